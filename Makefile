@@ -1,0 +1,52 @@
+# make demo, make test: the two commands of the README. They set up what they need in .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test test-full check docs bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       sell seats with and without the lock, on a private server"
+	@echo "make test       set up and run the tests"
+	@echo "make test-full  the same at the full volumes (much longer)"
+	@echo "make check      ruff, mypy, pyright, documentation, structure"
+	@echo "make docs       build the documentation into docs/_build/html"
+	@echo "make bench      the benchmarks, side by side with other clients"
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.ready
+
+demo: setup
+	$(BIN)/pyredisson demo
+
+test: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+test-full: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --volume 1 $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q tests/unit/test_structure.py
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+docs: setup
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache
