@@ -6,6 +6,7 @@ import argparse
 import random
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,17 +118,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     order = random.Random(options.seed)
     # Stopped from outside, the server must not stay behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    figures = []
+    figures: list[Figure] = []
+    failed: list[str] = []
     with Server(options.server) as server:
         about = environment(server.version(), {"effort": "quick" if options.quick else "full"})
         for name in options.figure or FIGURES:
-            figures.append(FIGURES[name](server, effort, order))
-            print(text(figures[-1]), flush=True)
+            try:
+                figures.append(FIGURES[name](server, effort, order))
+            except Exception:
+                # A contestant that does not do the work has no figure; the others have.
+                failed.append(name)
+                traceback.print_exc()
+            else:
+                print(text(figures[-1]), flush=True)
     write(figures, about, options.output)
     claims = [claim for figure in figures for claim in figure.claims]
     short = [claim for claim in claims if not claim.passed]
     print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")
-    return 1 if short and options.strict else 0
+    for claim in short:
+        print(f"  short: {claim.what}: {claim.measured_text}, bound {claim.bound_text}")
+    for name in failed:
+        print(f"  failed: {name}")
+    return 1 if failed or (short and options.strict) else 0
 
 
 if __name__ == "__main__":
