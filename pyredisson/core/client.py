@@ -36,8 +36,8 @@ class ClientCore:
         self.runtime = runtime
         self.config = config
         self.closed = False
-        self.on_closed: Callable[[], None] | None = None
         self._listeners = config.listeners
+        self._wants_all: Callable[[], bool] = lambda: False
         self.begin()
 
     def begin(self) -> None:
@@ -49,14 +49,14 @@ class ClientCore:
 
     # ---- events --------------------------------------------------------------------------------------------------
 
-    @property
-    def listeners(self) -> tuple[Callable[[Event], None], ...]:
-        """Who is told of events."""
-        return self._listeners
-
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Tell one more of events."""
+    def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
+        """Tell one more of events: of all while ``wants_all`` says so, else of what is out of the ordinary."""
         self._listeners = (*self._listeners, listener)
+        self._wants_all = wants_all
+
+    def talkative(self) -> bool:
+        """Whether somebody wants to hear of each acquire and release. Asked before the event is made."""
+        return self._wants_all() or bool(self.config.listeners)
 
     def emit(self, event: Event) -> None:
         """Tell those who listen. What they raise concerns nobody but them."""

@@ -108,7 +108,7 @@ class LockCore:
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
-        if home.listeners:
+        if home.talkative():
             waited = runtime.now() - asked
             if taken:
                 home.emit(events.Acquired(claim.name, claim.owner, waited, len(claim.levels)))
@@ -295,7 +295,7 @@ class LockCore:
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
         home.claims.forget(claim)
-        if home.listeners:
+        if home.talkative():
             home.emit(events.Released(claim.name, claim.owner, holds - 1))
 
     async def _release_quietly(self, claim: Claim) -> None:

@@ -9,11 +9,16 @@ import logging
 
 from pyredisson.core import events
 
-__all__ = ["log_event"]
+__all__ = ["log_event", "wants_all"]
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
 _pubsub = logging.getLogger("pyredisson.pubsub")
+
+
+def wants_all() -> bool:
+    """Whether acquires and releases are logged too."""
+    return _lock.isEnabledFor(logging.DEBUG)
 
 
 def log_event(event: events.Event) -> None:

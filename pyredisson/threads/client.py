@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from types import TracebackType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import redis
 from typing_extensions import Self
@@ -14,12 +14,14 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
-from pyredisson.embedded import EmbeddedServer
 from pyredisson.endpoints import url_of
-from pyredisson.observe.logging import log_event
+from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import Lock
 from pyredisson.threads.runtime import ThreadsRuntime
+
+if TYPE_CHECKING:
+    from pyredisson.embedded import EmbeddedServer
 
 __all__ = ["Redisson"]
 
@@ -49,7 +51,7 @@ class Redisson:
         self._url = server.url if server else url_of(settings, tls=_is_tls(client))
         self._runtime = ThreadsRuntime(link_to(client), self._config)
         self._core = ClientCore(self._runtime, self._config)
-        self._core.listen(log_event)
+        self._core.listen(log_event, wants_all)
         self._runtime.attach(self._core.wakeups, self._core.emit)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
@@ -87,6 +89,8 @@ class Redisson:
         Raises:
             RedissonError: There is no server to start.
         """
+        from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
+
         server = EmbeddedServer()
         return cls._made(redis.Redis.from_url(server.url), config, server)
 
