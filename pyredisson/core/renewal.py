@@ -190,5 +190,3 @@ class Watchdog:
                 self._home.claims.forget(claim)
         self._settle_in = min(2 * self._settle_in, RETRY_MAX)
         self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf
-
-
