@@ -44,7 +44,7 @@ class ClientCore:
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
-        self.id = self.runtime.new_id()
+        self.id: str = self.runtime.new_id()
         self.claims = Claims(self.runtime)
         self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.watchdog = Watchdog(self)

@@ -122,7 +122,6 @@ class LockCore:
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
-        home.claims.enter(claim)
         turn, holds, repeat = claim.begin_acquire(level)
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -134,19 +133,21 @@ class LockCore:
             raise  # It stays pending: whoever comes next repeats it or gives it back.
         except Failure:
             claim.refused(turn)
-            home.claims.forget(claim)
             raise
         if reply is None:
-            claim.granted(turn, level, sent + certain_for(level.lease_ms))
+            deadline = sent + level.certain
             if level.watched:
-                if home.runtime.now() >= claim.deadline:
-                    return await self._came_too_late(claim)
+                if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+                    await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
+                    return 0  # and look again at once.
+                claim.granted(turn, level, deadline)
                 home.watchdog.watch(claim)
+            else:
+                claim.granted(turn, level, deadline)
             return None
         claim.refused(turn)
         answer = scripts.read_acquire(reply)
         if answer is None or isinstance(answer, int):
-            home.claims.forget(claim)
             return answer
         if claim.lose(GONE):
             home.watchdog.unwatch(claim)
@@ -183,15 +184,6 @@ class LockCore:
         if claim.expire(self.home.runtime.now()):
             self.home.watchdog.unwatch(claim)
             self.home.tell_lost(claim)
-
-    async def _came_too_late(self, claim: Claim) -> int:
-        """The reply came when the lease was over already: that is no hold, so look again at once."""
-        self.home.watchdog.unwatch(claim)
-        try:
-            await self._release(claim)
-        except LockNotOwnedError:
-            pass
-        return 0
 
     async def _go_away(self, claim: Claim, holds: int, level: Level) -> None:
         """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have got."""
@@ -252,7 +244,6 @@ class LockCore:
             self.home.watchdog.watch(claim)
         else:
             self.home.watchdog.unwatch(claim)
-        self.home.claims.forget(claim)
 
     async def _release(self, claim: Claim) -> None:
         home = self.home
@@ -261,7 +252,6 @@ class LockCore:
         reason = claim.loss or "its lease ran out"
         turn, holds, lease, todo = claim.begin_release()
         if todo is Unlock.NOT_OWNED:
-            home.claims.forget(claim)
             raise LockNotOwnedError(
                 f"lock {claim.name!r} is not held by {claim.owner}: only the thread (or task) that took it can "
                 "release it",
@@ -287,18 +277,15 @@ class LockCore:
                 claim.take_released_behind()
             raise
         if todo is Unlock.LOST:
-            home.claims.forget(claim)
             raise lost_error(claim, reason)
         if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
             home.watchdog.unwatch(claim)
             if claim.lose_one(turn, GONE, home.runtime.now()):
                 home.tell_lost(claim)
-            home.claims.forget(claim)
             raise lost_error(claim)
         claim.released(turn, sent + certain_for(lease))
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
-        home.claims.forget(claim)
         if home.talkative():
             home.emit(events.Released(claim.name, claim.owner, holds - 1))
 
@@ -330,7 +317,6 @@ class LockCore:
             except LockLostError:
                 pass
         victims = [(other, other.generation) for other in home.claims.of(self.names.raw) if other is not claim]
-        home.claims.enter(claim)
         turn = claim.begin_force()
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -342,7 +328,6 @@ class LockCore:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
         claim.clear()
         home.watchdog.unwatch(claim)
-        home.claims.forget(claim)
         for other, generation in victims:
             if other.lose("it was forced open by this client", generation):
                 home.watchdog.unwatch(other)
@@ -386,10 +371,11 @@ class LockCore:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
         last = self._last
-        if last is not None and last.who is who and last.client == home.id:
-            # A claim outside the table is idle, and as good as new.
-            return home.claims.find(last.key) or last
+        if last is not None and last.who is who and last.listed and last.client == home.id:
+            return last
         key = (self.names.raw, owner_field(home.id, who.number))
-        claim = home.claims.find(key) or Claim(key, who, home.id, home.runtime)
+        claim = home.claims.find(key)
+        if claim is None:
+            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
         self._last = claim
         return claim

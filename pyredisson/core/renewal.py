@@ -140,7 +140,7 @@ class Watchdog:
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
-            batch = []
+            batch: list[Claim] = []
             while self._round and len(batch) < self._batch:
                 claim = self._round.popleft()
                 if claim.renewable():
@@ -188,17 +188,14 @@ class Watchdog:
         for claim in list(self._unsettled):
             if claim.pending is None:
                 self._unsettled.pop(claim, None)
-                self._home.claims.forget(claim)
             elif self._runtime.now() >= claim.pending_until:
                 self._unsettled.pop(claim, None)
                 claim.abandon(claim.turn)
-                self._home.claims.forget(claim)
             else:
                 try:
                     await self._home.settle(claim, self._patience(self._runtime.now()), behind=True)
                 except Failure:
                     break  # The server is away for the others too.
                 self._unsettled.pop(claim, None)
-                self._home.claims.forget(claim)
         self._settle_in = min(2 * self._settle_in, RETRY_MAX)
         self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf

@@ -61,6 +61,7 @@ async def until_taken(
     """
     if deadline.passed(runtime.now()):
         return False
+    answer: int | None
     seat = wakeups.sit(channel, kind, message, seen=seen, look_in=_look_in(refused))
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
@@ -89,7 +90,7 @@ async def until_taken(
             elif until > now:
                 continue
             try:
-                refused = await attempt()
+                answer = await attempt()
             except Refused:
                 raise
             except Failure as failure:
@@ -98,13 +99,13 @@ async def until_taken(
                 wakeups.failed(seat, failure, runtime.jitter(retry_in / 2, retry_in))
                 retry_in = min(2 * retry_in, RETRY_MAX)
                 continue
-            if refused is None:
+            if answer is None:
                 taken, pass_on = True, False
                 return True
             if over:
                 return False
             retry_in = RETRY_FIRST
-            wakeups.answered(seat, _look_in(refused))
+            wakeups.answered(seat, _look_in(answer))
     finally:
         wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
 
