@@ -11,7 +11,7 @@ from pyredisson.core.events import Event
 
 __all__ = ["Config", "LockLostCallback"]
 
-LockLostCallback: TypeAlias = Callable[[str, int], None | Coroutine[Any, Any, None]]
+LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | None]
 """Called with the lock's name and the thread (or task) number of the holder that lost it."""
 
 

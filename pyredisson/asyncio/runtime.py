@@ -176,7 +176,7 @@ class AsyncioRuntime:
         self._subscriber.subscribe(channel)
 
     def _listen(self, subscriber: Subscriber) -> None:
-        self.run_beside(subscriber.run(), "pyredisson-subscriber")
+        _ = self.run_beside(subscriber.run(), "pyredisson-subscriber")
 
     def unsubscribe(self, channel: str) -> None:
         if self._subscriber is not None:
@@ -184,7 +184,7 @@ class AsyncioRuntime:
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
-            self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
+            _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
         else:
             loop = asyncio.get_running_loop()
             threading.Thread(

@@ -127,7 +127,7 @@ class Watchdog:
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
-            batch = []
+            batch: list[Claim] = []
             while self._round and len(batch) < self._batch:
                 claim = self._round.popleft()
                 if claim.renewable():

@@ -67,11 +67,14 @@ class ThreadLoop:
     def nudge(self) -> None:
         self._nudged.ring()
         if self._thread is None:
-            with self._mutex:
-                if self._thread is None and not self._closed:
-                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    thread.start()
-                    self._thread = thread
+            self._start()
+
+    def _start(self) -> None:
+        with self._mutex:
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         self._runtime.link.reserve()
