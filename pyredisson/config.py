@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from pyredisson.core.deadline import seconds
+from pyredisson.core.deadline import MAX_SECONDS, seconds
 from pyredisson.core.events import Event
 
 __all__ = ["Config", "LockLostCallback"]
@@ -69,8 +69,8 @@ class Config:
             if value is None and name == "quorum_node_timeout":
                 continue
             checked = seconds(value, name)
-            if checked <= 0:
-                raise ValueError(f"{name} must be positive, not {checked}")
+            if not 0 < checked <= MAX_SECONDS:
+                raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
             object.__setattr__(self, name, checked)
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
             value = getattr(self, name)

@@ -12,6 +12,7 @@ __all__ = [
     "DRIFT_FACTOR",
     "DRIFT_FLOOR",
     "FOREVER",
+    "MAX_SECONDS",
     "Deadline",
     "Seconds",
     "certain_for",
