@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.deadline import MAX_SECONDS, seconds
 from pyredisson.core.events import Event
@@ -15,6 +15,7 @@ LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | N
 """Called with the lock's name and the thread (or task) number of the holder that lost it."""
 
 
+@final
 @dataclass(frozen=True)
 class Config:
     """The settings of a client, named as Redisson's, in seconds.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
+from pyredisson.arguments import wait_of
 from pyredisson.core.lock import LockCore
 from pyredisson.lease import Lease
 
@@ -77,13 +77,7 @@ class Lock:
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """See :meth:`pyredisson.Lock.acquire`."""
-        threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
-        if not blocking:
-            return await self._core.try_lock(0)
-        if timeout == -1:
-            await self._core.lock()
-            return True
-        return await self._core.try_lock(timeout)
+        return await self._core.acquire(wait_of(blocking, timeout))
 
     async def release(self) -> None:
         """See :meth:`pyredisson.Lock.release`."""
