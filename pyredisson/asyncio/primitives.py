@@ -56,11 +56,11 @@ class Lock:
         return await self._core.is_locked()
 
     async def is_held_by_current_thread(self) -> bool:
-        """Return whether the running task holds the lock."""
+        """See :meth:`pyredisson.Lock.is_held_by_current_thread`; here it is the running task that holds it."""
         return await self._core.is_held_by_current_thread()
 
     async def is_held_by_current_task(self) -> bool:
-        """Return whether the running task holds the lock."""
+        """Another name of :meth:`is_held_by_current_thread`."""
         return await self._core.is_held_by_current_thread()
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
