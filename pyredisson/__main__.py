@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -17,6 +18,10 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2)
+
+    # Ctrl-C while the rest is being imported needs no traceback. What has something to clean up handles it by itself.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     from pyredisson.cli import cli
 

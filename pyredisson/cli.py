@@ -31,7 +31,9 @@ def cli() -> None:
 @cli.command(short_help="Run a command while a lock is held.")
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--wait", type=float, metavar="S", help="Wait at most S seconds for the lock; 0: try once.  [default: for ever]")
+@click.option(
+    "--wait", type=float, metavar="S", help="Wait at most S seconds for the lock; 0: try once.  [default: for ever]"
+)
 @click.option(
     "--lease", type=float, metavar="S", help="Hold the lock for at most S seconds.  [default: until the command ends]"
 )
@@ -60,7 +62,13 @@ def cli() -> None:
     help="The server.",
 )
 def run(
-    name: str, command: tuple[str, ...], wait: float | None, lease: float | None, grace: float, watchdog: float, url: str
+    name: str,
+    command: tuple[str, ...],
+    wait: float | None,
+    lease: float | None,
+    grace: float,
+    watchdog: float,
+    url: str,
 ) -> None:
     """Run COMMAND while the lock NAME is held, like flock(1) across machines.
 
@@ -98,7 +106,12 @@ def run(
     help="A server of yours (redis://, rediss:// or unix://).  [default: a private one, stopped at the end]",
 )
 def demo(seats: int, workers: int, url: str | None) -> None:
-    """Sell seats from several processes, without the lock and with it, then kill a holder and watch the lock move on."""
+    """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
     from pyredisson.demo import run_demo
+    from pyredisson.run_command import BadUsage
 
-    sys.exit(run_demo(seats=seats, workers=workers, url=url))
+    try:
+        status = run_demo(seats=seats, workers=workers, url=url)
+    except BadUsage as error:
+        raise click.UsageError(str(error)) from None
+    sys.exit(status)

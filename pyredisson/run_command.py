@@ -27,6 +27,7 @@ import time
 from collections.abc import Sequence
 from enum import IntEnum
 from types import FrameType, TracebackType
+from typing import Any
 
 from redis.exceptions import RedisError
 from typing_extensions import Self
@@ -193,7 +194,7 @@ class _Run:
         try:
             command = Command(self._program, self._command, environment)
         except OSError as error:
-            say(f"{self._command[0]}: {os.strerror(error.errno)}")
+            say(f"{self._command[0]}: {error.strerror}")
             return ExitCode.NOT_FOUND if error.errno == errno.ENOENT else ExitCode.NOT_EXECUTABLE
         with command:
             while (status := command.poll()) is None:
@@ -257,7 +258,7 @@ class Command:
         # that our caller means the command to have (`3< file`). Ours are not inheritable in any case.
         return os.posix_spawn(
             program,
-            arguments,
+            list(arguments),
             environment,
             setpgroup=0 if self._has_own_group else os.getpgrp(),
             setsigdef=IGNORED_BY_PYTHON,
@@ -324,7 +325,9 @@ class Command:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.poll() is None:
             self.kill()
         while self.poll() is None:
@@ -358,7 +361,7 @@ class Signals:
         self._inbox, self._outbox = socket.socketpair()
         self._inbox.setblocking(False)
         self._outbox.setblocking(False)
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         self._wakeup_before = signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)
@@ -369,7 +372,9 @@ class Signals:
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._interrupts = False
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
