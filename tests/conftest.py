@@ -1,0 +1,72 @@
+"""Fixtures for everybody. Thin ones: what they hand out is in modules beside this file."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--volume", type=float, default=0.1, help="share of the full volume that tests marked `volume` run (0.1)"
+    )
+
+
+@pytest.fixture
+def volume(request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """``volume(full)``: how many of ``full`` repetitions to run, at least one."""
+    share: float = request.config.getoption("--volume")
+    return lambda full: max(1, round(full * share))
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A name that no other test uses on the shared servers, not even in another process."""
+    return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def shared_servers() -> Iterator[SharedServers]:
+    """One running server a build and worker; ask it for ``.get(build)``, and do not kill what you get."""
+    servers = SharedServers()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(params=BUILDS, ids=lambda build: build.id)
+def build(request: pytest.FixtureRequest) -> Build:
+    """Each build in turn; the test is skipped for one that is missing."""
+    each: Build = request.param
+    each.require()
+    return each
+
+
+@pytest.fixture
+def server(build: Build, shared_servers: SharedServers) -> Server:
+    """The shared server of each build in turn."""
+    return shared_servers.get(build)
+
+
+@pytest.fixture
+def valkey(shared_servers: SharedServers) -> Server:
+    """The shared server of the default build, for tests where the build is of no interest."""
+    return shared_servers.get(VALKEY)
+
+
+@pytest.fixture
+def fresh_server() -> Iterator[Callable[..., Server]]:
+    """``fresh_server(build=VALKEY, *args)``: a server of the test's own, to be killed, paused or misconfigured."""
+    servers: list[Server] = []
+
+    def start(build: Build = VALKEY, *args: str) -> Server:
+        server = Server.start(build, *args)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()

@@ -1,0 +1,221 @@
+"""The real servers of the tests do what the tests think they do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests import servers
+from tests.servers import HOST, REDIS_7, VALKEY, Build, Server, SharedServers, free_port
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_build_is_the_version_that_it_says(build: Build, server: Server) -> None:
+    info = server.info("server")
+    reported = info["valkey_version"] if build.id.startswith("valkey") else info["redis_version"]
+    assert reported.startswith(build.version + ".")
+    assert info["process_id"] == server.pid
+    assert info["tcp_port"] == server.port
+
+
+def test_nothing_is_persisted_or_evicted(server: Server) -> None:
+    with server.client() as client:
+        assert client.config_get("save")["save"] == ""
+        assert client.config_get("appendonly")["appendonly"] == "no"
+        assert client.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+
+
+def test_the_url_reaches_it(server: Server, unique_name: str) -> None:
+    with redis.Redis.from_url(server.url) as client, server.client() as other:
+        client.set(unique_name, "here", px=60_000)
+        assert other.get(unique_name) == b"here"
+
+
+def test_the_shared_server_is_started_once_and_replaced_when_dead() -> None:
+    shared = SharedServers()
+    try:
+        first = shared.get(VALKEY)
+        assert shared.get(VALKEY) is first
+        first.kill()
+        assert shared.get(VALKEY) is not first
+        assert shared.get(VALKEY).answers()
+    finally:
+        shared.stop()
+
+
+def test_arguments_are_passed_on(build: Build, fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server(build, "--requirepass", "secret", "--maxmemory", "3mb")
+    with server.client() as client:
+        assert client.config_get("maxmemory")["maxmemory"] == str(3 << 20)
+    with redis.Redis.from_url(server.url) as client:
+        assert client.ping()
+    with server.client(password=None) as client, pytest.raises(redis.exceptions.AuthenticationError):
+        client.ping()
+
+
+def test_config_set(fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    server.config_set("maxmemory", "4mb")
+    assert server.info("memory")["maxmemory"] == 4 << 20
+
+
+def test_kill_and_restart(build: Build, fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server(build)
+    port, pid = server.port, server.pid
+    client = server.client()
+    client.set("key", "value")
+
+    server.kill()
+    assert not exists(pid)
+    assert not server.answers()
+    with pytest.raises(redis.exceptions.ConnectionError):
+        client.get("key")
+
+    server.restart()
+    assert server.port == port
+    assert server.pid != pid
+    assert client.get("key") is None
+
+
+def test_restart_of_a_running_server_empties_it(fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    with server.client() as client:
+        client.set("key", "value")
+    server.restart()
+    with server.client() as client:
+        assert client.get("key") is None
+
+
+def test_pause_and_resume(build: Build, fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server(build)
+    client = server.client(socket_timeout=0.2)
+    client.ping()
+    server.pause()
+    with pytest.raises(redis.exceptions.TimeoutError):
+        client.ping()
+    with socket.create_connection((HOST, server.port), timeout=1):
+        pass  # the kernel still accepts
+    server.resume()
+    until(server.answers)
+
+
+def test_a_paused_server_can_be_killed(fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    server.pause()
+    server.kill()
+    assert not exists(server.pid)
+
+
+def test_stop_leaves_nothing_and_may_be_repeated() -> None:
+    server = Server.start(VALKEY)
+    directory = server._process.directory
+    assert os.path.isdir(directory)
+    server.stop()
+    server.stop()
+    assert not exists(server.pid)
+    assert not os.path.exists(directory)
+
+
+def test_a_port_that_was_taken_meanwhile_is_tried_no_longer(
+    monkeypatch: pytest.MonkeyPatch, fresh_server: Callable[..., Server], valkey: Server, build: Build
+) -> None:
+    free = free_port()
+    ports = [valkey.port, valkey.port, free]
+    monkeypatch.setattr(servers, "free_port", lambda: ports.pop(0))
+    server = fresh_server(build)
+    assert server.port == free
+    assert server.pid != valkey.pid
+    assert server.answers()
+
+
+def test_free_port_is_never_one_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        free = free_port()
+        monkeypatch.setattr(servers, "PORTS", [port, port, port, free])
+        assert {free_port() for _ in range(20)} == {free}
+
+
+def test_it_ends_when_the_test_process_is_killed() -> None:
+    program = (
+        "import sys; from tests.servers import *; s = Server.start(VALKEY); print(s.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as tests:
+        assert tests.stdout is not None
+        pid = int(tests.stdout.readline())
+        assert exists(pid)
+        tests.send_signal(signal.SIGKILL)
+        tests.wait()
+        until(lambda: not exists(pid), what="the server is gone")
+
+
+@pytest.fixture
+def no_build(monkeypatch: pytest.MonkeyPatch) -> Build:
+    monkeypatch.delenv("PYREDISSON_REQUIRE_ALL", raising=False)
+    return Build("valkey-1.0", lambda: ["/nonexistent/valkey-server", VALKEY.require()], "build it")
+
+
+def test_a_missing_build_says_why_and_skips(no_build: Build) -> None:
+    assert no_build.path() is None
+    reason = no_build.missing()
+    assert reason is not None
+    assert "no valkey-1.0 here" in reason
+    assert "/nonexistent/valkey-server" in reason
+    assert "is Valkey 9.1" in reason
+    assert "build it" in reason
+    with pytest.raises(pytest.skip.Exception, match=r"no valkey-1\.0 here"):
+        Server.start(no_build)
+
+
+def test_a_missing_build_fails_when_all_are_required(no_build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYREDISSON_REQUIRE_ALL", "1")
+    with pytest.raises(pytest.fail.Exception, match=r"no valkey-1\.0 here"):
+        no_build.require()
+
+
+def test_the_right_one_of_several_on_the_path_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    right = REDIS_7.require()
+    impostor = tmp_path / "redis-server"
+    impostor.write_text('#!/bin/sh\necho "Redis server v=5.0.1 sha=0:0"\n')
+    impostor.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    again = Build(REDIS_7.id, lambda: REDIS_7.candidates(), "")
+    assert again.candidates()[0] == str(impostor)
+    assert again.path() == right
+
+
+@pytest.mark.volume
+def test_volume_is_a_share_of_the_full(volume: Callable[[int], int], request: pytest.FixtureRequest) -> None:
+    share: Any = request.config.getoption("--volume")
+    assert volume(1000) == round(1000 * share)
+    assert volume(1) >= 1
+
+
+def test_until_waits_and_says_what_it_waited_for() -> None:
+    calls = iter([0, "", None, "now"])
+    assert until(lambda: next(calls)) == "now"
+    with pytest.raises(AssertionError, match="the end of time"):
+        until(lambda: False, within=0.01, what="the end of time")

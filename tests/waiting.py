@@ -1,0 +1,30 @@
+"""Waiting in tests: for a condition and with a bound, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(predicate: Callable[[], T], within: float = 5.0, *, what: str = "") -> T:
+    """Call ``predicate`` until it returns something true, and return that.
+
+    Args:
+        predicate: What is awaited; what it raises is passed on.
+        within: Seconds to wait at most. Only a failing test ever waits that long, so it may be generous.
+        what: Said when it does not come true.
+
+    Raises:
+        AssertionError: It did not come true in time.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within} s: {what or predicate!r} (last: {value!r})")
+        time.sleep(0.002)
