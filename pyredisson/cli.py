@@ -39,7 +39,7 @@ def cli() -> None:
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=float,
     default=5.0,
     show_default=True,
     metavar="S",

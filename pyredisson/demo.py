@@ -114,7 +114,7 @@ def run_demo(*, seats: int, workers: int, url: str | None = None, console: Conso
                 unlocked = _sell_out("without lock", crew, workers, seats, locked=False, progress=progress)
                 locked = _sell_out("with lock", crew, workers, seats, locked=True, progress=progress)
                 takeover = _kill_the_holder("holder killed", crew, client.get_lock(shop.lock), progress=progress)
-            return _show(console, unlocked, locked, takeover)
+            return show_results(console, unlocked, locked, takeover)
     except (RedisError, RedissonError) as error:
         say(f"the server is not available: {error}")
         return ExitCode.UNAVAILABLE
@@ -369,7 +369,7 @@ def _show_sold(progress: Progress, bar: TaskID, sold: int, seats: int) -> None:
     progress.update(bar, completed=min(sold, seats), said=f"{sold} sold{too_many}")
 
 
-def _show(console: Console, unlocked: SaleResult, locked: SaleResult, takeover: float | None) -> int:
+def show_results(console: Console, unlocked: SaleResult, locked: SaleResult, takeover: float | None) -> int:
     """The table, what it means, and the exit code."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("run", no_wrap=True)

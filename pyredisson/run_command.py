@@ -17,6 +17,7 @@ within one lease. The same holds for SIGSTOP: the command is ended as soon as we
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import shutil
@@ -92,6 +93,8 @@ def run_command(
     Raises:
         BadUsage: An argument is not valid. Nothing was sent.
     """
+    if not 0 <= grace < math.inf:
+        raise BadUsage("--grace must be a number of seconds, 0 or more")
     program = find_program(command[0])
     if isinstance(program, ExitCode):
         reason = "command not found" if program is ExitCode.NOT_FOUND else "not executable"
@@ -212,7 +215,8 @@ class _Run:
         command.terminate()
         while not command.is_gone() and (left := kill_at - time.monotonic()) > 0:
             command_has_ended = command.poll() is not None
-            for signum in self._signals.wait(min(left, LOOK_FOR_STRAGGLERS_EVERY) if command_has_ended else left):
+            look_in = LOOK_FOR_STRAGGLERS_EVERY if command_has_ended else LOOK_AT_LEAST_EVERY
+            for signum in self._signals.wait(min(left, look_in)):
                 command.forward(signum)
         if not command.is_gone():
             command.kill()
@@ -230,7 +234,7 @@ class _Run:
 
 
 def _is_lost(lease: Lease) -> bool:
-    return lease.lost or lease.remaining() <= 0
+    return lease.remaining() <= 0 or lease.lost
 
 
 class Command:
