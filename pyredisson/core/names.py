@@ -1,0 +1,64 @@
+"""What everything is called in Redis. Nobody else writes a prefix.
+
+The layout is Redisson's, byte for byte, but for the keys that start with ``pyredisson_`` (see each).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "owner_field"]
+
+MAX_NAME_BYTES = 65_536
+
+
+def check_name(name: object) -> str:
+    """Return ``name`` if a lock can be called so.
+
+    Raises:
+        TypeError: It is not a ``str``.
+        ValueError: It is empty, longer than 65,536 bytes in UTF-8, or not encodable (a lone surrogate).
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a lock's name is a str, not {type(name).__name__}")
+    if not name:
+        raise ValueError("a lock's name must not be empty")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a lock's name must be encodable as UTF-8: {error.reason} at {error.start}") from None
+    if size > MAX_NAME_BYTES:
+        raise ValueError(f"a lock's name has at most {MAX_NAME_BYTES} bytes in UTF-8, this one has {size}")
+    return name
+
+
+def prefixed(prefix: str, name: str) -> str:
+    """Redisson's prefix rule: the name is wrapped in braces, for one cluster slot, unless it has one of its own."""
+    return f"{prefix}:{name}" if "{" in name else f"{prefix}:{{{name}}}"
+
+
+def owner_field(client_id: str, number: int) -> str:
+    """The hash field of a holder."""
+    return f"{client_id}:{number}"
+
+
+class LockNames:
+    """The keys and the channel of one lock.
+
+    Attributes:
+        raw: The lock's own key: its name.
+    """
+
+    __slots__ = ("__dict__", "raw")
+
+    def __init__(self, name: str) -> None:
+        self.raw = name
+
+    @cached_property
+    def channel(self) -> str:
+        """Where an unlock is announced."""
+        return prefixed("redisson_lock__channel", self.raw)
+
+    def epoch(self, owner: str) -> str:
+        """Ours alone: the lowest epoch that is still accepted from this owner. Exists only after a lost reply."""
+        return f"{prefixed('pyredisson_epoch', self.raw)}:{owner}"

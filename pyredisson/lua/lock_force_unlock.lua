@@ -1,0 +1,19 @@
+-- Frees the lock, whoever holds it, and wakes those who wait.
+-- KEYS  1 lock (hash)  2 channel  3 epoch of the caller
+-- ARGV  1 message  2 epoch  3 PUBLISH or SPUBLISH
+-- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: overtaken by a newer request.
+local stored = redis.call('get', KEYS[3])
+if stored and tonumber(stored) > tonumber(ARGV[2]) then
+    return {'stale', stored}
+end
+local owners = redis.call('hkeys', KEYS[1])
+if redis.call('del', KEYS[1]) == 1 then
+    redis.call(ARGV[3], KEYS[2], ARGV[1])
+end
+if ARGV[2] ~= '0' and stored ~= ARGV[2] then
+    redis.call('set', KEYS[3], ARGV[2], 'px', 60000)
+end
+if #owners == 0 then
+    return nil
+end
+return owners

@@ -1,0 +1,37 @@
+-- Gives back one hold; the last one frees the lock and wakes those who wait.
+-- KEYS  1 lock (hash)  2 channel  3 epoch of the owner
+-- ARGV  1 message  2 lease of the holds that remain, ms  3 owner
+--       4 holds the client counts ('0': it lost them, give up whatever stands here)
+--       5 epoch  6 '1' if an earlier copy of this request may have run  7 PUBLISH or SPUBLISH
+-- Reply 1: free.  0: still held.  nil: the owner does not hold what the client counts.
+--       {'stale', epoch}: overtaken by a newer request.
+-- The first write is one that a server out of memory still accepts (DEL, PEXPIRE); it then lets the rest run.
+local stored = redis.call('get', KEYS[3])
+if stored and tonumber(stored) > tonumber(ARGV[5]) then
+    return {'stale', stored}
+end
+local reply = false
+local held = redis.call('hget', KEYS[1], ARGV[3])
+if held then
+    local left = 0
+    if held == ARGV[4] then
+        left = tonumber(held) - 1
+    elseif ARGV[6] == '1' and tonumber(held) == tonumber(ARGV[4]) - 1 then
+        left = tonumber(held)
+    end
+    if left > 0 then
+        redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2])))
+        redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))
+        reply = 0
+    else
+        redis.call('del', KEYS[1])
+        redis.call(ARGV[7], KEYS[2], ARGV[1])
+        if held == ARGV[4] then
+            reply = 1
+        end
+    end
+end
+if ARGV[5] ~= '0' and stored ~= ARGV[5] then
+    redis.call('set', KEYS[3], ARGV[5], 'px', math.max(60000, tonumber(ARGV[2])))
+end
+return reply
