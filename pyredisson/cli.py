@@ -6,24 +6,18 @@ Both are imported when they are asked for, so that ``pyredisson run`` starts wit
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 import click
+
+from pyredisson import __version__
 
 __all__ = ["cli"]
 
 DEFAULT_URL = "redis://localhost:6379"
 
 
-def _installed_version() -> str:
-    try:
-        return version("pyredisson")
-    except PackageNotFoundError:
-        return "(a source tree that is not installed)"
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(_installed_version(), prog_name="pyredisson")
+@click.version_option(__version__, prog_name="pyredisson")
 def cli() -> None:
     """Redisson's distributed locks, from the command line."""
 

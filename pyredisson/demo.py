@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import FrameType, TracebackType
 from typing import Any, cast
@@ -104,13 +105,13 @@ def run_demo(*, seats: int, workers: int, url: str | None = None, console: Conso
     if url is not None and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise BadUsage("--url must be that of a single server: redis://, rediss:// or unix://")
     try:
-        with _ended_by_signals(), _shop(url) as (client, server_url, shop):
+        with Endings() as endings, _shop(url, endings) as (client, server_url, shop):
             console.print(
                 f"{workers} processes sell {seats} seats. Each reads the stock, lets the customer pay,\n"
                 "and writes the stock less one.\n",
                 highlight=False,
             )
-            with Crew(server_url, shop) as crew, _progress(console) as progress:
+            with Crew(server_url, shop, endings) as crew, _progress(console) as progress:
                 unlocked = _sell_out("without lock", crew, workers, seats, locked=False, progress=progress)
                 locked = _sell_out("with lock", crew, workers, seats, locked=True, progress=progress)
                 takeover = _kill_the_holder("holder killed", crew, client.get_lock(shop.lock), progress=progress)
@@ -127,7 +128,7 @@ def run_demo(*, seats: int, workers: int, url: str | None = None, console: Conso
 
 
 @contextmanager
-def _shop(url: str | None) -> Iterator[tuple[Redisson, str, Shop]]:
+def _shop(url: str | None, endings: Endings) -> Iterator[tuple[Redisson, str, Shop]]:
     """A client, a URL by which other processes join it, and keys that are removed at the end."""
     config = Config(lock_watchdog_timeout=LEASE_SECONDS)
     with Redisson.embedded(config=config) if url is None else connect(url, config) as client:
@@ -138,7 +139,7 @@ def _shop(url: str | None) -> Iterator[tuple[Redisson, str, Shop]]:
             yield client, server_url, shop
         finally:
             if url is not None:
-                with Redis.from_url(url) as redis:
+                with endings.put_off(), Redis.from_url(url) as redis:
                     redis.delete(shop.stock, shop.sales, shop.lock)
 
 
@@ -151,14 +152,17 @@ def _sell_out(title: str, crew: Crew, workers: int, seats: int, *, locked: bool,
         sellers = [crew.start(sell, locked) for _ in range(workers)]
         for seller in sellers:
             seller.expect("ready")
-        begun = time.monotonic()
         for seller in sellers:
             seller.tell("go")
-        while any(not seller.has_ended for seller in sellers):
-            if time.monotonic() - begun > PATIENCE_SECONDS + seats * PAYING_SECONDS * 4:
-                raise DemoError(f"{title}: the seats were not sold out in time")
-            wait([seller.process.sentinel for seller in sellers if not seller.has_ended], timeout=LOOK_EVERY)
-            _show_sold(progress, bar, cast(int, redis.llen(crew.shop.sales)), seats)
+        begun = news_at = time.monotonic()
+        sold = 0
+        while running := [seller.process.sentinel for seller in sellers if not seller.has_ended]:
+            wait(running, timeout=LOOK_EVERY)
+            sold, before = cast(int, redis.llen(crew.shop.sales)), sold
+            news_at = time.monotonic() if sold != before else news_at
+            if time.monotonic() - news_at > PATIENCE_SECONDS:
+                raise DemoError(f"{title}: nothing was sold for {PATIENCE_SECONDS:.0f} s")
+            _show_sold(progress, bar, sold, seats)
         seconds = time.monotonic() - begun
         for seller in sellers:
             seller.expect("sold out")
@@ -278,12 +282,12 @@ class Member:
         spawn = multiprocessing.get_context("spawn")
         self.line, theirs = spawn.Pipe()
         self.process = spawn.Process(target=_play, args=(part, url, shop, theirs, *args), daemon=True)
-        # What is ignored when a program starts stays ignored: Ctrl-C is for the parent, who ends the others.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            self.process.start()
-        finally:
-            signal.signal(signal.SIGINT, before)
+        # It inherits SIGINT blocked: Ctrl-C is for the parent, who ends the others. The tracker, which multiprocessing
+        # starts with the first of them, would unblock it.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self.process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     @property
@@ -310,14 +314,16 @@ class Member:
 class Crew:
     """The other processes, none of which outlives the block."""
 
-    def __init__(self, url: str, shop: Shop) -> None:
+    def __init__(self, url: str, shop: Shop, endings: Endings) -> None:
         self.url = url
         self.shop = shop
+        self._endings = endings
         self._members: list[Member] = []
 
     def start(self, part: Callable[..., None], *args: object) -> Member:
-        member = Member(part, self.url, self.shop, args)
-        self._members.append(member)
+        with self._endings.put_off():
+            member = Member(part, self.url, self.shop, args)
+            self._members.append(member)
         return member
 
     def __enter__(self) -> Self:
@@ -326,30 +332,53 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for member in self._members:
-            member.process.kill()
-        for member in self._members:
-            member.process.join()
+        with self._endings.put_off():
+            for member in self._members:
+                member.process.kill()
+            for member in self._members:
+                member.process.join()
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Turn the signals that end a program into an exception, once, so that everything is cleaned up."""
+class Endings:
+    """Turns the signals that end a program into one `SystemExit`, so that everything is cleaned up, and only once."""
 
-    def end(signum: int, frame: FrameType | None) -> None:
-        for other in before:
-            signal.signal(other, signal.SIG_IGN)
-        raise SystemExit(ExitCode.SIGNALLED + signum)
+    def __init__(self) -> None:
+        self._signum: int | None = None
+        self._put_off = False
+        self._raised = False
+        self._before: dict[int, Any] = {}
 
-    before: dict[int, Any] = {}
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) is not signal.SIG_IGN:  # as under nohup(1)
-            before[ending] = signal.signal(ending, end)
-    try:
-        yield
-    finally:
-        for changed, handler in before.items():
-            signal.signal(changed, handler)
+    def __enter__(self) -> Self:
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(signum) is not signal.SIG_IGN:  # as under nohup(1)
+                self._before[signum] = signal.signal(signum, self._end)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _end(self, signum: int, frame: FrameType | None) -> None:
+        self._signum = self._signum or signum
+        if not self._put_off:
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._signum is not None and not self._raised:
+            self._raised = True
+            raise SystemExit(ExitCode.SIGNALLED + self._signum)
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """A block that is not interrupted. What was sent meanwhile comes at its end."""
+        self._put_off = True
+        try:
+            yield
+        finally:
+            self._put_off = False
+            self._raise()
 
 
 # What is shown.

@@ -17,6 +17,7 @@ within one lease. The same holds for SIGSTOP: the command is ended as soon as we
 from __future__ import annotations
 
 import errno
+import logging
 import math
 import os
 import select
@@ -30,7 +31,7 @@ from enum import IntEnum
 from types import FrameType, TracebackType
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from typing_extensions import Self
 
 from pyredisson import Config, Lease, Lock, LockLostError, LockTimeoutError, Redisson, RedissonError
@@ -100,6 +101,8 @@ def run_command(
         reason = "command not found" if program is ExitCode.NOT_FOUND else "not executable"
         say(f"{command[0]}: {reason}")
         return program
+    # What the library would warn of is said here in one line, and shows in the exit code.
+    logging.getLogger("pyredisson").setLevel(logging.ERROR)
     try:
         with Signals() as signals:
             try:
@@ -107,15 +110,20 @@ def run_command(
             except (ValueError, TypeError) as error:
                 raise BadUsage(str(error)) from None
             with connect(url, config) as client:
-                run = _Run(client, name, program, command, signals, grace)
-                return run.while_locked(wait_time, lease_time)
+                try:
+                    run = _Run(client, name, program, command, signals, grace)
+                    return run.while_locked(wait_time, lease_time)
+                except LockTimeoutError:
+                    say(f"the lock {name!r} is held by somebody else")
+                    return ExitCode.NOT_LOCKED
+                except (RedisError, RedissonError) as error:
+                    trouble = "refused" if isinstance(error, ResponseError) else "is not available"
+                    say(f"the server at {client.url} {trouble}: {error}")
+                    return ExitCode.UNAVAILABLE
     except Interrupted as interrupted:
         return ExitCode.SIGNALLED + interrupted.signum
-    except LockTimeoutError:
-        say(f"the lock {name!r} is held by somebody else")
-        return ExitCode.NOT_LOCKED
-    except (RedisError, RedissonError) as error:
-        say(f"the server is not available: {error}")
+    except RedissonError as error:  # No server to be started for embedded://.
+        say(str(error))
         return ExitCode.UNAVAILABLE
 
 
@@ -312,8 +320,9 @@ class Command:
                 return False
         except ProcessLookupError:
             return False
-        except PermissionError:
-            pass  # It has become another user's (sudo), but it is there.
+        except PermissionError:  # It has become another user's, as with sudo, but it is there.
+            if signum:
+                say(f"not permitted to send {signal.strsignal(signum)!r} to the command")
         return True
 
     def _is_in_foreground(self) -> bool:

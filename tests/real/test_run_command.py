@@ -309,7 +309,7 @@ def test_the_lease_is_shorter_than_the_command(
     begun = time.monotonic()
     program = command_line.pyredisson("run", unique_name, "--lease", "1", "--", "sh", "-c", OBEYS, url=valkey.url)
     assert program.exit_code() == 76
-    assert 0.9 < time.monotonic() - begun
+    assert time.monotonic() - begun > 0.9
     assert program.stdout.endswith("asked\n")
     assert not locks.exists(unique_name)
 
