@@ -167,7 +167,7 @@ def _sell_out(title: str, crew: Crew, workers: int, seats: int, *, locked: bool,
         for seller in sellers:
             seller.expect("sold out")
         sales = Counter(cast("list[str]", redis.lrange(crew.shop.sales, 0, -1)))
-        left = int(cast(str, redis.get(crew.shop.stock)))
+        left = stock_of(redis, crew.shop)
     sold = sales.total()
     duplicates = sum(times > 1 for times in sales.values())
     _show_sold(progress, bar, sold, seats)
@@ -233,13 +233,20 @@ def sell(url: str, shop: Shop, line: Connection, locked: bool) -> None:
 
 def sell_one(redis: Redis, shop: Shop) -> bool:
     """Sell the last seat in stock; whether there was one. Only right while nobody else does the same."""
-    seat = int(cast(bytes, redis.get(shop.stock)))
+    seat = stock_of(redis, shop)
     if seat <= 0:
         return False
     time.sleep(PAYING_SECONDS * random.uniform(0.8, 1.2))
     redis.set(shop.stock, seat - 1)
     redis.rpush(shop.sales, seat)
     return True
+
+
+def stock_of(redis: Redis, shop: Shop) -> int:
+    stock = redis.get(shop.stock)
+    if stock is None:
+        raise DemoError("the server has lost its data")
+    return int(cast(bytes, stock))
 
 
 def hold(url: str, shop: Shop, line: Connection) -> None:
@@ -268,10 +275,11 @@ def _client(url: str) -> Redisson:
 
 def _play(part: Callable[..., None], url: str, shop: Shop, line: Connection, *args: object) -> None:
     try:
-        part(url, shop, line, *args)
-    except (RedisError, RedissonError, DemoError) as error:
-        line.send(f"{type(error).__name__}: {error}")
-    except EOFError:
+        try:
+            part(url, shop, line, *args)
+        except (RedisError, RedissonError, DemoError) as error:
+            line.send(f"{type(error).__name__}: {error}")
+    except (EOFError, OSError):
         pass  # The parent has gone.
 
 
