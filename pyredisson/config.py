@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Union
-
-from typing_extensions import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pyredisson.core.deadline import seconds
 from pyredisson.core.events import Event
 
 __all__ = ["Config", "LockLostCallback"]
 
-LockLostCallback: TypeAlias = Callable[[str, int], Union[None, Coroutine[Any, Any, None]]]
+LockLostCallback: TypeAlias = Callable[[str, int], None | Coroutine[Any, Any, None]]
 """Called with the lock's name and the thread (or task) number of the holder that lost it."""
 
 

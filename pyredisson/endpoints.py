@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["masked_url", "url_of"]
+__all__ = ["DEFAULT_URL", "asks_for_embedded", "masked_url", "own_settings", "url_of"]
+
+DEFAULT_URL = "redis://localhost:6379"
 
 #: Settings that belong to redis-py's own way of repeating, checking and announcing; our connections do that themselves.
 NOT_OURS = frozenset(
@@ -25,6 +27,24 @@ NOT_OURS = frozenset(
         "retry_on_timeout",
     }
 )
+
+
+def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
+    """Whether a URL asks for a private server of the client's own.
+
+    Raises:
+        TypeError: The URL is not a ``str``, or there are settings for a server that takes none.
+        ValueError: The URL says more than that.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a str, not {type(url).__name__}")
+    if not url.startswith("embedded:"):
+        return False
+    if url not in ("embedded:", "embedded://"):
+        raise ValueError("embedded:// takes nothing behind it: the server is private to this client")
+    if settings:
+        raise TypeError("embedded:// takes no connection settings")
+    return True
 
 
 def masked_url(url: str) -> str:

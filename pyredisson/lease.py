@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from pyredisson.core.holds import lost_error
@@ -21,13 +22,14 @@ class Lease:
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
     """
 
-    __slots__ = ("_claim", "_ended", "_runtime", "_token")
+    __slots__ = ("_claim", "_ended", "_runtime", "_token", "_told")
 
     def __init__(self, claim: Claim, runtime: Runtime, token: int | None = None) -> None:
         self._claim = claim
         self._runtime = runtime
         self._token = token
         self._ended = False
+        self._told: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"
@@ -57,6 +59,13 @@ class Lease:
             reason = "its block has been left" if self._ended else self._claim.loss or "its lease ran out"
             raise lost_error(self._claim, reason)
 
+    def when_lost(self, told: Callable[[], None]) -> None:
+        """Call ``told``, once, when the hold is known to be lost."""
+        self._told = told
+        self._claim.on_loss = (*self._claim.on_loss, told)
+
     def end(self) -> None:
         """The block was left."""
         self._ended = True
+        if self._told is not None:
+            self._claim.on_loss = tuple(told for told in self._claim.on_loss if told != self._told)

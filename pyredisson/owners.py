@@ -12,7 +12,14 @@ import threading
 import weakref
 from typing import Any
 
-__all__ = ["TaskOwner", "ThreadOwner", "current_task_id", "current_task_owner", "current_thread_id", "current_thread_owner"]
+__all__ = [
+    "TaskOwner",
+    "ThreadOwner",
+    "current_task_id",
+    "current_task_owner",
+    "current_thread_id",
+    "current_thread_owner",
+]
 
 _numbers = itertools.count(1)
 

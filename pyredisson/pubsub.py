@@ -1,19 +1,50 @@
-"""What a subscriber has to do, in either colour: which commands are due, and what a message means. No I/O here."""
+"""The client's one subscriber: it hears the messages of all channels, on one connection.
+
+Written once for both colours, as the core is: ``async`` means "may block". A thread runs it through
+:func:`pyredisson.core.runtime.run`, an event loop as a task.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Refused
+from pyredisson.core import events
+from pyredisson.core.runtime import Failure, Refused, Runtime
 from pyredisson.wire import pack
 
 if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.events import Event
     from pyredisson.core.wakeups import Wakeups
 
-__all__ = ["Conversation"]
+__all__ = ["Stream", "Subscriber"]
+
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+
+class Stream(Protocol):
+    """A connection on which messages come by themselves."""
+
+    def send(self, data: bytes) -> None:
+        """Send a command; any thread may. Raises ``OSError`` or an error of redis-py."""
+        ...
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        """Return what came within ``timeout``, an empty list for nothing, ``None`` for the end of the connection."""
+        ...
+
+    def wake(self) -> None:
+        """Let :meth:`read` return now; any thread may."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
 
 
 class Conversation:
@@ -76,3 +107,142 @@ class Conversation:
         if not self._wakeups.wanted():
             return math.inf if again == math.inf else max(0.0, again - now)
         return max(0.0, min(again, self._heard + self._ping_interval) - now)
+
+
+class Subscriber:
+    """Starts with the first waiter; reconnects, resubscribes and lets everybody look again, by itself.
+
+    Args:
+        open_stream: Makes a connection within so many seconds, or raises a ``Failure``.
+        start: Runs :meth:`run` in a thread or task of its own.
+        runtime: The world.
+        config: The client's settings.
+        wakeups: Whom messages are for.
+        emit: Who wants to know of the connection.
+    """
+
+    def __init__(
+        self,
+        open_stream: Callable[[float], Awaitable[Stream]],
+        start: Callable[[Subscriber], None],
+        runtime: Runtime,
+        config: Config,
+        wakeups: Wakeups,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._open_stream = open_stream
+        self._start = start
+        self._now = runtime.now
+        self._config = config
+        self._wakeups = wakeups
+        self._emit = emit
+        # Orders what is sent: a farewell to a channel must not overtake, or be overtaken by, its next subscription.
+        self._sending = runtime.mutex()
+        self._bell = runtime.ticket()
+        self._stream: Stream | None = None
+        self._conversation: Conversation | None = None
+        self._started = False
+        self.closed = False
+
+    def subscribe(self, channel: str) -> None:
+        """Send for a channel's messages, now or as soon as there is a connection."""
+        with self._sending:
+            if self.closed:
+                return
+            if not self._started:
+                self._start(self)
+                self._started = True
+            if self._stream is not None and self._conversation is not None:
+                try:
+                    self._stream.send(self._conversation.subscribe([channel], self._now()))
+                except (OSError, rx.RedisError):
+                    pass  # The reader will see it, and subscribe to everything on the next connection.
+                self._stream.wake()
+            else:
+                self._bell.ring()
+
+    def look(self) -> None:
+        """Let the reader see what is due now: a channel may have lost its last waiter."""
+        stream = self._stream
+        if stream is not None:
+            stream.wake()
+
+    def close(self) -> None:
+        """Let :meth:`run` end."""
+        with self._sending:
+            self.closed = True
+            self._bell.ring()
+            if self._stream is not None:
+                self._stream.wake()
+
+    async def run(self) -> None:
+        """Hear messages until closed."""
+        retry_in = RETRY_FIRST
+        while not self.closed:
+            try:
+                stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
+            except Failure as failure:
+                error = failure.cause
+                if isinstance(failure, Refused):
+                    self._wakeups.refuse(failure)
+            else:
+                error = rx.ConnectionError("the subscriber's connection was lost")
+                try:
+                    if await self._listen(stream):
+                        retry_in = RETRY_FIRST
+                finally:
+                    with self._sending:
+                        self._stream = self._conversation = None
+                    stream.close()
+            if not self.closed:
+                self._wakeups.lost_connection(error)
+                self._emit(events.ConnectionDown(error))
+                await self._pause(retry_in)
+                retry_in = min(2 * retry_in, RETRY_MAX)
+
+    async def _pause(self, seconds: float) -> None:
+        """Pause before the next connection; without end while nobody waits for anything."""
+        over = self._now() + seconds
+        while not self.closed:
+            left = over - self._now() if self._wakeups.wanted() else math.inf
+            if left <= 0:
+                return
+            await self._bell.wait(left)
+
+    async def _listen(self, stream: Stream) -> bool:
+        """Hear messages until the connection ends. Returns whether it was ever of use."""
+        useful = False
+        conversation = Conversation(
+            self._wakeups,
+            ping_interval=self._config.ping_interval,
+            ping_timeout=self._config.ping_timeout,
+            now=self._now(),
+        )
+        with self._sending:
+            try:
+                opening = conversation.begin(self._now())
+                if opening:
+                    stream.send(opening)
+            except (OSError, rx.RedisError):
+                return False
+            self._stream, self._conversation = stream, conversation
+        while not self.closed:
+            now = self._now()
+            with self._sending:
+                due = conversation.due(now)
+                if due:
+                    try:
+                        stream.send(due)
+                    except (OSError, rx.RedisError):
+                        return useful
+            if conversation.dead(now):
+                return useful
+            replies = await stream.read(conversation.next_due(now))
+            if replies is None:
+                return useful
+            if replies:
+                if not useful:
+                    useful = True
+                    self._emit(events.ConnectionUp(len(self._wakeups.wanted())))
+                conversation.heard(replies, self._now())
+        return useful

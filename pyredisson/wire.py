@@ -8,11 +8,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hiredis
 import redis.exceptions as rx
 
 from pyredisson.core.runtime import Failure, NotSent, Refused
 
-__all__ = ["Packed", "Script", "failure_of", "pack", "prepare", "reply_error", "script"]
+__all__ = [
+    "Packed",
+    "Script",
+    "as_redis_error",
+    "failure_of",
+    "is_no_script",
+    "is_push",
+    "new_reader",
+    "pack",
+    "prepare",
+    "reply_error",
+    "script",
+]
 
 
 class Script:
@@ -100,3 +113,25 @@ def failure_of(error: Any) -> Failure:
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
         return NotSent(error)
     return Refused(error)
+
+
+def new_reader() -> hiredis.Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes."""
+    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+
+
+def is_push(reply: object) -> bool:
+    """Whether this is a RESP3 push message: not the answer to anything."""
+    return type(reply).__name__ == "PushNotification"
+
+
+def is_no_script(reply: object) -> bool:
+    """Whether the server says that it does not know the script."""
+    return isinstance(reply, rx.ResponseError) and (
+        isinstance(reply, rx.NoScriptError) or str(reply).startswith("NOSCRIPT")
+    )
+
+
+def as_redis_error(error: Exception) -> Exception:
+    """Return an error of the system's as one of redis-py's, which is what callers catch."""
+    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error))

@@ -6,13 +6,21 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Real
-from typing import Union
+from typing import TypeAlias
 
-from typing_extensions import TypeAlias
+__all__ = [
+    "DRIFT_FACTOR",
+    "DRIFT_FLOOR",
+    "FOREVER",
+    "Deadline",
+    "Seconds",
+    "certain_for",
+    "lease_ms",
+    "seconds",
+    "wait_seconds",
+]
 
-__all__ = ["DRIFT_FACTOR", "DRIFT_FLOOR", "FOREVER", "Deadline", "Seconds", "certain_for", "lease_ms", "seconds", "wait_seconds"]
-
-Seconds: TypeAlias = Union[float, int, timedelta]
+Seconds: TypeAlias = float | int | timedelta
 """A time as users may write it: seconds, or a ``timedelta``."""
 
 #: How far the rates of two clocks may differ (the assumption), and the resolution of a TTL on the server.

@@ -7,7 +7,8 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
 from pyredisson.core.client import CLEANUP_BUDGET
@@ -50,16 +51,18 @@ class LockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    async def lock(self, lease_time: Seconds | None = None) -> None:
-        """Take the lock, however long it takes."""
-        await self._take(None, self._plain if lease_time is None else self._level(lease_time))
+    # lock() and try_lock() check their arguments and hand over to _take(): one coroutine less on the hot path.
 
-    async def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
+    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take the lock, however long it takes."""
+        return self._take(None, self._plain if lease_time is None else self._level(lease_time))
+
+    def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock if it is to be had within ``wait_time``."""
         if wait_time is None:
             raise TypeError("wait_time must be a number of seconds or a timedelta; lock() waits without end")
         level = self._plain if lease_time is None else self._level(lease_time)
-        return await self._take(wait_seconds(wait_time), level)
+        return self._take(wait_seconds(wait_time), level)
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
         """Take the lock for a block, whose body is told of a loss."""
@@ -76,7 +79,8 @@ class LockCore:
     async def _take(self, wait: float | None, level: Level) -> bool:
         home = self.home
         runtime = home.runtime
-        home.check_open()
+        if home.closed:
+            home.check_open()
         claim = self._claim(runtime.owner())
         asked = runtime.now()
         holds = 0
@@ -84,20 +88,19 @@ class LockCore:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
                 holds = len(claim.levels)
-            if wait == 0:
-                taken = await self._attempt(claim, level) is None
-            else:
-
-                async def attempt() -> int | None:
-                    return await self._attempt(claim, level)
-
+            seen = home.wakeups.glance(self.names.channel) if wait != 0 else None
+            refused = await self._attempt(claim, level)
+            taken = refused is None
+            if refused is not None and wait != 0:
                 taken = await until_taken(
-                    attempt,
+                    lambda: self._attempt(claim, level),
+                    refused,
                     runtime=runtime,
                     wakeups=home.wakeups,
                     channel=self.names.channel,
                     kind="lock",
                     message=lock_message,
+                    seen=seen,
                     deadline=Deadline.after(wait, asked),
                     free_after=level.lease_ms / 1000,
                 )
@@ -126,7 +129,7 @@ class LockCore:
             return self._acquire_request(claim, level, holds, epoch, repeat)
 
         try:
-            reply, sent, _ = await home.exchange(claim, turn, make, repeat=repeat, lease_ms=level.lease_ms)
+            reply, sent, _ = await home.exchange(claim, turn, make, level.lease_ms, repeat)
         except Unanswered:
             raise  # It stays pending: whoever comes next repeats it or gives it back.
         except Failure:
@@ -205,7 +208,8 @@ class LockCore:
     async def unlock(self) -> None:
         """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled."""
         home = self.home
-        home.check_open()
+        if home.closed:
+            home.check_open()
         claim = self._claim(home.runtime.owner())
         if claim.released_behind and claim.take_released_behind():
             self._resume(claim)
@@ -252,7 +256,7 @@ class LockCore:
 
     async def _release(self, claim: Claim) -> None:
         home = self.home
-        if claim.levels:
+        if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
         turn, holds, lease, todo = claim.begin_release()
@@ -268,7 +272,7 @@ class LockCore:
             return self._release_request(claim, lease, holds, epoch, repeat)
 
         try:
-            reply, sent, repeated = await home.exchange(claim, turn, make, repeat=False, lease_ms=lease)
+            reply, sent, repeated = await home.exchange(claim, turn, make, lease)
         except Failure as failure:
             if todo is Unlock.LOST:
                 raise lost_error(claim, reason) from failure.cause
@@ -333,7 +337,7 @@ class LockCore:
             return scripts.force_unlock(home.runtime, self.names, claim.owner, epoch=epoch)
 
         try:
-            reply, _, _ = await home.exchange(claim, turn, make, repeat=False, lease_ms=self._plain.lease_ms)
+            reply, _, _ = await home.exchange(claim, turn, make, self._plain.lease_ms)
         except Failure as failure:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
         claim.clear()

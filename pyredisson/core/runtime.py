@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, Union
-
-from typing_extensions import TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 __all__ = [
     "Background",
@@ -30,7 +28,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-Reply: TypeAlias = Union[None, int, bytes, list["Reply"]]
+Reply: TypeAlias = None | int | bytes | list["Reply"]
 """What a server answers to a script: RESP's null, integer, string or array."""
 
 Request: TypeAlias = Any

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Union
-
-from typing_extensions import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyredisson.core.runtime import Reply, Request
 
@@ -47,7 +45,7 @@ class Stale(int):
     """The epoch that the server holds for an owner, when it is above that of the request."""
 
 
-Acquire: TypeAlias = Union[None, int, Lost]
+Acquire: TypeAlias = None | int | Lost
 """What became of an acquire: ``None`` taken; a number: another has it for so many ms (-1: no end); or ``LOST``."""
 
 

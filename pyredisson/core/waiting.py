@@ -27,25 +27,29 @@ RETRY_MAX = 1.0
 
 async def until_taken(
     attempt: Callable[[], Awaitable[int | None]],
+    refused: int,
     *,
     runtime: Runtime,
     wakeups: Wakeups,
     channel: str,
     kind: str,
     message: Message,
+    seen: int | None,
     deadline: Deadline,
     free_after: float,
 ) -> bool:
-    """Attempt until it is taken, or until the deadline.
+    """After a first attempt was refused: attempt until it is taken, or until the deadline.
 
     Args:
         attempt: Returns ``None`` when it took what was wanted, else for how many milliseconds it is sure to be
             refused (-1: without end). Raises ``Failure`` when the server did not answer.
+        refused: What the first attempt returned.
         runtime: The world.
         wakeups: Who waits here.
         channel: Where a release is announced.
         kind: What is attempted; those who attempt the same on one channel share their answers.
         message: How many waiters a message wakes.
+        seen: What ``wakeups.glance(channel)`` returned before the first attempt.
         deadline: When to give up.
         free_after: Seconds after which what this attempt takes could be free again without any message.
 
@@ -53,15 +57,10 @@ async def until_taken(
         Whether it was taken.
 
     Raises:
-        Failure: The first attempt got no answer; or none came by the deadline.
+        Failure: No attempt got an answer by the deadline.
     """
-    seen = wakeups.glance(channel)
-    refused = await attempt()
-    if refused is None:
-        return True
     if deadline.passed(runtime.now()):
         return False
-
     seat = wakeups.sit(channel, kind, message, seen=seen, look_in=_look_in(refused))
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.

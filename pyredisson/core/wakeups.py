@@ -16,9 +16,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from typing_extensions import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
@@ -244,9 +242,7 @@ class Wakeups:
         with self._mutex:
             # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
             gone = [
-                entry.name
-                for entry in self._channels.values()
-                if entry.idle_since + LINGER <= now and entry.confirmed
+                entry.name for entry in self._channels.values() if entry.idle_since + LINGER <= now and entry.confirmed
             ]
             for name in gone:
                 del self._channels[name]
@@ -255,7 +251,9 @@ class Wakeups:
     def idle_due(self) -> float:
         """When :meth:`take_idle` will find something next, as far as is known."""
         with self._mutex:
-            return LINGER + min((entry.idle_since for entry in self._channels.values() if entry.confirmed), default=math.inf)
+            return LINGER + min(
+                (entry.idle_since for entry in self._channels.values() if entry.confirmed), default=math.inf
+            )
 
     def refuse(self, error: Exception) -> None:
         """The server lets us subscribe to nothing: everybody who waits is told why."""

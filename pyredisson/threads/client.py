@@ -14,7 +14,7 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
-from pyredisson.endpoints import url_of
+from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, url_of
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import Lock
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyredisson.embedded import EmbeddedServer
 
 __all__ = ["Redisson"]
-
-DEFAULT_URL = "redis://localhost:6379"
 
 
 @final
@@ -70,13 +68,7 @@ class Redisson:
             ValueError: A URL that leads nowhere.
             TypeError: Not a ``str``.
         """
-        if not isinstance(url, str):
-            raise TypeError(f"url must be a str, not {type(url).__name__}")
-        if url.startswith("embedded:"):
-            if url not in ("embedded:", "embedded://"):
-                raise ValueError("embedded:// takes nothing behind it: the server is private to this client")
-            if redis_kwargs:
-                raise TypeError("embedded:// takes no connection settings")
+        if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
 

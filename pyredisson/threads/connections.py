@@ -14,9 +14,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import hiredis
 import redis
 import redis.exceptions as rx
 from redis.backoff import NoBackoff
@@ -25,9 +24,13 @@ from redis.retry import Retry
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
-from pyredisson.wire import Packed, failure_of, reply_error
+from pyredisson.pubsub import Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader
 
-__all__ = ["BorrowedLink", "Connection", "Link", "OwnLink", "Stream", "link_to"]
+if TYPE_CHECKING:
+    import hiredis
+
+__all__ = ["BorrowedLink", "Connection", "Link", "OwnLink", "link_to"]
 
 #: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
 FRESH = 1.0
@@ -136,36 +139,6 @@ class Connection:
             self.sock.close()
 
 
-def new_reader() -> hiredis.Reader:
-    """A parser whose errors are redis-py's, and whose strings are bytes."""
-    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
-
-
-def is_push(reply: object) -> bool:
-    """Whether this is a RESP3 push message: not the answer to anything."""
-    return type(reply).__name__ == "PushNotification"
-
-
-class Stream(Protocol):
-    """A connection on which messages come by themselves."""
-
-    def send(self, data: bytes) -> None:
-        """Send a command; any thread may. Raises ``OSError`` or an error of redis-py."""
-        ...
-
-    def read(self, timeout: float) -> list[Any] | None:
-        """Return what came within ``timeout``, an empty list for nothing, ``None`` for the end of the connection."""
-        ...
-
-    def wake(self) -> None:
-        """Let :meth:`read` return now; any thread may."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
 class SocketStream:
     """A stream on a socket of our own."""
 
@@ -183,7 +156,7 @@ class SocketStream:
     def send(self, data: bytes) -> None:
         self._sock.sendall(data)
 
-    def read(self, timeout: float) -> list[Any] | None:
+    async def read(self, timeout: float) -> list[Any] | None:
         pending = getattr(self._sock, "pending", None)
         if not (pending and pending()):
             ready = dict(self._poll.poll(None if timeout == math.inf else max(0, math.ceil(timeout * 1000))))
@@ -225,9 +198,9 @@ class BorrowedStream:
 
     def send(self, data: bytes) -> None:
         with self._mutex:
-            self._connection.send_packed_command(data, check_health=False)
+            self._connection.send_packed_command([data], check_health=False)
 
-    def read(self, timeout: float) -> list[Any] | None:
+    async def read(self, timeout: float) -> list[Any] | None:
         try:
             if not self._connection.can_read(min(timeout, self.GLANCE)):
                 return []
@@ -263,7 +236,7 @@ class Link(Protocol):
         """Run a packed command once. See ``Runtime.ask``."""
         ...
 
-    def stream(self, timeout: float) -> Stream:
+    async def stream(self, timeout: float) -> Stream:
         """Make a connection that belongs to nobody else, for a subscriber."""
         ...
 
@@ -336,7 +309,7 @@ class OwnLink:
     def _connect(self, timeout: float) -> Connection:
         return Connection(open_socket(self._class, self._settings, timeout), self._now())
 
-    def stream(self, timeout: float) -> Stream:
+    async def stream(self, timeout: float) -> Stream:
         return SocketStream(open_socket(self._class, self._settings, timeout))
 
     def reserve(self) -> None:
@@ -380,7 +353,7 @@ class BorrowedLink:
 
     def eval(self, request: Packed, timeout: float) -> Reply:
         reply = self._call(request.data, timeout)
-        if _is_no_script(reply):
+        if is_no_script(reply):
             reply = self._call(request.in_full(), timeout)
         if isinstance(reply, Exception):
             raise failure_of(reply)
@@ -414,15 +387,15 @@ class BorrowedLink:
                 if self._now() + pause > until:
                     raise NotSent(error) from None
             except (rx.RedisError, OSError) as error:
-                raise NotSent(_as_redis_error(error)) from None
+                raise NotSent(as_redis_error(error)) from None
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
 
     def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
-            connection.send_packed_command(data, check_health=False)
+            connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:
-            raise NotSent(_as_redis_error(error)) from None
+            raise NotSent(as_redis_error(error)) from None
         try:
             if not connection.can_read(timeout):
                 raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
@@ -434,7 +407,7 @@ class BorrowedLink:
             return reply
         except (rx.RedisError, OSError) as error:
             connection.disconnect()
-            raise Unanswered(_as_redis_error(error)) from None
+            raise Unanswered(as_redis_error(error)) from None
         except BaseException:
             connection.disconnect()
             raise
@@ -446,10 +419,10 @@ class BorrowedLink:
             connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
             connection.connect()
         except (rx.RedisError, OSError) as error:
-            raise NotSent(_as_redis_error(error)) from None
+            raise NotSent(as_redis_error(error)) from None
         return connection
 
-    def stream(self, timeout: float) -> Stream:
+    async def stream(self, timeout: float) -> Stream:
         return BorrowedStream(self.make(timeout))
 
     def close(self) -> None:
@@ -460,16 +433,6 @@ class BorrowedLink:
     def abandon(self) -> None:
         self._reserved = None
         self._reserved_lock = threading.Lock()
-
-
-def _is_no_script(reply: object) -> bool:
-    return isinstance(reply, rx.ResponseError) and (
-        isinstance(reply, rx.NoScriptError) or str(reply).startswith("NOSCRIPT")
-    )
-
-
-def _as_redis_error(error: Exception) -> Exception:
-    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error))
 
 
 def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> socket.socket:
@@ -488,7 +451,7 @@ def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: 
     except rx.AuthenticationError as error:
         raise failure_of(error) from None
     except (rx.RedisError, OSError) as error:
-        failure: Failure = NotSent(_as_redis_error(error))
+        failure: Failure = NotSent(as_redis_error(error))
         raise failure from None
     if sock is None:
         raise NotSent(rx.ConnectionError("the connection was closed while it was made"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Background, Reply, Request, Ticket, run
 from pyredisson.owners import current_thread_owner
-from pyredisson.threads.subscriber import Subscriber
+from pyredisson.pubsub import Subscriber
 from pyredisson.wire import pack, prepare
 
 if TYPE_CHECKING:
@@ -104,7 +104,13 @@ class ThreadsRuntime:
 
     def attach(self, wakeups: Wakeups, emit: Callable[[Event], None]) -> None:
         """Learn whom messages are for, and who wants to know of the connection."""
-        self._subscriber = Subscriber(self.link, wakeups, self._config, monotonic, emit)
+        self._listening: threading.Thread | None = None
+        self._subscriber = Subscriber(self.link.stream, self._listen, self, self._config, wakeups, emit)
+
+    def _listen(self, subscriber: Subscriber) -> None:
+        thread = threading.Thread(target=lambda: run(subscriber.run()), name="pyredisson-subscriber", daemon=True)
+        thread.start()
+        self._listening = thread
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +143,7 @@ class ThreadsRuntime:
 
     def unsubscribe(self, channel: str) -> None:
         if self._subscriber is not None:
-            self._subscriber.unsubscribe(channel)
+            self._subscriber.look()
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         threading.Thread(target=_call, args=(callback, args), name="pyredisson-callback", daemon=True).start()
@@ -163,6 +169,8 @@ class ThreadsRuntime:
         """End the threads and connections that were made here."""
         if self._subscriber is not None:
             self._subscriber.close()
+            if self._listening is not None and self._listening is not threading.current_thread():
+                self._listening.join(2.0)
         for loop in self._loops:
             loop.close()
         self.link.close()
