@@ -13,11 +13,13 @@ from typing import IO
 
 ROOT = Path(__file__).parents[1]
 
-# SIGINT is ignored in what a script runs in the background, and stays so in all that it starts: tests must not depend
-# on how they were started. With "terminal", what is on stdin becomes the controlling terminal of the new session.
+# Signals that are ignored when a program starts stay ignored in all that it starts (under nohup, or with "&" in a
+# script): tests must not depend on how they were started. With "terminal", what is on stdin becomes the controlling
+# terminal of the new session.
 LAUNCHER = """
 import fcntl, os, signal, sys, termios
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+for name in ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2"):
+    signal.signal(signal.Signals["SIG" + name], signal.SIG_DFL)
 kind, *command = sys.argv[1:]
 if kind == "terminal":
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
