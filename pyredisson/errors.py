@@ -93,6 +93,8 @@ class QuorumUnreachableError(LockError, ConnectionError):
         nodes: What each node said: a word of its state, or the error.
     """
 
-    def __init__(self, message: str = "", *, name: str | None = None, nodes: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, name: str | None = None, nodes: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(message, name=name)
         self.nodes = dict(nodes or {})
