@@ -1,0 +1,42 @@
+"""Redisson's distributed locks and synchronizers for Python.
+
+The names here are for threads; :mod:`pyredisson.asyncio` has the same ones for asyncio.
+"""
+
+from pyredisson.config import Config
+from pyredisson.errors import (
+    ClientClosedError,
+    LockError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+    NoSyncedSlavesError,
+    OutcomeUnknownError,
+    QuorumUnreachableError,
+    RedissonError,
+)
+from pyredisson.lease import Lease
+from pyredisson.owners import current_thread_id
+from pyredisson.threads.client import Redisson
+from pyredisson.threads.primitives import Hold, Lock
+
+__all__ = [
+    "ClientClosedError",
+    "Config",
+    "Hold",
+    "Lease",
+    "Lock",
+    "LockError",
+    "LockLostError",
+    "LockNotOwnedError",
+    "LockTimeoutError",
+    "NoSyncedSlavesError",
+    "OutcomeUnknownError",
+    "QuorumUnreachableError",
+    "Redisson",
+    "RedissonError",
+    "__version__",
+    "current_thread_id",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,41 @@
+"""Redisson's distributed locks and synchronizers for asyncio: the names of :mod:`pyredisson`, to be awaited.
+
+``import pyredisson.asyncio as pyredisson`` ports a program by adding ``await``.
+"""
+
+from pyredisson import __version__
+from pyredisson.asyncio.client import Redisson
+from pyredisson.asyncio.primitives import Hold, Lock
+from pyredisson.config import Config
+from pyredisson.errors import (
+    ClientClosedError,
+    LockError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+    NoSyncedSlavesError,
+    OutcomeUnknownError,
+    QuorumUnreachableError,
+    RedissonError,
+)
+from pyredisson.lease import Lease
+from pyredisson.owners import current_task_id as current_thread_id
+
+__all__ = [
+    "ClientClosedError",
+    "Config",
+    "Hold",
+    "Lease",
+    "Lock",
+    "LockError",
+    "LockLostError",
+    "LockNotOwnedError",
+    "LockTimeoutError",
+    "NoSyncedSlavesError",
+    "OutcomeUnknownError",
+    "QuorumUnreachableError",
+    "Redisson",
+    "RedissonError",
+    "__version__",
+    "current_thread_id",
+]

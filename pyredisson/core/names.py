@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name"]
+__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "owner_field"]
 
 MAX_NAME_BYTES = 65_536
 
@@ -35,6 +35,11 @@ def check_name(name: object) -> str:
 def prefixed(prefix: str, name: str) -> str:
     """Redisson's prefix rule: the name is wrapped in braces, for one cluster slot, unless it has one of its own."""
     return f"{prefix}:{name}" if "{" in name else f"{prefix}:{{{name}}}"
+
+
+def owner_field(client_id: str, number: int) -> str:
+    """The hash field of a holder."""
+    return f"{client_id}:{number}"
 
 
 class LockNames:

@@ -1,0 +1,146 @@
+"""``python -m benchmarks [FIGURE ...]``: measure, compare with the bounds, write the results."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .coroutines import many_coroutines
+from .held_locks import held_locks
+from .import_time import import_time
+from .processes import contending_processes
+from .report import Figure, environment, text, write
+from .separate_locks import many_threads, one_thread
+from .server import Server
+from .waiters import waiters
+
+__all__ = ["main"]
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        rounds: For the rates.
+        seconds: A contestant's turn in such a round.
+        long_rounds: For what takes several seconds a turn: contending processes, waiters, held locks.
+        contend_seconds: A turn of the contending processes.
+        watch_seconds: How long the server is watched while others wait. More than 10 s see the waiters' own period.
+        lease_seconds: The watchdog timeout of the held locks; three periods of it are watched.
+    """
+
+    rounds: int
+    seconds: float
+    long_rounds: int
+    contend_seconds: float
+    watch_seconds: float
+    lease_seconds: float
+
+
+FULL = Effort(rounds=15, seconds=0.5, long_rounds=5, contend_seconds=8.0, watch_seconds=12.0, lease_seconds=30.0)
+QUICK = Effort(rounds=3, seconds=0.3, long_rounds=1, contend_seconds=3.0, watch_seconds=5.0, lease_seconds=9.0)
+
+Play = Callable[[Server, Effort, random.Random], Figure]
+
+
+def _rates(figure: Callable[..., Figure]) -> Play:
+    return lambda server, effort, order: figure(server, rounds=effort.rounds, seconds=effort.seconds, order=order)
+
+
+FIGURES: dict[str, Play] = {
+    "one_thread": _rates(one_thread),
+    "many_threads": _rates(many_threads),
+    "many_coroutines": _rates(many_coroutines),
+    "waiters": lambda server, effort, order: waiters(
+        server, rounds=effort.long_rounds, watch_seconds=effort.watch_seconds, order=order
+    ),
+    "contending_processes": lambda server, effort, order: contending_processes(
+        server, rounds=effort.long_rounds, seconds=effort.contend_seconds, order=order
+    ),
+    # Its numbers hardly scatter, and a turn takes more than a minute.
+    "held_locks": lambda server, effort, order: held_locks(
+        server, rounds=1, lease_seconds=effort.lease_seconds, order=order
+    ),
+    "import_time": lambda server, effort, order: import_time(rounds=effort.rounds, order=order),
+}
+
+
+def figure_name(word: str) -> str:
+    """Refuse what is no figure."""
+    if word not in FIGURES:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(FIGURES)}")
+    return word
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure, compare with the bounds, write the results."
+    )
+    known = ", ".join(FIGURES)
+    parser.add_argument("figure", nargs="*", type=figure_name, metavar="FIGURE", help=f"of {known}; by default all")
+    parser.add_argument("--quick", action="store_true", help="short turns and few rounds, to see that all works")
+    parser.add_argument("--rounds", type=int, help="rounds of the rates and of the import")
+    parser.add_argument("--seconds", type=float, help="a contestant's turn in a round of the rates")
+    parser.add_argument("--long-rounds", type=int, help="rounds of the waiters and of the contending processes")
+    parser.add_argument("--contend-seconds", type=float, help="a turn of the contending processes")
+    parser.add_argument("--watch-seconds", type=float, help="how long the waiters' commands are counted")
+    parser.add_argument("--lease-seconds", type=float, help="watchdog timeout of the held locks")
+    parser.add_argument("--server", metavar="PATH", help="server binary to start; by default the embedded extra's")
+    parser.add_argument("--seed", type=int, help="for the order of the contestants")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is not kept")
+    return parser.parse_args(arguments)
+
+
+def effort_of(options: argparse.Namespace) -> Effort:
+    """The preset, and what the command line changes."""
+    preset = QUICK if options.quick else FULL
+    chosen = {
+        name: getattr(options, name) for name in Effort.__dataclass_fields__ if getattr(options, name) is not None
+    }
+    return replace(preset, **chosen)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the chosen figures; the exit code."""
+    options = parse(arguments)
+    effort = effort_of(options)
+    order = random.Random(options.seed)
+    # Stopped from outside, the server must not stay behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    figures: list[Figure] = []
+    failed: list[str] = []
+    with Server(options.server) as server:
+        about = environment(server.version(), {"effort": "quick" if options.quick else "full"})
+        for name in options.figure or FIGURES:
+            try:
+                figures.append(FIGURES[name](server, effort, order))
+            except Exception:
+                # A contestant that does not do the work has no figure; the others have.
+                failed.append(name)
+                traceback.print_exc()
+            else:
+                print(text(figures[-1]), flush=True)
+    write(figures, about, options.output)
+    claims = [claim for figure in figures for claim in figure.claims]
+    short = [claim for claim in claims if not claim.passed]
+    print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")
+    for claim in short:
+        print(f"  short: {claim.what}: {claim.measured_text}, bound {claim.bound_text}")
+    for name in failed:
+        print(f"  failed: {name}")
+    return 1 if failed or (short and options.strict) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Threads on separate locks: one, and sixty-four."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from .contestants import PYREDISSON, RAW, REDIS_PY, Contestant, LockCalls, prove_exclusion
+from .report import Claim, Figure, at_least, at_most
+from .rounds import Samples, median_ratio, play_rounds
+from .server import Server
+from .throughput import WARM_UP_PAIRS, rates, throughput_table
+
+__all__ = ["many_threads", "one_thread"]
+
+
+def pairs_until(deadline: float, calls: LockCalls) -> int:
+    """Acquire and release until the time is over; the measured loop of every contestant."""
+    acquire, release, now = calls.acquire, calls.release, time.perf_counter
+    pairs = 0
+    while now() < deadline:
+        if not acquire():
+            raise RuntimeError("a lock that nobody else uses was refused")
+        release()
+        pairs += 1
+    return pairs
+
+
+def warm_up(calls: LockCalls) -> None:
+    """Connect, load scripts, fill caches."""
+    for _ in range(WARM_UP_PAIRS):
+        calls.acquire()
+        calls.release()
+
+
+def one_by_one(calls: LockCalls, seconds: float) -> tuple[int, float]:
+    """Pairs made by the calling thread, and the time they took."""
+    begin = time.perf_counter()
+    return pairs_until(begin + seconds, calls), time.perf_counter() - begin
+
+
+def side_by_side(locks: Sequence[LockCalls], seconds: float, ready: Callable[[], None]) -> tuple[int, float]:
+    """Pairs made by one thread for each lock together, and the time from the common start to the last one's end.
+
+    ``ready`` is called when all threads have warmed up and none has begun.
+    """
+    begin = 0.0
+    counts: list[int] = []
+
+    def start_the_clock() -> None:
+        nonlocal begin
+        ready()
+        begin = time.perf_counter()
+
+    barrier = threading.Barrier(len(locks), action=start_the_clock)
+
+    def work(calls: LockCalls) -> None:
+        try:
+            warm_up(calls)
+            barrier.wait()
+        except BaseException:
+            barrier.abort()
+            raise
+        counts.append(pairs_until(begin + seconds, calls))
+
+    threads = [threading.Thread(target=work, args=(calls,)) for calls in locks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - begin
+    if len(counts) != len(locks):
+        raise RuntimeError(f"{len(locks) - len(counts)} of {len(locks)} threads failed")
+    return sum(counts), elapsed
+
+
+def measure(server: Server, contestant: Contestant, threads: int, seconds: float) -> dict[str, float]:
+    """One contestant's turn, with the proof that the work was done."""
+    server.reset()
+    with contestant.open(server) as session:
+        prove_exclusion(server, session)
+        locks = [session.lock(number) for number in range(threads)]
+        if threads == 1:
+            warm_up(locks[0])
+            server.reset()
+            pairs, elapsed = one_by_one(locks[0], seconds)
+        else:
+            pairs, elapsed = side_by_side(locks, seconds, ready=server.reset)
+        return rates(server, contestant.name, pairs, elapsed)
+
+
+def _play(server: Server, title: str, threads: int, rounds: int, seconds: float, order: random.Random) -> Samples:
+    contestants = {one.name: one for one in (RAW, REDIS_PY, PYREDISSON)}
+    return play_rounds(
+        title, list(contestants), rounds, lambda name: measure(server, contestants[name], threads, seconds), order
+    )
+
+
+def one_thread(server: Server, *, rounds: int, seconds: float, order: random.Random) -> Figure:
+    """Acquire and release by a single thread."""
+    title = "One thread, acquire and release"
+    samples = _play(server, title, 1, rounds, seconds, order)
+    columns, rows = throughput_table(samples, RAW.name)
+    claims: list[Claim] = [
+        at_most("time of redis-py's Lock", median_ratio(samples, PYREDISSON.name, REDIS_PY.name, "us/pair"), 1.0, "x"),
+        at_most("time of a raw socket", median_ratio(samples, PYREDISSON.name, RAW.name, "us/pair"), 1.35, "x"),
+    ]
+    how = (
+        f"A lock without contention, one thread, {rounds} rounds of {seconds:g} s each. "
+        "The raw socket sends the same two scripts as ready-made bytes."
+    )
+    return Figure("one_thread", title, how, columns, rows, claims, samples=samples)
+
+
+def many_threads(server: Server, *, rounds: int, seconds: float, order: random.Random, threads: int = 64) -> Figure:
+    """Acquire and release by many threads, each on a lock of its own."""
+    title = f"{threads} threads on separate locks"
+    samples = _play(server, title, threads, rounds, seconds, order)
+    columns, rows = throughput_table(samples, RAW.name)
+    claims: list[Claim] = [
+        at_least("pairs of redis-py's Lock", median_ratio(samples, PYREDISSON.name, REDIS_PY.name, "pairs/s"), 4, "x"),
+        at_least(
+            "pairs of raw blocking sockets",
+            median_ratio(samples, PYREDISSON.name, RAW.name, "pairs/s"),
+            0.5,
+            "x",
+            aim=0.8,
+        ),
+    ]
+    how = (
+        f"{threads} threads of one process, each on its own lock, over one shared client; raw: one blocking socket a "
+        f"thread. {rounds} rounds of {seconds:g} s each."
+    )
+    return Figure("many_threads", title, how, columns, rows, claims, samples=samples)

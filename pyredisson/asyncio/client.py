@@ -1,0 +1,139 @@
+"""``Redisson``, the client for asyncio."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, final
+
+import redis.asyncio
+from typing_extensions import Self
+
+from pyredisson.asyncio.connections import link_to
+from pyredisson.asyncio.primitives import Lock
+from pyredisson.asyncio.runtime import AsyncioRuntime
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
+from pyredisson.core.lock import LockCore
+from pyredisson.core.names import check_name
+from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, url_of
+from pyredisson.observe.logging import log_event, wants_all
+
+if TYPE_CHECKING:
+    from pyredisson.embedded import EmbeddedServer
+
+__all__ = ["Redisson"]
+
+
+@final
+class Redisson:
+    """The asyncio twin of :class:`pyredisson.Redisson`: what talks to the server is awaited.
+
+    It serves one event loop at a time. After that loop was closed a new one starts afresh, and old holds are lost; use
+    from a second live loop raises ``RuntimeError``.
+    """
+
+    def __init__(self, redis: redis.asyncio.Redis | None = None, *, config: Config | None = None) -> None:
+        self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
+
+    def _start(self, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
+        self._config = config or Config()
+        pool = client.connection_pool
+        tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
+        self._url = server.url if server else url_of(pool.connection_kwargs, tls=tls)
+        self._server = server
+        self._runtime = AsyncioRuntime(link_to(client), self._config)
+        self._core = ClientCore(self._runtime, self._config)
+        self._core.listen(log_event, wants_all)
+        self._runtime.attach(self._core)
+        self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
+        self._end.atexit = False  # The tasks end with their loop, and the embedded server with the process.
+        _clients.add(self)
+
+    @classmethod
+    def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
+        """See :meth:`pyredisson.Redisson.from_url`. A plain call: nothing is sent yet."""
+        if asks_for_embedded(url, redis_kwargs):
+            return cls.embedded(config=config)
+        return cls._made(_from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def embedded(cls, *, config: Config | None = None) -> Self:
+        """See :meth:`pyredisson.Redisson.embedded`. A plain call."""
+        from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
+
+        server = EmbeddedServer()
+        return cls._made(_from_url(server.url), config, server)
+
+    @classmethod
+    def _made(cls, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> Self:
+        self = cls.__new__(cls)
+        self._start(client, config, server)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Redisson {self._core.id} at {self._url}{' closed' if self._core.closed else ''}>"
+
+    @property
+    def id(self) -> str:
+        """See :attr:`pyredisson.Redisson.id`."""
+        return self._core.id
+
+    @property
+    def config(self) -> Config:
+        """See :attr:`pyredisson.Redisson.config`."""
+        return self._config
+
+    @property
+    def url(self) -> str | None:
+        """See :attr:`pyredisson.Redisson.url`."""
+        return self._url
+
+    def get_lock(self, name: str) -> Lock:
+        """See :meth:`pyredisson.Redisson.get_lock`."""
+        self._core.check_open()
+        return Lock(self, LockCore(self._core, check_name(name)))
+
+    async def close(self) -> None:
+        """See :meth:`pyredisson.Redisson.close`."""
+        self._core.close()
+        await self._runtime.close()
+        self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _reborn(self) -> None:
+        """This is the child of a fork: another client, on connections of its own."""
+        self._runtime.abandon()
+        self._core.begin()
+
+
+def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
+    return redis.asyncio.Redis.from_url(url, **settings)
+
+
+def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:
+    core.close()
+    runtime.end_soon()
+    if server is not None:
+        server.stop()
+
+
+_clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        if not client._core.closed:
+            client._reborn()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

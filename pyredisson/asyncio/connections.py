@@ -1,0 +1,516 @@
+"""Connections for an event loop: one of our own that all tasks share, or ones borrowed from the user's pool.
+
+redis-py makes our connections (addresses, TLS, credentials, handshake). Afterwards requests of all tasks are written
+together, and replies come in order: that is all the protocol there is on the hot path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import redis.asyncio
+import redis.exceptions as rx
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from pyredisson.clock import monotonic
+from pyredisson.core.runtime import NotSent, Reply, Unanswered
+from pyredisson.endpoints import own_settings
+from pyredisson.link import Link, Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
+
+if TYPE_CHECKING:
+    import hiredis
+
+__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "link_to"]
+
+
+class _Wire(asyncio.Protocol):
+    """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
+
+    def __init__(self) -> None:
+        self._reader: hiredis.Reader = new_reader()
+        self._transport: Any = None
+        self._writer: Any = None
+        self.broken: Exception | None = None
+
+    def adopt(self, reader: Any, writer: Any) -> None:
+        """Take over a connection from redis-py, and what it may have read too much of."""
+        self._writer = writer  # Closes the transport when it is collected, so it lives as long as we do.
+        self._transport = writer.transport
+        self._transport.set_protocol(self)
+        early = bytes(reader._buffer)
+        if early:
+            self.data_received(early)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                if self.broken is None:
+                    self.replied(reply)
+        except rx.InvalidResponse as error:
+            self.connection_lost(rx.ConnectionError(f"Protocol error: {error}"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.broken is None:
+            self.broken = rx.ConnectionError("Connection closed by server.") if exc is None else as_redis_error(exc)
+            self.ended()
+        self.close()
+
+    def replied(self, reply: Any) -> None:
+        """A reply, or a message, came."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """The connection is no more."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close it now."""
+        if self.broken is None:
+            self.broken = rx.ConnectionError("this connection was closed")
+            self.ended()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            try:
+                transport.abort()
+            except RuntimeError:  # Its loop is closed, so nobody will see to its end.
+                self.drop()
+
+    def drop(self) -> None:
+        """Close our descriptor without the loop's help, and without a word to the server."""
+        transport = self._transport
+        with contextlib.suppress(Exception):
+            transport._closing = True  # Else it, and its writer, would want to close themselves on a loop gone by.
+            sock, transport._sock = transport._sock, None
+            socket.close(sock.detach())
+
+
+class _Call:
+    """A request under way."""
+
+    __slots__ = ("due", "future")
+
+    def __init__(self, future: asyncio.Future[Any], due: float) -> None:
+        self.future = future
+        self.due = due
+
+
+class Pipe(_Wire):
+    """The connection that all tasks share."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._calls: deque[_Call] = deque()
+        self._out: list[bytes] = []
+        self._unsent = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.retired = False
+
+    def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
+        """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
+        future = self._loop.create_future()
+        due = self._loop.time() + timeout
+        self._calls.append(_Call(future, due))
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+        if self._timer is None or due < self._timer.when():
+            self._set_timer(due)
+        return future
+
+    def _flush(self) -> None:
+        # All that was asked for in this turn of the loop leaves by one system call.
+        out, self._out = self._out, []
+        if self.broken is None and out:
+            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+
+    def replied(self, reply: Any) -> None:
+        if is_push(reply):
+            return
+        future = self._calls.popleft().future
+        if not future.done():
+            future.set_result(reply)
+        if self.retired and not self._calls:
+            self.close()
+
+    def ended(self) -> None:
+        unsent = len(self._out)
+        calls, self._calls = self._calls, deque()
+        if self._timer is not None:
+            self._timer.cancel()
+        error = self.broken or rx.ConnectionError("Connection closed.")
+        for index, call in enumerate(calls):
+            if not call.future.done():
+                kind = NotSent if index >= len(calls) - unsent else Unanswered
+                call.future.set_exception(kind(error))
+
+    def retire(self) -> None:
+        """Take no more requests, and close when the ones under way are answered or given up."""
+        self.retired = True
+        if not self._calls:
+            self.close()
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        # Many requests, one timer: it goes off when the earliest of them may be late, and is set anew.
+        self._timer = None
+        now = self._loop.time()
+        again = math.inf
+        for call in self._calls:
+            if call.future.done():
+                continue
+            if call.due <= now:
+                # Its reply may still come, and belongs to nobody then. The rest had better go by another connection.
+                self.retired = True
+                call.future.set_exception(Unanswered(rx.TimeoutError("no reply from the server in time")))
+            else:
+                again = min(again, call.due)
+        if again < math.inf:
+            self._set_timer(again)
+        elif self.retired:
+            self.close()
+
+
+class AsyncSocketStream(_Wire):
+    """A stream for a subscriber."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._replies: list[Any] = []
+        self._woken = False
+        self._reading: asyncio.Future[None] | None = None
+
+    def replied(self, reply: Any) -> None:
+        self._replies.append(reply)
+        self.wake()
+
+    def ended(self) -> None:
+        self.wake()
+
+    def send(self, data: bytes) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self._transport.write(data)
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        if not self._woken and not self._replies and self.broken is None:
+            self._reading = self._loop.create_future()
+            timer = self._loop.call_later(timeout, self.wake) if timeout < math.inf else None
+            try:
+                await self._reading
+            finally:
+                self._reading = None
+                if timer is not None:
+                    timer.cancel()
+        self._woken = False
+        replies, self._replies = self._replies, []
+        return None if self.broken is not None and not replies else replies
+
+
+class AsyncOwnLink:
+    """A connection of our own, made from the settings of a client."""
+
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+        self._class = connection_class
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._pipe: Pipe | None = None
+        self._connecting: asyncio.Task[Pipe] | None = None
+        self._retired: list[Pipe] = []
+
+    async def eval(self, request: Packed, timeout: float) -> Reply:
+        pipe = self._pipe
+        if pipe is None or pipe.broken is not None or pipe.retired:
+            pipe = await self._connected(timeout)
+        reply = await pipe.call(request.data, timeout)
+        if isinstance(reply, Exception):
+            if not is_no_script(reply):
+                raise failure_of(reply)
+            reply = await self._call(request.in_full(), timeout)
+        return reply  # type: ignore[no-any-return]
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self._call(pack(*command), timeout)
+
+    async def _call(self, data: bytes, timeout: float) -> Reply:
+        pipe = await self._connected(timeout)
+        reply = await pipe.call(data, timeout)
+        if isinstance(reply, Exception):
+            raise failure_of(reply)
+        return reply  # type: ignore[no-any-return]
+
+    async def _connected(self, timeout: float) -> Pipe:
+        pipe = self._pipe
+        if pipe is not None and pipe.broken is None and not pipe.retired:
+            return pipe
+        if self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect(timeout))
+            self._connecting.add_done_callback(self._connect_done)
+        # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
+        connecting = self._connecting
+        await asyncio.wait({connecting}, timeout=timeout)
+        if not connecting.done():
+            raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
+        return connecting.result()
+
+    async def _connect(self, timeout: float) -> Pipe:
+        pipe = Pipe(self._loop)
+        reader, writer = await open_connection(self._class, self._settings, timeout)
+        pipe.adopt(reader, writer)
+        if self._pipe is not None and self._pipe.broken is None:
+            self._retired = [old for old in self._retired if old.broken is None]
+            self._retired.append(self._pipe)
+        self._pipe = pipe
+        return pipe
+
+    def _connect_done(self, task: asyncio.Task[Pipe]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # Looked at, even if all who waited for it were cancelled.
+
+    async def stream(self, timeout: float) -> Stream:
+        stream = AsyncSocketStream(self._loop)
+        reader, writer = await open_connection(self._class, self._settings, timeout)
+        stream.adopt(reader, writer)
+        return stream
+
+    def reserve(self) -> None:
+        pass  # Nobody waits behind anybody on a shared connection.
+
+    def close(self) -> None:
+        if self._connecting is not None:
+            with contextlib.suppress(RuntimeError):
+                self._connecting.cancel()
+        for pipe in (self._pipe, *self._retired):
+            if pipe is not None:
+                pipe.close()
+
+    def abandon(self) -> None:
+        # Its loop is not ours, and may even be the parent's of a fork: close the descriptors and nothing else.
+        for pipe in (self._pipe, *self._retired):
+            if pipe is not None:
+                pipe.drop()
+
+
+async def open_connection(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> tuple[Any, Any]:
+    """Let redis-py connect and introduce itself, and take the streams.
+
+    Raises:
+        NotSent: No connection could be made.
+        Refused: The server did not let us in.
+    """
+    connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+    try:
+        await connection.connect()
+    except rx.AuthenticationError as error:
+        raise failure_of(error) from None
+    except (rx.RedisError, OSError) as error:
+        raise NotSent(as_redis_error(error)) from None
+    reader, writer = connection._reader, connection._writer
+    connection._reader = connection._writer = None  # Else they would be closed with the object.
+    return reader, writer
+
+
+class AsyncBorrowedLink:
+    """Connections of the user's pool, one a request, for those that we cannot open ourselves.
+
+    The watchdog and the subscriber have connections of their own, as under threads.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._reserved: Any = None
+        self._reserved_turn = asyncio.Lock()
+        self._reserved_for: asyncio.Task[Any] | None = None
+
+    async def eval(self, request: Packed, timeout: float) -> Reply:
+        reply = await self._call(request.data, timeout)
+        if is_no_script(reply):
+            reply = await self._call(request.in_full(), timeout)
+        if isinstance(reply, Exception):
+            raise failure_of(reply)
+        return reply  # type: ignore[no-any-return]
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        reply = await self._call(pack(*command), timeout)
+        if isinstance(reply, Exception):
+            raise failure_of(reply)
+        return reply  # type: ignore[no-any-return]
+
+    async def _call(self, data: bytes, timeout: float) -> Any:
+        if self._reserved_for is asyncio.current_task():
+            async with self._reserved_turn:
+                if self._reserved is None:
+                    self._reserved = await self._make()
+                return await self._exchange(self._reserved, data, timeout)
+        connection = await self._borrow(timeout)
+        try:
+            return await self._exchange(connection, data, timeout)
+        finally:
+            await self._pool.release(connection)
+
+    async def _borrow(self, timeout: float) -> Any:
+        until = monotonic() + timeout
+        pause = 0.001
+        while True:
+            try:
+                return await self._pool.get_connection()
+            except rx.MaxConnectionsError as error:
+                if monotonic() + pause > until:
+                    raise NotSent(error) from None
+            except (rx.RedisError, OSError) as error:
+                raise NotSent(as_redis_error(error)) from None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+    async def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
+        try:
+            await connection.send_packed_command([data], check_health=False)
+        except (rx.RedisError, OSError) as error:
+            raise NotSent(as_redis_error(error)) from None
+        try:
+            return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
+        except rx.ResponseError as reply:
+            return reply
+        except asyncio.TimeoutError:
+            await connection.disconnect(nowait=True)
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
+        except (rx.RedisError, OSError) as error:
+            await connection.disconnect(nowait=True)
+            raise Unanswered(as_redis_error(error)) from None
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+
+    async def _make(self) -> Any:
+        """A connection outside the pool, of the pool's kind."""
+        try:
+            settings = self._pool.connection_kwargs
+            connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
+            await connection.connect()
+        except (rx.RedisError, OSError) as error:
+            raise NotSent(as_redis_error(error)) from None
+        return connection
+
+    async def stream(self, timeout: float) -> Stream:
+        return AsyncBorrowedStream(await self._make())
+
+    def reserve(self) -> None:
+        self._reserved_for = asyncio.current_task()
+
+    def close(self) -> None:
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            _disconnect(reserved)
+
+    def abandon(self) -> None:
+        self._reserved = None
+
+
+class AsyncBorrowedStream:
+    """A stream on a connection of the user's kind."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._out: deque[bytes] = deque()
+        self._in: deque[Any] = deque()
+        self._changed = asyncio.Event()
+        self._to_send = asyncio.Event()
+        self._ended = False
+        self._tasks = [self._loop.create_task(self._pump_in()), self._loop.create_task(self._pump_out())]
+
+    def send(self, data: bytes) -> None:
+        self._out.append(data)
+        self._to_send.set()
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        if not self._changed.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), None if timeout == math.inf else timeout)
+        self._changed.clear()
+        replies = list(self._in)
+        self._in.clear()
+        return None if self._ended and not replies else replies
+
+    async def _pump_in(self) -> None:
+        try:
+            while True:
+                try:
+                    self._in.append(
+                        await self._connection.read_response(
+                            disable_decoding=True, disconnect_on_error=False, push_request=True
+                        )
+                    )
+                except rx.ResponseError as error:
+                    self._in.append(error)
+                except rx.TimeoutError:
+                    continue  # The user's socket_timeout: silence is no fault here.
+                self._changed.set()
+        except (rx.RedisError, OSError):
+            self._ended = True
+            self._changed.set()
+
+    async def _pump_out(self) -> None:
+        try:
+            while True:
+                await self._to_send.wait()
+                self._to_send.clear()
+                while self._out:
+                    await self._connection.send_packed_command([self._out.popleft()], check_health=False)
+        except (rx.RedisError, OSError):
+            self._ended = True
+            self._changed.set()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            for task in self._tasks:
+                task.cancel()
+        _disconnect(self._connection)
+
+
+_leaving: set[asyncio.Task[None]] = set()
+
+
+def _disconnect(connection: Any) -> None:
+    try:
+        task = asyncio.get_running_loop().create_task(connection.disconnect(nowait=True))
+    except RuntimeError:
+        return  # No loop runs any more: the connection goes with it.
+    _leaving.add(task)
+    task.add_done_callback(_leaving.discard)
+
+
+def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
+    """The way to the server of a client that the user made, or that we made for a URL; to be made in each loop."""
+    pool: Any = client.connection_pool
+    ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
+    if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
+        settings = dict(pool.connection_kwargs)
+        return lambda: AsyncOwnLink(pool.connection_class, settings)
+    return lambda: AsyncBorrowedLink(pool)

@@ -1,0 +1,271 @@
+"""The core's world under asyncio: what may block is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import random
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyredisson.clock import monotonic
+from pyredisson.core.runtime import Background, Reply, Request, Ticket
+from pyredisson.owners import TaskOwner, current_task_owner
+from pyredisson.pubsub import Subscriber
+from pyredisson.wire import prepare
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.client import ClientCore
+    from pyredisson.link import Link
+
+__all__ = ["AsyncioRuntime"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("pyredisson")
+
+
+class TaskTicket:
+    """A future that is made only when there is something to wait for. It remembers one ring."""
+
+    __slots__ = ("_future", "_rung")
+
+    def __init__(self) -> None:
+        self._rung = False
+        self._future: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self._rung = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, seconds: float) -> bool:
+        if not self._rung:
+            loop = asyncio.get_running_loop()
+            self._future = loop.create_future()
+            timer = loop.call_later(seconds, self._wake) if seconds < math.inf else None
+            try:
+                await self._future
+            finally:
+                self._future = None
+                if timer is not None:
+                    timer.cancel()
+        rung, self._rung = self._rung, False
+        return rung
+
+
+class TaskLoop:
+    """A task that steps, sleeps, and steps again. Started by its first nudge."""
+
+    def __init__(self, step: Callable[[], Coroutine[Any, Any, float]], name: str, runtime: AsyncioRuntime) -> None:
+        self._step = step
+        self._name = f"pyredisson-{name}"
+        self._runtime = runtime
+        self._nudged = TaskTicket()
+        self._task: asyncio.Task[None] | None = None
+
+    def nudge(self) -> None:
+        self._nudged.ring()
+        if self._task is None:
+            self._task = self._runtime.run_beside(self._run(), self._name)
+
+    async def _run(self) -> None:
+        self._runtime.link.reserve()
+        while True:
+            try:
+                pause = await self._step()
+            except Exception:
+                # A watchdog that dies of one surprise would end every lease of the client.
+                _log.exception("the %s failed, and goes on", self._name)
+                pause = 1.0
+            await self._nudged.wait(pause)
+
+
+class AsyncioRuntime:
+    """One client's view of the world, for the tasks of one event loop at a time."""
+
+    def __init__(self, make_link: Callable[[], Link], config: Config) -> None:
+        self._make_link = make_link
+        self._config = config
+        self._core: ClientCore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._link: Link | None = None
+        self._subscriber: Subscriber | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def attach(self, core: ClientCore) -> None:
+        """Learn whose world this is."""
+        self._core = core
+
+    # ---- the event loop ------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """Make sure that this is the loop we serve, or start afresh if that one is no more.
+
+        Raises:
+            RuntimeError: Another loop is served, and still alive.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError(
+                "this client serves another event loop, which is still open; make a client of its own for this one"
+            )
+        if self._loop is not None:
+            self.abandon()
+            if self._core is not None:
+                self._core.begin()
+        self._loop = loop
+
+    @property
+    def link(self) -> Link:
+        """The way to the server from the loop that is served."""
+        if self._link is None:
+            self._link = self._make_link()
+        return self._link
+
+    def run_beside(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run something in a task that ends with the client at the latest."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ---- plain ---------------------------------------------------------------------------------------------------
+
+    now = staticmethod(monotonic)
+
+    def owner(self) -> TaskOwner:
+        self.enter()
+        return current_task_owner()
+
+    def jitter(self, low: float, high: float) -> float:
+        return random.uniform(low, high)
+
+    def new_id(self) -> str:
+        return str(uuid.uuid4())
+
+    def mutex(self) -> AbstractContextManager[Any]:
+        return threading.Lock()  # Never contended here; a null context manager would cost more.
+
+    def ticket(self) -> Ticket:
+        return TaskTicket()
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        return TaskLoop(step, name, self)
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+        return prepare(script, keys, args)
+
+    def subscribe(self, channel: str) -> None:
+        if self._subscriber is None:
+            assert self._core is not None
+            self._subscriber = Subscriber(
+                self.link.stream, self._listen, self, self._config, self._core.wakeups, self._core.emit
+            )
+        self._subscriber.subscribe(channel)
+
+    def _listen(self, subscriber: Subscriber) -> None:
+        _ = self.run_beside(subscriber.run(), "pyredisson-subscriber")
+
+    def unsubscribe(self, channel: str) -> None:
+        if self._subscriber is not None:
+            self._subscriber.look()
+
+    def call_back(self, callback: Callable[..., object], *args: object) -> None:
+        if inspect.iscoroutinefunction(callback):
+            _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
+        else:
+            loop = asyncio.get_running_loop()
+            threading.Thread(
+                target=self._call, args=(loop, callback, args), name="pyredisson-callback", daemon=True
+            ).start()
+
+    def _call(self, loop: asyncio.AbstractEventLoop, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        try:
+            result = callback(*args)
+            if inspect.iscoroutine(result):
+                asyncio.run_coroutine_threadsafe(_await(result, callback), loop)
+        except Exception:
+            _log.exception("the callback %r failed", callback)
+
+    # ---- awaiting ------------------------------------------------------------------------------------------------
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        return await self.link.eval(request, timeout)
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        self.enter()
+        return await self.link.ask(command, timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+        task = self.run_beside(work, "pyredisson-cleanup")
+        over = self.now() + budget
+        while not task.done() and (left := over - self.now()) > 0:
+            try:
+                await asyncio.wait({task}, timeout=left)
+            except asyncio.CancelledError:
+                continue  # The caller is on its way out already, with a cancellation of its own.
+        if not task.done():
+            task.cancel()
+            return None
+        return None if task.cancelled() else task.result()
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End the tasks and connections that were made here."""
+        if self._loop is None or self._loop.is_closed():
+            self.abandon()
+            return
+        tasks = self._stop()
+        if asyncio.get_running_loop() is self._loop and tasks:
+            await asyncio.wait(tasks, timeout=2.0)
+
+    def end_soon(self) -> None:
+        """As :meth:`close`, from wherever the garbage collector happens to run."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(self._stop)
+            except RuntimeError:
+                pass  # It was closed at this very moment.
+
+    def _stop(self) -> set[asyncio.Task[Any]]:
+        if self._subscriber is not None:
+            self._subscriber.close()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if self._link is not None:
+            self._link.close()
+        return tasks
+
+    def abandon(self) -> None:
+        """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
+        link, self._link = self._link, None
+        self._subscriber = None
+        self._tasks = set()
+        self._loop = None
+        if link is not None:
+            link.abandon()
+
+
+async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:
+    try:
+        await work
+    except Exception:
+        _log.exception("the callback %r failed", callback)

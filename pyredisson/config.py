@@ -1,0 +1,102 @@
+"""What a client can be told: frozen dataclasses that check themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias, final
+
+from pyredisson.core.deadline import MAX_SECONDS, seconds
+from pyredisson.core.events import Event
+
+__all__ = ["Config", "LockLostCallback"]
+
+LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | None]
+"""Called with the lock's name and the thread (or task) number of the holder that lost it."""
+
+
+@final
+@dataclass(frozen=True)
+class Config:
+    """The settings of a client, named as Redisson's, in seconds.
+
+    Args:
+        lock_watchdog_timeout: The lease of a lock taken without one; it is renewed every third of it.
+        lock_watchdog_batch_size: Locks renewed by one script.
+        fair_lock_wait_timeout: How long a fair lock's queue believes in a waiter that it does not hear of.
+        check_lock_synced_slaves: Fail an acquire that no replica acknowledged, where there are replicas.
+        slaves_sync_timeout: How long replicas have for that.
+        min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.
+        timeout: The budget of one request, repeats included.
+        max_wait_without_check: The longest a waiter relies on being told.
+        quorum_node_timeout: What one node of a quorum gets to answer; ``None``: lease / 200, within 5 to 50 ms.
+        quorum_retry_timeout: How long ``lock()`` on a quorum tries to reach enough nodes.
+        restart_guard: Whether a node that restarted lately has no vote; a number sets the seconds.
+        fence_from_clock: Draw fencing tokens from the server's clock, so that they grow through its loss of data.
+        sharded_subscription_mode: ``"AUTO"``, ``"ON"`` or ``"OFF"``: sharded publish/subscribe on a cluster.
+        strict_server: Make an error of server settings that are otherwise a warning.
+        on_lock_lost: Called when a holder lost its lock, on a thread (or as a task) of its own.
+        listeners: Called with each event of ``pyredisson.core.events``, where it happens: be quick.
+        ping_interval: How often an idle subscription asks the server for a sign of life.
+        ping_timeout: How long the server has to give it.
+
+    Raises:
+        TypeError: A value of the wrong type.
+        ValueError: A value out of range.
+    """
+
+    lock_watchdog_timeout: float = 30.0
+    lock_watchdog_batch_size: int = 100
+    fair_lock_wait_timeout: float = 300.0
+    check_lock_synced_slaves: bool = True
+    slaves_sync_timeout: float = 1.0
+    min_replicas: int = 0
+    timeout: float = 3.0
+    max_wait_without_check: float = 10.0
+    quorum_node_timeout: float | None = None
+    quorum_retry_timeout: float = 30.0
+    restart_guard: bool | float = True
+    fence_from_clock: bool = False
+    sharded_subscription_mode: Literal["AUTO", "ON", "OFF"] = "AUTO"
+    strict_server: bool = False
+    on_lock_lost: LockLostCallback | None = None
+    listeners: tuple[Callable[[Event], None], ...] = ()
+    ping_interval: float = 10.0
+    ping_timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in _TIMES:
+            value = getattr(self, name)
+            if value is None and name == "quorum_node_timeout":
+                continue
+            checked = seconds(value, name)
+            if not 0 < checked <= MAX_SECONDS:
+                raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
+            object.__setattr__(self, name, checked)
+        for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False")
+        if not isinstance(self.restart_guard, bool):
+            guard = seconds(self.restart_guard, "restart_guard")
+            if guard < 0:
+                raise ValueError(f"restart_guard must not be negative, not {guard}")
+        if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
+            raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
+        if self.on_lock_lost is not None and not callable(self.on_lock_lost):
+            raise TypeError("on_lock_lost must be callable")
+        object.__setattr__(self, "listeners", tuple(self.listeners))
+        if not all(callable(listener) for listener in self.listeners):
+            raise TypeError("every listener must be callable")
+
+
+_TIMES = tuple(
+    field.name
+    for field in fields(Config)
+    if field.name.endswith(("_timeout", "_interval")) or field.name in ("timeout", "max_wait_without_check")
+)

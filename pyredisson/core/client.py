@@ -1,0 +1,264 @@
+"""What a client is made of, in either colour: its claims, its watchdog, its waiters; and how it asks the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyredisson.core import events, scripts
+from pyredisson.core.deadline import certain_for
+from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
+from pyredisson.core.names import LockNames
+from pyredisson.core.renewal import Watchdog
+from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.wakeups import Wakeups
+from pyredisson.errors import ClientClosedError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.events import Event
+    from pyredisson.core.runtime import Reply, Request, Runtime
+
+__all__ = ["CLEANUP_BUDGET", "ClientCore"]
+
+#: Between two tries of one request.
+PAUSE_FIRST = 0.01
+PAUSE_MAX = 0.25
+
+#: What a caller that goes away in the middle may spend on giving back.
+CLEANUP_BUDGET = 1.0
+
+
+class ClientCore:
+    """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
+
+    def __init__(self, runtime: Runtime, config: Config) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.closed = False
+        self._patience = config.timeout / 3
+        self._listeners = config.listeners
+        #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
+        self.talkative: Callable[[], bool] = lambda: True
+        self.begin()
+
+    def begin(self) -> None:
+        """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
+        self.id: str = self.runtime.new_id()
+        self.claims = Claims(self.runtime)
+        self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
+        self.watchdog = Watchdog(self)
+
+    # ---- events --------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
+        """Tell one more of events: of all while ``wants_all`` says so, else of what is out of the ordinary."""
+        self._listeners = (*self._listeners, listener)
+        if not self.config.listeners:
+            self.talkative = wants_all
+
+    def emit(self, event: Event) -> None:
+        """Tell those who listen. What they raise concerns nobody but them."""
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                if not isinstance(event, events.CallbackFailed):
+                    self.emit(events.CallbackFailed(repr(listener), error))
+
+    def tell_lost(self, claim: Claim) -> None:
+        """A holder lost its lock: say so to all who want to know."""
+        self.emit(events.Lost(claim.name, claim.owner, claim.loss or GONE))
+        for told in claim.on_loss:
+            told()
+        if self.config.on_lock_lost is not None:
+            self.runtime.call_back(self.config.on_lock_lost, claim.name, claim.who.number)
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise ``ClientClosedError`` if the client was closed."""
+        if self.closed:
+            raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+
+    def attempt_timeout(self, lease_ms: int) -> float:
+        """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
+        return min(self._patience, lease_ms / 6000)
+
+    async def exchange(
+        self,
+        claim: Claim,
+        turn: int,
+        make: Callable[[int, bool], Request],
+        lease_ms: int,
+        repeat: bool = False,
+        budget: float | None = None,
+    ) -> tuple[Reply, float, bool]:
+        """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
+
+        Args:
+            claim: Whose request it is.
+            turn: The turn that the claim gave for it; when that is over, so is this.
+            make: Makes the request for an epoch, and for whether an earlier copy may have run.
+            lease_ms: The lease that is at stake.
+            repeat: Whether an earlier copy may have run already.
+            budget: Seconds; ``Config.timeout`` if ``None``.
+
+        Returns:
+            The reply, when the answered copy was sent, and whether an earlier copy may have run before it.
+
+        Raises:
+            NotSent, Refused: This request surely had no effect, and no earlier copy is in doubt.
+            Unanswered: It is not known what became of it.
+        """
+        # Nearly always the first copy is answered, so that case comes without a loop around it.
+        sent = self.runtime.now()
+        patience = min(self._patience, lease_ms / 6000)
+        if budget is not None and budget < patience:
+            patience = budget
+        try:
+            reply = await self.runtime.eval(make(claim.epoch, repeat), patience)
+        except Failure as failure:
+            over = sent + (self.config.timeout if budget is None else budget)
+            return await self._persist(claim, turn, make, repeat, patience, over, failure)
+        if type(reply) is list and (stale := scripts.read_stale(reply)) is not None:
+            over = sent + (self.config.timeout if budget is None else budget)
+            return await self._persist(claim, turn, make, repeat, patience, over, stale)
+        return reply, sent, repeat
+
+    async def _persist(
+        self,
+        claim: Claim,
+        turn: int,
+        make: Callable[[int, bool], Request],
+        repeat: bool,
+        patience: float,
+        over: float,
+        setback: Failure | scripts.Stale,
+    ) -> tuple[Reply, float, bool]:
+        """Go on with an exchange whose last copy brought no answer, or came under an epoch that was too low."""
+        runtime = self.runtime
+        pause = PAUSE_FIRST
+        while True:
+            match setback:
+                case scripts.Stale():
+                    # A forgotten epoch of this very owner; or somebody has taken this request over.
+                    if not claim.adopt_epoch(turn, setback):
+                        raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner"))
+                    pause = 0.0
+                case Unanswered():
+                    if not claim.next_epoch(turn):
+                        raise setback
+                    repeat = True
+                case _:
+                    if not repeat:
+                        raise setback
+                    # This copy had no effect; an earlier one may have had.
+                    unanswered = Unanswered(setback.cause)
+                    if isinstance(setback, Refused):
+                        raise unanswered from setback.cause
+                    setback = unanswered
+            sent = runtime.now()
+            if pause:
+                if sent + pause >= over and isinstance(setback, Failure):
+                    raise setback
+                await runtime.sleep(runtime.jitter(pause / 2, pause))
+                sent = runtime.now()
+            pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
+            try:
+                reply = await runtime.eval(make(claim.epoch, repeat), max(min(patience, over - sent), 0.001))
+            except Failure as failure:
+                setback = failure
+                continue
+            stale = scripts.read_stale(reply)
+            if stale is None:
+                return reply, sent, repeat
+            setback = stale
+
+    async def settle(self, claim: Claim, budget: float | None = None, *, behind: bool = False) -> Pending | None:
+        """Finish what the claim has pending: an acquire is given back, a release completed.
+
+        Args:
+            claim: The claim.
+            budget: Seconds; ``Config.timeout`` if ``None``.
+            behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
+
+        Returns:
+            What was pending, or ``None`` if nothing was, or somebody else took it over.
+
+        Raises:
+            Failure: It could not be settled; it is pending still.
+            LockLostError: It was a release, and the hold was lost before (unless ``behind``).
+        """
+        turn, pending, holds, lease_ms = claim.take_over()
+        if pending is None:
+            return None
+        names = LockNames(claim.name)
+
+        def make(epoch: int, repeat: bool) -> Request:
+            return scripts.release_lock(
+                self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+            )
+
+        reply, sent, _ = await self.exchange(claim, turn, make, lease_ms, True, budget)
+        if pending is Pending.ACQUIRE:
+            if not claim.given_back(turn):
+                return None
+            self.emit(events.GivenBack(claim.name, claim.owner))
+        elif reply is None and (holds > 1 or sent >= claim.deadline):
+            # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
+            if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
+                self.tell_lost(claim)
+            if not behind:
+                raise lost_error(claim)
+        elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
+            return None
+        return pending
+
+    async def settle_quietly(self, claim: Claim, budget: float) -> None:
+        """Settle if it can be done within the budget; the watchdog goes on otherwise."""
+        try:
+            await self.settle(claim, budget, behind=True)
+        except Failure:
+            pass
+
+    async def query(self, *command: str) -> Reply:
+        """Run a read-only command; it may be repeated at will."""
+        self.check_open()
+        runtime = self.runtime
+        over = runtime.now() + self.config.timeout
+        while True:
+            try:
+                return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
+            except Unanswered as failure:
+                if runtime.now() + PAUSE_MAX >= over:
+                    raise failure.cause from None
+            except Failure as failure:
+                raise failure.cause from None
+            await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
+
+    def explain(self, failure: Failure, claim: Claim, what: str, lease_ms: int) -> Exception:
+        """Return the error to show to the user for a request that got no reply of use.
+
+        One that may have taken effect is settled in the background from here on.
+        """
+        if not isinstance(failure, Unanswered):
+            return failure.cause
+        claim.pending_until = max(claim.deadline, self.runtime.now() + lease_ms / 1000)
+        self.watchdog.settle(claim)
+        self.emit(events.OutcomeUnknown(claim.name, claim.owner, what, failure.cause))
+        error = OutcomeUnknownError(
+            f"{what} of lock {claim.name!r} was sent, and the server could not be asked what became of it "
+            f"({type(failure.cause).__name__}: {failure.cause}); it is being settled in the background until "
+            "the lease is over",
+            name=claim.name,
+        )
+        error.__cause__ = failure.cause
+        return error
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Refuse everything from now on, and wake those who wait. Holds are left to their leases."""
+        self.closed = True
+        self.wakeups.close(ClientClosedError("this client was closed while waiting"))

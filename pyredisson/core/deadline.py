@@ -1,0 +1,111 @@
+"""Times: what users pass in (seconds), what goes on the wire (whole milliseconds), and until when a call may take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from numbers import Real
+from typing import TypeAlias
+
+__all__ = [
+    "DRIFT_FACTOR",
+    "DRIFT_FLOOR",
+    "FOREVER",
+    "MAX_SECONDS",
+    "Deadline",
+    "Seconds",
+    "certain_for",
+    "lease_ms",
+    "seconds",
+    "wait_seconds",
+]
+
+Seconds: TypeAlias = float | int | timedelta
+"""A time as users may write it: seconds, or a ``timedelta``."""
+
+#: How far the rates of two clocks may differ (the assumption), and the resolution of a TTL on the server.
+#: Source: "Distributed Locks with Redis", section on clock drift.
+DRIFT_FACTOR = 0.01
+DRIFT_FLOOR = 0.002
+
+#: About 31,700 years: above it sums of milliseconds leave the range in which Lua counts exactly.
+MAX_SECONDS = 1e12
+
+
+def seconds(value: object, what: str) -> float:
+    """Return ``value`` (a :data:`Seconds`, or else an error) in seconds.
+
+    Raises:
+        TypeError: It is neither a real number nor a ``timedelta``. ``True`` is no time.
+        ValueError: It is not finite, or too large for a ``float``.
+    """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise ValueError(f"{what} is too large") from None
+    if not math.isfinite(result):
+        raise ValueError(f"{what} must be finite, not {result}")
+    return result
+
+
+def lease_ms(lease_time: Seconds) -> int:
+    """Return a lease in whole milliseconds, rounded up.
+
+    Raises:
+        TypeError: Not a time.
+        ValueError: Not positive, not finite, or beyond what a server can count.
+    """
+    value = seconds(lease_time, "lease_time")
+    if not 0 < value <= MAX_SECONDS:
+        raise ValueError(f"lease_time must be positive (and at most {MAX_SECONDS:.0e} s), not {value}")
+    # Up to the next whole millisecond, but not one further for what only binary fractions put above it (0.003 * 1000).
+    return max(1, math.ceil(round(value * 1000, 6)))
+
+
+def wait_seconds(wait_time: Seconds | None) -> float | None:
+    """Return a wait in seconds, ``None`` meaning without end.
+
+    Raises:
+        TypeError: Not a time.
+        ValueError: Negative or not finite.
+    """
+    if wait_time is None:
+        return None
+    value = seconds(wait_time, "wait_time")
+    if value < 0:
+        raise ValueError(f"wait_time must not be negative, not {value}; 0 is one attempt, None is without end")
+    return value
+
+
+def certain_for(milliseconds: int) -> float:
+    """Return for how many seconds after *sending* a lease is certain: all of it, less the drift of two clocks."""
+    lease = milliseconds / 1000
+    return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment on the runtime's monotonic clock, or never."""
+
+    at: float
+
+    @classmethod
+    def after(cls, wait: float | None, now: float) -> Deadline:
+        """The moment ``wait`` seconds from ``now``; never for ``None``."""
+        return FOREVER if wait is None else cls(now + wait)
+
+    def left(self, now: float) -> float:
+        """Seconds until then, never negative; infinite for never."""
+        return max(0.0, self.at - now)
+
+    def passed(self, now: float) -> bool:
+        """Whether it is over."""
+        return now >= self.at
+
+
+FOREVER = Deadline(math.inf)

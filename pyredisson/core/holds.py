@@ -1,0 +1,430 @@
+"""What this client holds, as far as it can know: one :class:`Claim` for each (lock, owner).
+
+Rules kept here:
+
+1. A claim is shared by all handles and kinds of lock that use the same key and owner field.
+2. It knows how often its owner holds the lock (``levels``), and until when that is certain (``deadline``, counted from
+   before the request was sent). Past the deadline nothing is held, whether or not anybody answered.
+3. A request in flight is noted *before* it is sent (``pending``) and forgotten only when its outcome is known. Whoever
+   finds one noted settles it first, or repeats it, under the next epoch: older copies are then refused by the server.
+4. Methods do no I/O, are atomic, and return what is now due.
+5. Lost is final: the levels of a lost claim can only be unlocked, one by one, and each says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, final
+
+from pyredisson.core.deadline import certain_for
+from pyredisson.errors import LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Owner, Request, Runtime
+
+__all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"]
+
+#: How a loss is explained that the server told us of.
+GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
+
+
+@final
+class Level:
+    """One hold among the nested ones of an owner. Never changed, so that many may share one.
+
+    Attributes:
+        lease_ms: The lease it was taken with.
+        certain: For how many seconds after sending that lease is certain.
+        watchdog: Renewed until it is released.
+        watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
+    """
+
+    __slots__ = ("certain", "lease_ms", "watchdog", "watched")
+
+    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+        self.lease_ms = lease_ms
+        self.certain = certain_for(lease_ms)
+        self.watchdog = watchdog
+        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
+
+
+class Pending(Enum):
+    """The request of a claim whose outcome is not known (yet)."""
+
+    ACQUIRE = "acquire"
+    RELEASE = "release"
+
+
+class Unlock(Enum):
+    """What an unlock has to do."""
+
+    RELEASE = "release"  # ask the server to take one hold away
+    LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
+    NOT_OWNED = "not owned"
+
+
+class Claim:
+    """What one owner holds of one lock. See the module's rules."""
+
+    __slots__ = (
+        "acquire_request",
+        "acquire_request_lease",
+        "asked",
+        "client",
+        "deadline",
+        "epoch",
+        "generation",
+        "key",
+        "levels",
+        "listed",
+        "loss",
+        "mutex",
+        "name",
+        "on_loss",
+        "over",
+        "owner",
+        "pending",
+        "pending_until",
+        "release_request",
+        "released_behind",
+        "turn",
+        "who",
+    )
+
+    def __init__(self, key: tuple[str, str], who: Owner, client: str, runtime: Runtime) -> None:
+        self.key = key
+        self.name, self.owner = key
+        self.who = who
+        self.client = client
+        self.listed = False  # In the table.
+        self.mutex = runtime.mutex()
+        self.levels: list[Level] = []
+        self.deadline = 0.0
+        self.loss: str | None = None
+        self.on_loss: tuple[Callable[[], None], ...] = ()
+        self.over = 0
+        self.epoch = 0
+        self.turn = 0
+        self.generation = 0
+        self.pending: Pending | None = None
+        self.pending_until = 0.0
+        self.asked: Level | None = None
+        self.released_behind = False
+        # The bytes of the two usual requests: first acquire and last release. They are the same every time.
+        self.acquire_request: Request | None = None
+        self.acquire_request_lease = 0
+        self.release_request: Request | None = None
+
+    def __repr__(self) -> str:
+        state = f"lost ({self.loss})" if self.loss else f"×{len(self.levels)}"
+        return f"<Claim {self.name!r} {self.owner} {state}{f' {self.pending.value}?' if self.pending else ''}>"
+
+    # ---- what it is ----------------------------------------------------------------------------------------------
+
+    def renewable(self) -> bool:
+        """Whether the watchdog has to renew it."""
+        # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
+        # must not leave a lock behind that is renewed for ever. The owner's next successful step resumes it.
+        if self.loss is not None or self.released_behind or self.pending is Pending.RELEASE:
+            return False
+        return any(level.watchdog for level in self.levels)
+
+    def watched(self) -> bool:
+        """Whether somebody wants to be told when it is lost."""
+        return self.loss is None and any(level.watched for level in self.levels)
+
+    def idle(self) -> bool:
+        """Whether it can be forgotten."""
+        return not (self.levels or self.pending or self.over or self.epoch or self.released_behind)
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which the hold is certain."""
+        return max(0.0, self.deadline - now) if self.levels and self.loss is None else 0.0
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def begin_acquire(self, level: Level) -> tuple[int, int, bool]:
+        """Note that an acquire is about to be sent.
+
+        Returns:
+            The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
+        """
+        with self.mutex:
+            repeat = self.pending is not None
+            if repeat:
+                self.epoch += 1
+            self.turn += 1
+            self.released_behind = False
+            self.asked = level
+            self.pending = Pending.ACQUIRE
+            return self.turn, len(self.levels), repeat
+
+    def granted(self, turn: int, level: Level, deadline: float) -> bool:
+        """The server took the hold. Returns whether this is still the claim's business."""
+        with self.mutex:
+            if turn != self.turn:
+                return False
+            self.generation += 1
+            if not self.levels or deadline > self.deadline:
+                self.deadline = deadline
+            self.levels.append(level)
+            self.pending = None
+            return True
+
+    def refused(self, turn: int) -> None:
+        """The server surely took no hold for this request, nor for an earlier copy of it."""
+        with self.mutex:
+            if turn == self.turn:
+                self.pending = None
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    def begin_release(self) -> tuple[int, int, int, Unlock]:
+        """Note that an unlock is about to be sent; what was pending is settled by now.
+
+        Returns:
+            The turn, the holds counted as yet, the longest lease of the holds that remain (of the one that goes, if
+            none does), and what to do.
+        """
+        with self.mutex:
+            levels = self.levels
+            self.turn += 1
+            self.released_behind = False
+            if self.loss is not None:
+                self.pending = None
+                levels.pop()
+                if not levels:
+                    self.loss = None
+                return self.turn, 0, 1, Unlock.LOST
+            if not levels:
+                if not self.over:
+                    return self.turn, 0, 1, Unlock.NOT_OWNED
+                self.over -= 1
+                return self.turn, 0, 1, Unlock.LOST
+            self.pending = Pending.RELEASE
+            if len(levels) == 1:
+                return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
+            return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
+
+    def begin_force(self) -> int:
+        """Note that the lock is about to be forced open. Returns the turn."""
+        with self.mutex:
+            self.turn += 1
+            return self.turn
+
+    def take_released_behind(self) -> bool:
+        """Whether an unlock that had failed was settled since, and nobody has asked after it yet."""
+        with self.mutex:
+            behind, self.released_behind = self.released_behind, False
+            return behind
+
+    def released(self, turn: int, deadline: float, *, behind: bool = False) -> bool:
+        """The server took one hold away; the rest is certain until ``deadline`` at least.
+
+        ``behind`` says that its caller did not wait for it: the next unlock learns that it is done.
+        """
+        with self.mutex:
+            if turn != self.turn:
+                return False
+            self.released_behind = behind
+            self.generation += 1
+            self.pending = None
+            self.levels.pop()
+            if not self.levels:
+                self.loss = None  # The watchdog may have given it up for lost meanwhile.
+            elif deadline > self.deadline:
+                self.deadline = deadline
+            return True
+
+    # ---- repeating ----------------------------------------------------------------------------------------------
+
+    def next_epoch(self, turn: int) -> bool:
+        """No reply came: the next copy goes under an epoch of its own. Returns whether the turn still stands."""
+        with self.mutex:
+            if turn != self.turn:
+                return False
+            self.epoch += 1
+            return True
+
+    def adopt_epoch(self, turn: int, stored: int) -> bool:
+        """The server knows a later epoch of this owner than we remember. Returns whether the turn still stands."""
+        with self.mutex:
+            if turn != self.turn:
+                return False
+            self.epoch = stored + 1
+            return True
+
+    # ---- settling ------------------------------------------------------------------------------------------------
+
+    def take_over(self) -> tuple[int, Pending | None, int, int]:
+        """Take what is pending upon oneself: whoever had it before finds its turn over.
+
+        Returns:
+            The turn, what is pending, the number of holds to take one from, and the lease that remains with the rest.
+        """
+        with self.mutex:
+            self.turn += 1
+            if self.pending is None:
+                return self.turn, None, 0, 1
+            self.epoch += 1
+            count = len(self.levels) + (self.pending is Pending.ACQUIRE)
+            rest = self.levels[: count - 1]
+            lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
+            return self.turn, self.pending, count, lease
+
+    def given_back(self, turn: int) -> bool:
+        """What an unanswered acquire may have taken is surely not (or no longer) held."""
+        with self.mutex:
+            if turn != self.turn:
+                return False
+            self.generation += 1
+            self.pending = None
+            return True
+
+    def abandon(self, turn: int) -> None:
+        """The time of what is pending is over: whatever it did has ended with its lease."""
+        with self.mutex:
+            if turn != self.turn:
+                return
+            self.turn += 1
+            if self.pending is Pending.RELEASE and self.levels:
+                self.levels.pop()
+                self.over += 1
+                if not self.levels:
+                    self.loss = None
+            self.pending = None
+
+    # ---- ending --------------------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> bool:
+        """Draw the consequences if the deadline has passed. Returns whether somebody must be told of a loss."""
+        if not self.levels or now < self.deadline or self.loss is not None:
+            return False
+        with self.mutex:
+            if not self.levels or now < self.deadline or self.loss is not None:
+                return False
+            self.generation += 1
+            if self.pending is Pending.RELEASE:  # Its holder wants no more of it, so nobody need be told.
+                self.turn += 1
+                self.pending = None
+                self.levels.pop()
+                self.over += 1
+            if any(level.watched for level in self.levels):
+                self.loss = "its lease ran out before it could be renewed"
+                return True
+            self.over += len(self.levels)
+            self.levels.clear()
+            return False
+
+    def lose(self, reason: str, generation: int | None = None) -> bool:
+        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone)."""
+        with self.mutex:
+            if self.loss is not None or not self.levels or generation not in (None, self.generation):
+                return False
+            self.generation += 1
+            self.loss = reason
+            return True
+
+    def lose_one(self, turn: int, reason: str, now: float, *, behind: bool = False) -> bool:
+        """An unlock found that the hold was gone: that level is over with it, and the others are lost.
+
+        ``behind`` says that its caller did not wait for it: the next unlock learns of the loss.
+        Returns whether somebody must be told; not of a plain hold that simply ran out.
+        """
+        with self.mutex:
+            if turn != self.turn or not self.levels:
+                return False
+            self.generation += 1
+            self.pending = None
+            tell = self.loss is None and (now < self.deadline or any(level.watched for level in self.levels))
+            self.levels.pop()
+            self.over += behind
+            self.loss = reason if self.levels else None
+            return tell
+
+    def clear(self) -> None:
+        """The owner itself ended all its holds."""
+        with self.mutex:
+            self.turn += 1
+            self.generation += 1
+            self.levels.clear()
+            self.over = 0
+            self.loss = None
+            self.pending = None
+            self.released_behind = False
+
+    def renewed(self, generation: int, sent: float, lease_ms: int) -> None:
+        """A renewal that was sent at ``sent`` was confirmed."""
+        with self.mutex:
+            if generation == self.generation and self.loss is None:
+                self.deadline = max(self.deadline, sent + certain_for(lease_ms))
+
+
+def lost_error(claim: Claim, reason: str = GONE) -> LockLostError:
+    """The error for a holder who comes to use or to release what it lost."""
+    return LockLostError(
+        f"lock {claim.name!r} was lost by {claim.owner}: {reason}. What was done under it since may have run beside "
+        "another holder; guard such writes with a fencing token",
+        name=claim.name,
+    )
+
+
+class Claims:
+    """The table of a client's claims, by (raw name, owner field).
+
+    An idle claim stays for its owner's next time, until there are too many of them.
+    """
+
+    #: How many claims may be kept for nothing but to say "lost" to a late unlock.
+    REMEMBERED = 1000
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._table: dict[tuple[str, str], Claim] = {}
+        self._sweep_at = 2 * self.REMEMBERED
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Claim]:
+        return iter(list(self._table.values()))
+
+    def find(self, key: tuple[str, str]) -> Claim | None:
+        """The claim, if there is one."""
+        return self._table.get(key)
+
+    def enter(self, claim: Claim) -> Claim:
+        """Put a claim into the table, unless there is one: then return that."""
+        table = self._table
+        if len(table) >= self._sweep_at:
+            self._sweep()
+        claim.listed = True
+        return table.setdefault(claim.key, claim)
+
+    def drop(self, claim: Claim) -> None:
+        """Take a claim out whose owner is gone."""
+        claim.listed = False
+        self._table.pop(claim.key, None)
+
+    def held(self) -> list[Claim]:
+        """The claims that hold something, or may."""
+        return [claim for claim in self if claim.levels or claim.pending]
+
+    def of(self, name: str) -> list[Claim]:
+        """All claims on one lock."""
+        return [claim for claim in self if claim.name == name]
+
+    def _sweep(self) -> None:
+        now = self._runtime.now()
+        remembered = []
+        for claim in self:
+            if claim.loss is None and not claim.pending:
+                claim.expire(now)
+            if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
+                self.drop(claim)
+            elif not claim.levels and not claim.pending:
+                remembered.append(claim)
+        for claim in remembered[: -self.REMEMBERED]:
+            self.drop(claim)
+        self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))

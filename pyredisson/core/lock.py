@@ -1,0 +1,389 @@
+"""The reentrant lock: Redisson's ``RLock``, with holds that are counted exactly once and losses that are told.
+
+Source: ``org.redisson.RedissonLock``. What differs on purpose: a TTL is never lowered; a request carries the number of
+holds that its client counts, so that repeating it is safe; a lost hold is an error, not a silence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from pyredisson.core import events, scripts
+from pyredisson.core.client import CLEANUP_BUDGET
+from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
+from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
+from pyredisson.core.names import LockNames, owner_field
+from pyredisson.core.runtime import Failure, Unanswered
+from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import lock_message
+from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.lease import Lease
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.core.runtime import Owner, Request
+
+__all__ = ["LockCore"]
+
+
+class LockCore:
+    """One handle on a reentrant lock. Cheap, without state of its own, and shared by threads and tasks at will."""
+
+    __slots__ = ("_last", "_plain", "home", "names")
+
+    def __init__(self, home: ClientCore, name: str) -> None:
+        self.home = home
+        self.names = LockNames(name)
+        self._plain = home.watchdog.plain_level
+        self._last: Claim | None = None  # The claim used last, so that its bytes need not be made anew.
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        held = [claim for claim in self.home.claims.of(self.names.raw) if claim.levels]
+        text = repr(self.names.raw)
+        for claim in held:
+            text += f" {'lost' if claim.loss else 'held'} by {claim.owner[:4]}…:{claim.who.number} ×{len(claim.levels)}"
+        waiting = self.home.wakeups.waiting(self.names.channel)
+        return f"{text}, {waiting} waiting here" if waiting else text
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    # lock() and try_lock() check their arguments and hand over to _take(): one coroutine less on the hot path.
+
+    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take the lock, however long it takes."""
+        return self._take(None, self._plain if lease_time is None else self._level(lease_time))
+
+    def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take the lock if it is to be had within ``wait_time``."""
+        if wait_time is None:
+            raise TypeError("wait_time must be a number of seconds or a timedelta; lock() waits without end")
+        level = self._plain if lease_time is None else self._level(lease_time)
+        return self._take(wait_seconds(wait_time), level)
+
+    async def acquire(self, wait: float | None) -> bool:
+        """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
+        return await self._take(wait, self._plain)
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
+        """Take the lock for a block, whose body is told of a loss."""
+        wait = wait_seconds(wait_time)
+        if not await self._take(wait, self._level(lease_time, block=True)):
+            raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
+        return Lease(self._claim(self.home.runtime.owner()), self.home.runtime)
+
+    def _level(self, lease_time: Seconds | None, *, block: bool = False) -> Level:
+        if lease_time is None:
+            return Level(self._plain.lease_ms, watchdog=True, block=block)
+        return Level(lease_ms(lease_time), watchdog=False, block=block)
+
+    async def _take(self, wait: float | None, level: Level) -> bool:
+        home = self.home
+        runtime = home.runtime
+        if home.closed:
+            home.check_open()
+        claim = self._claim(runtime.owner())
+        asked = runtime.now()
+        holds = 0
+        try:
+            if claim.levels or claim.pending:
+                await self._make_ready(claim)
+                holds = len(claim.levels)
+            seen = home.wakeups.glance(self.names.channel) if wait != 0 else None
+            refused = await self._attempt(claim, level)
+            taken = refused is None
+            if refused is not None and wait != 0:
+                taken = await until_taken(
+                    lambda: self._attempt(claim, level),
+                    refused,
+                    runtime=runtime,
+                    wakeups=home.wakeups,
+                    channel=self.names.channel,
+                    kind="lock",
+                    message=lock_message,
+                    seen=seen,
+                    deadline=Deadline.after(wait, asked),
+                    free_after=level.lease_ms / 1000,
+                )
+        except Failure as failure:
+            raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
+        except (RedissonError, GeneratorExit):
+            raise  # A coroutine that is being closed can wait for nothing any more; its lease will end.
+        except BaseException:
+            await self._go_away(claim, holds, level)
+            raise
+        if home.talkative():
+            waited = runtime.now() - asked
+            if taken:
+                home.emit(events.Acquired(claim.name, claim.owner, waited, len(claim.levels)))
+            else:
+                home.emit(events.TimedOut(claim.name, claim.owner, waited))
+        return taken
+
+    async def _attempt(self, claim: Claim, level: Level) -> int | None:
+        """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
+        home = self.home
+        turn, holds, repeat = claim.begin_acquire(level)
+
+        def make(epoch: int, repeat: bool) -> Request:
+            return self._acquire_request(claim, level, holds, epoch, repeat)
+
+        try:
+            reply, sent, _ = await home.exchange(claim, turn, make, level.lease_ms, repeat)
+        except Unanswered:
+            raise  # It stays pending: whoever comes next repeats it or gives it back.
+        except Failure:
+            claim.refused(turn)
+            raise
+        if reply is None:
+            deadline = sent + level.certain
+            if level.watched:
+                if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+                    await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
+                    return 0  # and look again at once.
+                claim.granted(turn, level, deadline)
+                home.watchdog.watch(claim)
+            else:
+                claim.granted(turn, level, deadline)
+            return None
+        claim.refused(turn)
+        answer = scripts.read_acquire(reply)
+        if answer is None or isinstance(answer, int):
+            return answer
+        if claim.lose(GONE):
+            home.watchdog.unwatch(claim)
+            home.tell_lost(claim)
+        raise lost_error(claim)
+
+    def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        usual = not (holds or epoch or repeat)
+        if usual and claim.acquire_request is not None and claim.acquire_request_lease == level.lease_ms:
+            return claim.acquire_request
+        request = scripts.acquire_lock(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=level.lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+        if usual:
+            claim.acquire_request, claim.acquire_request_lease = request, level.lease_ms
+        return request
+
+    async def _make_ready(self, claim: Claim) -> None:
+        """Bring a claim that has a past into a state from which it can acquire."""
+        home = self.home
+        self._expire(claim)
+        if claim.loss is not None:
+            raise lost_error(claim, claim.loss)
+        if claim.pending is Pending.RELEASE:
+            await home.settle(claim)
+
+    def _expire(self, claim: Claim) -> None:
+        if claim.expire(self.home.runtime.now()):
+            self.home.watchdog.unwatch(claim)
+            self.home.tell_lost(claim)
+
+    async def _go_away(self, claim: Claim, holds: int, level: Level) -> None:
+        """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have got."""
+        home = self.home
+        if claim.pending is None and len(claim.levels) > holds and claim.loss is None:
+            await home.runtime.guard(self._release_quietly(claim), CLEANUP_BUDGET)
+        elif claim.pending is not None:
+            claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
+            home.watchdog.settle(claim)
+            await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock(self) -> None:
+        """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled."""
+        home = self.home
+        if home.closed:
+            home.check_open()
+        claim = self._claim(home.runtime.owner())
+        if claim.released_behind and claim.take_released_behind():
+            self._resume(claim)
+            return
+        if claim.pending is not None and await self._settle(claim) is Pending.RELEASE:
+            self._resume(claim)
+            return
+        await self._release(claim)
+
+    async def leave(self, error: BaseException | None = None) -> None:
+        """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
+
+        Unlike :meth:`unlock` this never stands for an earlier one that failed.
+        """
+        if isinstance(error, GeneratorExit):
+            return  # The coroutine is being closed and can wait for nothing any more; the lease will end.
+        try:
+            await self._leave()
+        except Exception:
+            if error is None:
+                raise
+
+    async def _leave(self) -> None:
+        home = self.home
+        home.check_open()
+        claim = self._claim(home.runtime.owner())
+        if claim.pending is not None:
+            try:
+                await self._settle(claim)
+            except LockLostError:
+                pass  # That of an inner block, which has said so itself; ours comes now.
+        await self._release(claim)
+
+    async def _settle(self, claim: Claim) -> Pending | None:
+        try:
+            return await self.home.settle(claim)
+        except Failure as failure:
+            raise self.home.explain(failure, claim, "an earlier request", self._plain.lease_ms) from failure.cause
+
+    def _resume(self, claim: Claim) -> None:
+        if claim.watched():
+            self.home.watchdog.watch(claim)
+        else:
+            self.home.watchdog.unwatch(claim)
+
+    async def _release(self, claim: Claim) -> None:
+        home = self.home
+        if claim.levels and home.runtime.now() >= claim.deadline:
+            self._expire(claim)
+        reason = claim.loss or "its lease ran out"
+        turn, holds, lease, todo = claim.begin_release()
+        if todo is Unlock.NOT_OWNED:
+            raise LockNotOwnedError(
+                f"lock {claim.name!r} is not held by {claim.owner}: only the thread (or task) that took it can "
+                "release it",
+                name=claim.name,
+            )
+
+        def make(epoch: int, repeat: bool) -> Request:
+            return self._release_request(claim, lease, holds, epoch, repeat)
+
+        try:
+            reply, sent, repeated = await home.exchange(claim, turn, make, lease)
+        except Failure as failure:
+            if todo is Unlock.LOST:
+                raise lost_error(claim, reason) from failure.cause
+            claim.pending_until = claim.deadline
+            home.watchdog.settle(claim)
+            raise home.explain(failure, claim, "an unlock", lease) from failure.cause
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if claim.pending is not None:
+                claim.pending_until = claim.deadline
+                home.watchdog.settle(claim)
+                await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+                claim.take_released_behind()
+            raise
+        if todo is Unlock.LOST:
+            raise lost_error(claim, reason)
+        if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
+            home.watchdog.unwatch(claim)
+            if claim.lose_one(turn, GONE, home.runtime.now()):
+                home.tell_lost(claim)
+            raise lost_error(claim)
+        claim.released(turn, sent + certain_for(lease))
+        if holds == 1 or not claim.watched():
+            home.watchdog.unwatch(claim)
+        if home.talkative():
+            home.emit(events.Released(claim.name, claim.owner, holds - 1))
+
+    async def _release_quietly(self, claim: Claim) -> None:
+        try:
+            await self._release(claim)
+        except Exception:
+            pass  # The caller is leaving with an error of its own; what could not be settled is settled behind it.
+
+    def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
+        usual = holds == 1 and not (epoch or repeat)
+        if usual and claim.release_request is not None:
+            return claim.release_request
+        request = scripts.release_lock(
+            self.home.runtime, self.names, claim.owner, lease_ms=lease, holds=holds, epoch=epoch, repeat=repeat
+        )
+        if usual:
+            claim.release_request = request
+        return request
+
+    async def force_unlock(self) -> bool:
+        """Free the lock, whoever holds it."""
+        home = self.home
+        home.check_open()
+        claim = self._claim(home.runtime.owner())
+        if claim.pending is not None:
+            try:
+                await self._settle(claim)
+            except LockLostError:
+                pass
+        victims = [(other, other.generation) for other in home.claims.of(self.names.raw) if other is not claim]
+        turn = claim.begin_force()
+
+        def make(epoch: int, repeat: bool) -> Request:
+            return scripts.force_unlock(home.runtime, self.names, claim.owner, epoch=epoch)
+
+        try:
+            reply, _, _ = await home.exchange(claim, turn, make, self._plain.lease_ms)
+        except Failure as failure:
+            raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+        claim.clear()
+        home.watchdog.unwatch(claim)
+        for other, generation in victims:
+            if other.lose("it was forced open by this client", generation):
+                home.watchdog.unwatch(other)
+                home.tell_lost(other)
+        return reply is not None
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    async def is_locked(self) -> bool:
+        """Whether anybody holds it."""
+        return await self.home.query("EXISTS", self.names.raw) == 1
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Whether the calling thread or task holds it."""
+        return await self.is_held_by_thread(self.home.runtime.owner().number)
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Whether that thread or task of this client holds it."""
+        if isinstance(thread_id, bool) or not isinstance(thread_id, int):
+            raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
+        return await self.home.query("HEXISTS", self.names.raw, owner_field(self.home.id, thread_id)) == 1
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds it."""
+        count = await self.home.query(
+            "HGET", self.names.raw, owner_field(self.home.id, self.home.runtime.owner().number)
+        )
+        return int(count) if isinstance(count, bytes) else 0
+
+    async def remain_time_to_live(self) -> float | None:
+        """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
+        left = await self.home.query("PTTL", self.names.raw)
+        assert isinstance(left, int)
+        if left == -2:
+            return None
+        return math.inf if left == -1 else left / 1000
+
+    # ---- the caller's claim --------------------------------------------------------------------------------------
+
+    def _claim(self, who: Owner) -> Claim:
+        """The claim of this owner: the one in the table, the one used last, or a new one."""
+        home = self.home
+        last = self._last
+        if last is not None and last.who is who and last.listed and last.client == home.id:
+            return last
+        key = (self.names.raw, owner_field(home.id, who.number))
+        claim = home.claims.find(key)
+        if claim is None:
+            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
+        self._last = claim
+        return claim

@@ -1,0 +1,201 @@
+"""The client's one watchdog: renews what is held without a fixed lease, tells of losses, settles what was left open.
+
+It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
+request. A renewal has three outcomes: kept; lost (the holder is told at once); unknown (asked again at once, until the
+deadline, at which the lock is lost whether or not anybody answered).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyredisson.core import events, scripts
+from pyredisson.core.holds import GONE, Level
+from pyredisson.core.runtime import Failure
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.holds import Claim
+
+__all__ = ["Watchdog"]
+
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+
+class Watchdog:
+    """Renews, warns and settles for one client. Plain methods note what to do; :meth:`step` does it."""
+
+    def __init__(self, home: ClientCore) -> None:
+        self._home = home
+        self._runtime = home.runtime
+        timeout = home.config.lock_watchdog_timeout
+        self.lease_ms = max(1, math.ceil(round(timeout * 1000, 6)))
+        self.plain_level = Level(self.lease_ms, watchdog=True, block=False)
+        self._period = timeout / 3
+        self._batch = home.config.lock_watchdog_batch_size
+        self._watched: dict[Claim, None] = {}
+        self._unsettled: dict[Claim, None] = {}
+        self._round: deque[Claim] = deque()
+        self._round_size = 0
+        self._round_requests = 0
+        self._next_round = math.inf
+        self._next_retry = 0.0
+        self._retry_in = RETRY_FIRST
+        self._settle_at = math.inf
+        self._settle_in = RETRY_FIRST
+        self._wakes_at = math.inf
+        self._earliest = math.inf  # No watched claim's deadline is before this.
+        self._background = home.runtime.spawn(self.step, "watchdog")
+
+    # ---- plain: for those who acquire and release ----------------------------------------------------------------
+
+    def watch(self, claim: Claim) -> None:
+        """Renew this claim if it wants that, and tell its holder when it is lost."""
+        self._watched[claim] = None
+        deadline = claim.deadline
+        if deadline < self._earliest:
+            self._earliest = deadline
+        if self._next_round == math.inf:
+            self._next_round = self._runtime.now() + self._period
+        if deadline < self._wakes_at or self._next_round < self._wakes_at:
+            self._background.nudge()
+
+    def unwatch(self, claim: Claim) -> None:
+        """Leave this claim alone."""
+        self._watched.pop(claim, None)
+
+    def settle(self, claim: Claim) -> None:
+        """Finish in the background what the claim has pending, until its time is over."""
+        self._unsettled[claim] = None
+        self._settle_in = RETRY_FIRST
+        self._settle_at = self._runtime.now() + self._settle_in
+        self._background.nudge()
+
+    def watching(self) -> int:
+        """How many claims are watched."""
+        return len(self._watched)
+
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    async def step(self) -> float:
+        """Do what is due, and return after how many seconds there will be more."""
+        self._tell_of_expired()
+        if self._runtime.now() >= self._next_round and not self._round:
+            self._begin_round()
+        await self._renew()
+        await self._settle()
+        return self._sleep()
+
+    def _sleep(self) -> float:
+        self._look_for_earliest()
+        now = self._runtime.now()
+        if not self._watched:
+            self._next_round = math.inf
+        self._wakes_at = min(
+            self._next_retry if self._round else self._next_round,
+            self._settle_at if self._unsettled else math.inf,
+            self._earliest,
+        )
+        if self._watched and self._next_round == math.inf:  # One came while we were looking.
+            self._next_round = now + self._period
+            self._wakes_at = min(self._wakes_at, self._next_round)
+        return max(0.0, self._wakes_at - now)
+
+    def _look_for_earliest(self) -> None:
+        # Set first: a claim that is noted while we look lowers it again. The copy is for the same reason.
+        self._earliest = math.inf
+        earliest = min([claim.deadline for claim in list(self._watched)], default=math.inf)
+        self._earliest = min(self._earliest, earliest)
+
+    def _tell_of_expired(self) -> None:
+        now = self._runtime.now()
+        if now < self._earliest:
+            return
+        for claim in list(self._watched):
+            if claim.deadline <= now:
+                if claim.expire(now):
+                    self._home.tell_lost(claim)
+                if not claim.watched():
+                    self.unwatch(claim)
+        self._look_for_earliest()
+
+    def _begin_round(self) -> None:
+        now = self._runtime.now()
+        self._next_round = now + self._period
+        for claim in list(self._watched):
+            if not claim.who.alive():
+                self._bury(claim)
+            elif claim.renewable():
+                self._round.append(claim)
+        self._round_size = len(self._round)
+        self._round_requests = 0
+
+    def _bury(self, claim: Claim) -> None:
+        self.unwatch(claim)
+        self._home.claims.drop(claim)
+        self._home.emit(events.HolderGone(claim.name, claim.owner, claim.who.gone_hint()))
+
+    async def _renew(self) -> None:
+        while self._round and self._runtime.now() >= self._next_retry:
+            batch: list[Claim] = []
+            while self._round and len(batch) < self._batch:
+                claim = self._round.popleft()
+                if claim.renewable():
+                    batch.append(claim)
+            if batch and not await self._renew_batch(batch):
+                self._round.extendleft(reversed(batch))
+                self._next_retry = self._runtime.now() + self._runtime.jitter(self._retry_in / 2, self._retry_in)
+                self._retry_in = min(2 * self._retry_in, RETRY_MAX)
+                return
+            self._tell_of_expired()
+        if self._round_size and not self._round:
+            self._home.emit(events.Renewed(self._round_size, self._round_requests))
+            self._round_size = 0
+
+    async def _renew_batch(self, batch: list[Claim]) -> bool:
+        """Renew up to a hundred claims. Returns whether the outcome is known."""
+        generations = [claim.generation for claim in batch]
+        request = scripts.renew_locks(
+            self._runtime, [(claim.name, claim.owner) for claim in batch], lease_ms=self.lease_ms
+        )
+        self._round_requests += 1
+        sent = self._runtime.now()
+        try:
+            kept = await self._runtime.eval(request, self._patience(sent))
+        except Failure as failure:
+            self._home.emit(events.RenewalFailed(len(batch), failure.cause))
+            return False
+        self._retry_in = RETRY_FIRST
+        assert isinstance(kept, list)
+        for claim, generation, answer in zip(batch, generations, kept, strict=True):
+            if answer == 1:
+                claim.renewed(generation, sent, self.lease_ms)
+            elif claim.lose(GONE, generation):
+                self.unwatch(claim)
+                self._home.tell_lost(claim)
+        return True
+
+    def _patience(self, now: float) -> float:
+        """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
+        return max(0.001, min(self._home.attempt_timeout(self.lease_ms), self._earliest - now))
+
+    async def _settle(self) -> None:
+        if self._runtime.now() < self._settle_at:
+            return
+        for claim in list(self._unsettled):
+            if claim.pending is None:
+                self._unsettled.pop(claim, None)
+            elif self._runtime.now() >= claim.pending_until:
+                self._unsettled.pop(claim, None)
+                claim.abandon(claim.turn)
+            else:
+                try:
+                    await self._home.settle(claim, self._patience(self._runtime.now()), behind=True)
+                except Failure:
+                    break  # The server is away for the others too.
+                self._unsettled.pop(claim, None)
+        self._settle_in = min(2 * self._settle_in, RETRY_MAX)
+        self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf

@@ -1,0 +1,189 @@
+"""The seam: all that the core asks of the world around it.
+
+The core is ``async def`` over a :class:`Runtime`, and touches no clock, socket, thread or source of randomness itself
+(a test reads its imports). ``async`` means "may block" here, nothing more: under threads these methods block and never
+suspend, so :func:`run` steps a coroutine once and takes its result; under asyncio they await; in the simulator they
+suspend into a seeded scheduler with virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+__all__ = [
+    "Background",
+    "Failure",
+    "NotSent",
+    "Owner",
+    "Refused",
+    "Reply",
+    "Request",
+    "Runtime",
+    "Ticket",
+    "Unanswered",
+    "run",
+]
+
+T = TypeVar("T")
+
+Reply: TypeAlias = int | bytes | list["Reply"] | None
+"""What a server answers to a script: RESP's null, integer, string or array."""
+
+Request: TypeAlias = Any
+"""A request made ready by :meth:`Runtime.prepare`; what it looks like is the runtime's affair."""
+
+
+class Failure(Exception):
+    """A request that got no reply of use. ``cause`` is the error to show to the user.
+
+    Never let out of the core: callers see ``cause``, or an error that says what became of their request.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class NotSent(Failure):
+    """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+
+
+class Unanswered(Failure):
+    """The request was sent, and no reply came. It may have been executed, or may yet be."""
+
+
+class Refused(Failure):
+    """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+class Owner(Protocol):
+    """Who asks: a thread or a task, by a number that is never used for another."""
+
+    @property
+    def number(self) -> int:
+        """The number, as in ``<client id>:<number>``."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the thread or task still runs."""
+        ...
+
+    def gone_hint(self) -> str:
+        """What to tell of one that ended while it held a lock."""
+        ...
+
+
+class Ticket(Protocol):
+    """What one waiter sleeps on. It remembers one ring, so a ring before the sleep is not missed."""
+
+    def ring(self) -> None:
+        """Wake the waiter, or let its next :meth:`wait` return at once. Never blocks; any thread may call it."""
+        ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Sleep until rung, for at most ``seconds`` (may be infinite). Takes the ring; says whether there was one."""
+        ...
+
+
+class Background(Protocol):
+    """A loop of the client's that runs beside its callers."""
+
+    def nudge(self) -> None:
+        """Let it look again now instead of when it meant to."""
+        ...
+
+
+class Runtime(Protocol):
+    """The world as one client sees it."""
+
+    # ---- plain: never blocks -------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Monotonic seconds, counting suspended time where the system can."""
+        ...
+
+    def owner(self) -> Owner:
+        """The thread or task that is asking."""
+        ...
+
+    def jitter(self, low: float, high: float) -> float:
+        """A random number of seconds in between."""
+        ...
+
+    def new_id(self) -> str:
+        """A random UUID, for a client to be told by."""
+        ...
+
+    def mutex(self) -> AbstractContextManager[Any]:
+        """A lock for a few plain statements, never held across an ``await``."""
+        ...
+
+    def ticket(self) -> Ticket:
+        """A new ticket."""
+        ...
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        """Run ``step`` again and again, sleeping in between for the seconds that it returns (until nudged).
+
+        Nothing is started before the first nudge, and nothing keeps the process alive.
+        """
+        ...
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+        """Make a script's call ready to be sent, as often as wanted. ``script`` is a file's name in ``lua/``."""
+        ...
+
+    def subscribe(self, channel: str) -> None:
+        """Ask for a channel's messages; ``Wakeups.confirmed`` is called once they come, and after each reconnect."""
+        ...
+
+    def unsubscribe(self, channel: str) -> None:
+        """No longer ask for a channel's messages."""
+        ...
+
+    def call_back(self, callback: Callable[..., object], *args: object) -> None:
+        """Call a user's callback where it can neither block nor break anything of ours."""
+        ...
+
+    # ---- may block -----------------------------------------------------------------------------------------------
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        """Run one script once. A script that the server does not know is sent in full, and that is still once.
+
+        Raises:
+            NotSent: It surely had no effect.
+            Unanswered: It may have been executed, or may yet be.
+            Refused: The server answered with an error.
+        """
+        ...
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run one read-only command. Raises as :meth:`eval` does."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+        ...
+
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+        """Finish ``work`` although the caller is being cancelled or interrupted, within ``budget`` seconds.
+
+        Returns:
+            Its result, or ``None`` when the budget was too small: ``work`` is then given up.
+        """
+        ...
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Step a coroutine that never suspends, and return its result.
+
+    This is how threads use the core: their runtime blocks inside, so one step is all there is.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    coroutine.close()
+    raise RuntimeError("a coroutine of the core suspended under threads: an await of something foreign")

@@ -1,0 +1,95 @@
+"""The scripts in ``pyredisson/lua``, each bound to one function that alone knows the order of its arguments.
+
+A request is told apart by what makes it safe to send twice: the number of holds that the client counts, the owner's
+epoch, and whether an earlier copy may have run (see ``docs/explanation/architecture.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyredisson.core.runtime import Reply, Request
+
+if TYPE_CHECKING:
+    from pyredisson.core.names import LockNames
+    from pyredisson.core.runtime import Runtime
+
+__all__ = [
+    "LOST",
+    "Lost",
+    "Stale",
+    "acquire_lock",
+    "force_unlock",
+    "read_acquire",
+    "read_stale",
+    "release_lock",
+    "renew_locks",
+]
+
+UNLOCKED: Final = "0"
+"""The message of an unlock: one waiter of each client may try. ``1`` would tell all of them to."""
+
+
+class Lost(Enum):
+    """The owner does not hold what the client counts."""
+
+    LOST = "lost"
+
+
+LOST: Final = Lost.LOST
+
+
+class Stale(int):
+    """The epoch that the server holds for an owner, when it is above that of the request."""
+
+
+Acquire: TypeAlias = int | Lost | None
+"""What became of an acquire: ``None`` taken; a number: another has it for so many ms (-1: no end); or ``LOST``."""
+
+
+def acquire_lock(
+    runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
+) -> Request:
+    """``lock_acquire``: take the lock for ``owner``, who holds it ``holds`` times as yet."""
+    return runtime.prepare(
+        "lock_acquire", (names.raw, names.epoch(owner)), (lease_ms, owner, holds, epoch, int(repeat))
+    )
+
+
+def read_acquire(reply: Reply) -> Acquire:
+    """Read the reply of ``lock_acquire`` (not a stale one)."""
+    if reply is None or isinstance(reply, int):
+        return reply
+    return LOST
+
+
+def release_lock(
+    runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
+) -> Request:
+    """``lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
+    return runtime.prepare(
+        "lock_release",
+        (names.raw, names.channel, names.epoch(owner)),
+        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), "PUBLISH"),
+    )
+
+
+def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int) -> Request:
+    """``lock_force_unlock``: free the lock; ``owner`` is the one who asks."""
+    return runtime.prepare(
+        "lock_force_unlock", (names.raw, names.channel, names.epoch(owner)), (UNLOCKED, epoch, "PUBLISH")
+    )
+
+
+def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """``lock_renew``: renew many locks, given as (name, owner)."""
+    return runtime.prepare("lock_renew", tuple(name for name, _ in held), (lease_ms, *(owner for _, owner in held)))
+
+
+def read_stale(reply: Reply) -> Stale | None:
+    """Return the stored epoch if the reply says that the request was overtaken."""
+    if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"stale" and isinstance(reply[1], bytes):
+        return Stale(reply[1])
+    return None

@@ -1,0 +1,122 @@
+"""The one loop that waits.
+
+Attempt; if refused, listen; attempt again unless somebody has listened all along; then sleep until rung, or until the
+refusal has run its time; again. A primitive supplies an attempt and a channel, nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from pyredisson.core.runtime import Failure, Refused
+from pyredisson.core.wakeups import Message
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Deadline
+    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.wakeups import Wakeups
+
+__all__ = ["until_taken"]
+
+#: After an attempt that got no answer: from 50 ms, doubled, up to a second.
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+
+async def until_taken(
+    attempt: Callable[[], Awaitable[int | None]],
+    refused: int,
+    *,
+    runtime: Runtime,
+    wakeups: Wakeups,
+    channel: str,
+    kind: str,
+    message: Message,
+    seen: int | None,
+    deadline: Deadline,
+    free_after: float,
+) -> bool:
+    """After a first attempt was refused: attempt until it is taken, or until the deadline.
+
+    Args:
+        attempt: Returns ``None`` when it took what was wanted, else for how many milliseconds it is sure to be
+            refused (-1: without end). Raises ``Failure`` when the server did not answer.
+        refused: What the first attempt returned.
+        runtime: The world.
+        wakeups: Who waits here.
+        channel: Where a release is announced.
+        kind: What is attempted; those who attempt the same on one channel share their answers.
+        message: How many waiters a message wakes.
+        seen: What ``wakeups.glance(channel)`` returned before the first attempt.
+        deadline: When to give up.
+        free_after: Seconds after which what this attempt takes could be free again without any message.
+
+    Returns:
+        Whether it was taken.
+
+    Raises:
+        Failure: No attempt got an answer by the deadline.
+    """
+    if deadline.passed(runtime.now()):
+        return False
+    answer: int | None
+    seat = wakeups.sit(channel, kind, message, seen=seen, look_in=_look_in(refused))
+    taken = False
+    # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
+    pass_on = True
+    retry_in = RETRY_FIRST
+    try:
+        while True:
+            now = runtime.now()
+            until = wakeups.sleep_until(seat, deadline.at, now)
+            if until > now:
+                await seat.ticket.wait(until - now)
+                _check(wakeups, seat.bench.channel.error)
+                now = runtime.now()
+                until = wakeups.sleep_until(seat, deadline.at, now)
+            else:
+                _check(wakeups, seat.bench.channel.error)
+            over = deadline.passed(now)
+            if over:
+                if seat.bench.trouble is not None:
+                    raise seat.bench.trouble
+                if wakeups.down is None:
+                    # Out of time. A ring that came at the last moment goes to the next one.
+                    pass_on = until == -math.inf
+                    return False
+                # Nobody has told us anything of late, so "not free" would be a guess: look once more.
+            elif until > now:
+                continue
+            try:
+                answer = await attempt()
+            except Refused:
+                raise
+            except Failure as failure:
+                if over:
+                    raise
+                wakeups.failed(seat, failure, runtime.jitter(retry_in / 2, retry_in))
+                retry_in = min(2 * retry_in, RETRY_MAX)
+                continue
+            if answer is None:
+                taken, pass_on = True, False
+                return True
+            if over:
+                return False
+            retry_in = RETRY_FIRST
+            wakeups.answered(seat, _look_in(answer))
+    finally:
+        wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
+
+
+def _look_in(refused: int) -> float:
+    # One millisecond more: the server's clock has to be past the end, not at it.
+    return math.inf if refused < 0 else (refused + 1) / 1000
+
+
+def _check(wakeups: Wakeups, error: Exception | None) -> None:
+    if wakeups.closed is not None:
+        raise wakeups.closed
+    if error is not None:
+        raise error

@@ -1,0 +1,90 @@
+"""Where a client connects: URLs, and what can be learnt from a client that the user made."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+__all__ = ["DEFAULT_URL", "asks_for_embedded", "masked_url", "own_settings", "url_of"]
+
+DEFAULT_URL = "redis://localhost:6379"
+
+#: Settings that belong to redis-py's own way of repeating, checking and announcing; our connections do that themselves.
+NOT_OURS = frozenset(
+    {
+        "event_dispatcher",
+        "health_check_interval",
+        "maint_notifications_config",
+        "maint_notifications_pool_handler",
+        "maintenance_notification_hash",
+        "maintenance_state",
+        "oss_cluster_maint_notifications_handler",
+        "orig_host_address",
+        "orig_socket_connect_timeout",
+        "orig_socket_timeout",
+        "retry",
+        "retry_on_error",
+        "retry_on_timeout",
+    }
+)
+
+
+def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
+    """Whether a URL asks for a private server of the client's own.
+
+    Raises:
+        TypeError: The URL is not a ``str``, or there are settings for a server that takes none.
+        ValueError: The URL says more than that.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a str, not {type(url).__name__}")
+    if not url.startswith("embedded:"):
+        return False
+    if url not in ("embedded:", "embedded://"):
+        raise ValueError("embedded:// takes nothing behind it: the server is private to this client")
+    if settings:
+        raise TypeError("embedded:// takes no connection settings")
+    return True
+
+
+def masked_url(url: str) -> str:
+    """Return a URL with its password, wherever it stands, as ``***``."""
+    parts = urlsplit(url)
+    netloc = parts.netloc
+    if parts.password is not None:
+        credentials, _, host = netloc.rpartition("@")
+        netloc = f"{credentials.split(':', 1)[0]}:***@{host}"
+    query = "&".join(
+        "password=***" if item.split("=", 1)[0] in ("password", "ssl_password") else item
+        for item in parts.query.split("&")
+    )
+    return urlunsplit((parts.scheme, netloc, parts.path, query, parts.fragment))
+
+
+def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:
+    """Return the URL, password masked, that leads where these connection settings lead."""
+    user = settings.get("username") or ""
+    secret = ":***" if settings.get("password") else ""
+    login = f"{user}{secret}@" if user or secret else ""
+    db = settings.get("db") or 0
+    path = settings.get("path")
+    if path:
+        return f"unix://{login}{path}" + (f"?db={db}" if db else "")
+    host = settings.get("host")
+    if not host:
+        return None
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{'rediss' if tls else 'redis'}://{login}{host}:{settings.get('port', 6379)}/{db}"
+
+
+def own_settings(settings: dict[str, Any], budget: float) -> dict[str, Any]:
+    """Return the settings for a connection of our own: the user's, but for what concerns repeating.
+
+    ``budget`` bounds the handshake, however long the user would let it take.
+    """
+    own = {key: value for key, value in settings.items() if key not in NOT_OURS}
+    for key in ("socket_timeout", "socket_connect_timeout"):
+        value = own.get(key)
+        own[key] = min(value, budget) if isinstance(value, (int, float)) and value > 0 else budget
+    return own

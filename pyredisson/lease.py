@@ -1,0 +1,71 @@
+"""A lease: what the body of ``with lock.hold() as lease:`` can ask without asking the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+from pyredisson.core.holds import lost_error
+
+if TYPE_CHECKING:
+    from pyredisson.core.holds import Claim
+    from pyredisson.core.runtime import Runtime
+
+__all__ = ["Lease"]
+
+
+@final
+class Lease:
+    """One hold, from when it was taken until its block is left.
+
+    Source: Gray and Cheriton, "Leases" (1989): the holder's term is counted from before the request was sent, and is
+    shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
+    """
+
+    __slots__ = ("_claim", "_ended", "_runtime", "_token", "_told")
+
+    def __init__(self, claim: Claim, runtime: Runtime, token: int | None = None) -> None:
+        self._claim = claim
+        self._runtime = runtime
+        self._token = token
+        self._ended = False
+        self._told: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"
+        return f"<Lease of {self._claim.name!r}: {state}>"
+
+    def remaining(self) -> float:
+        """Seconds for which this hold is certain; 0 once it is not. Renewal makes them grow again."""
+        return 0.0 if self._ended else self._claim.remaining(self._runtime.now())
+
+    @property
+    def lost(self) -> bool:
+        """Whether the hold ended before its block did. Final: a lost lease is never found again."""
+        return not self._ended and self.remaining() <= 0.0
+
+    @property
+    def token(self) -> int | None:
+        """The fencing token of the hold; ``None`` for a lock that has none."""
+        return self._token
+
+    def ensure_held(self) -> None:
+        """Go on only if the hold is certain at this moment. Asks no server.
+
+        Raises:
+            LockLostError: It is not.
+        """
+        if self._ended or self.remaining() <= 0.0:
+            reason = "its block has been left" if self._ended else self._claim.loss or "its lease ran out"
+            raise lost_error(self._claim, reason)
+
+    def when_lost(self, told: Callable[[], None]) -> None:
+        """Call ``told``, once, when the hold is known to be lost."""
+        self._told = told
+        self._claim.on_loss = (*self._claim.on_loss, told)
+
+    def end(self) -> None:
+        """The block was left."""
+        self._ended = True
+        if self._told is not None:
+            self._claim.on_loss = tuple(told for told in self._claim.on_loss if told != self._told)

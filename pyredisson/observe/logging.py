@@ -1,0 +1,67 @@
+"""Events as log lines, by the loggers ``pyredisson.lock``, ``pyredisson.renewal`` and ``pyredisson.pubsub``.
+
+The lock and its owner are in ``extra`` as ``lock`` and ``owner``, for structured logs.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from pyredisson.core import events
+
+__all__ = ["log_event", "wants_all"]
+
+_lock = logging.getLogger("pyredisson.lock")
+_renewal = logging.getLogger("pyredisson.renewal")
+_pubsub = logging.getLogger("pyredisson.pubsub")
+
+
+#: Whether acquires and releases are logged too.
+wants_all = partial(_lock.isEnabledFor, logging.DEBUG)
+
+
+def log_event(event: events.Event) -> None:
+    """Log one event. Losses and doubts are warnings; what goes as it should is ``DEBUG``."""
+    match event:
+        case events.Acquired(waited=waited, holds=holds):
+            _of(event, _lock, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
+        case events.Released(holds=holds):
+            _of(event, _lock, logging.DEBUG, "lock %r of %s: released, %d holds left", holds)
+        case events.TimedOut(waited=waited):
+            _of(event, _lock, logging.DEBUG, "lock %r of %s: not got within %.3f s", waited)
+        case events.Lost(reason=reason):
+            _of(event, _lock, logging.WARNING, "lock %r of %s: LOST: %s", reason)
+        case events.HolderGone(hint=hint):
+            _of(
+                event, _lock, logging.WARNING, "lock %r of %s: its holder is gone, so it is renewed no longer: %s", hint
+            )
+        case events.OutcomeUnknown(request=request, error=error):
+            _of(
+                event,
+                _lock,
+                logging.WARNING,
+                "lock %r of %s: the outcome of %s is unknown (%s), settling it",
+                request,
+                error,
+            )
+        case events.GivenBack():
+            _of(event, _lock, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
+        case events.Renewed(locks=locks, requests=requests):
+            _renewal.debug("renewed %d locks by %d requests", locks, requests)
+        case events.RenewalFailed(locks=locks, error=error):
+            _renewal.warning("a renewal of %d locks got no answer (%s), asking again", locks, error)
+        case events.ConnectionDown(error=error):
+            _pubsub.warning("subscriber: %s; reconnecting", error)
+        case events.ConnectionUp(channels=channels):
+            _pubsub.debug("subscribed to %d channels", channels)
+        case events.CallbackFailed(callback=callback, error=error):
+            _lock.error("the callback %s failed: %r", callback, error)
+        case _:
+            pass
+
+
+def _of(event: events.LockEvent, logger: logging.Logger, level: int, text: str, *args: object) -> None:
+    if logger.isEnabledFor(level):
+        extra = {"lock": event.name, "owner": event.owner}
+        logger.log(level, text, event.name, event.owner, *args, extra=extra)

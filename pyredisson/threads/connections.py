@@ -1,0 +1,434 @@
+"""Connections for threads: blocking sockets of our own, or ones borrowed from the user's pool.
+
+redis-py makes our connections (addresses, TLS, credentials, handshake); what is sent and received on them afterwards
+is the hot path of everything, and goes straight to the socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import redis
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pyredisson.clock import monotonic
+from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
+from pyredisson.endpoints import own_settings
+from pyredisson.link import Link, Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
+
+if TYPE_CHECKING:
+    import hiredis
+
+__all__ = ["BorrowedLink", "Connection", "OwnLink", "link_to"]
+
+#: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
+FRESH = 1.0
+
+#: Beyond this many, connections that have been idle for so long (seconds) are closed when another one comes back.
+KEEP_IDLE = 8
+IDLE_FOR = 60.0
+
+READ_SIZE = 65536
+
+_WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
+
+
+class Connection:
+    """One connection to one server, used by one thread at a time."""
+
+    __slots__ = ("_plain", "_reader", "_timeout", "sock", "used")
+
+    def __init__(self, sock: socket.socket, now: float) -> None:
+        self.sock = sock
+        self.used = now
+        self._reader: hiredis.Reader | None = None
+        self._timeout = -1.0
+        # TLS needs Python's own timeouts; on a plain socket the kernel's cost a system call less each time.
+        self._plain = type(sock) is socket.socket
+        if self._plain:
+            sock.settimeout(None)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Wait at most so long for the server, in each direction."""
+        self._timeout = seconds
+        seconds = max(seconds, 0.001)
+        if self._plain:
+            value = struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        else:
+            self.sock.settimeout(seconds)
+
+    def call(self, data: bytes, timeout: float) -> Any:
+        """Send a request and return the reply, or the error that came as one.
+
+        Raises:
+            NotSent: Nothing that the server could execute has left.
+            Unanswered: It has, and no reply came.
+        """
+        sock = self.sock
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        try:
+            sock.sendall(data)
+        except OSError as error:
+            # The request did not leave in full: an incomplete one is never executed.
+            raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        try:
+            chunk = sock.recv(READ_SIZE)
+        except _WOULD_BLOCK:
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
+        except OSError as error:
+            raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+        # The replies of nearly every acquire and release.
+        if chunk == b":1\r\n":
+            return 1
+        if chunk in (b"$-1\r\n", b"_\r\n"):
+            return None
+        return self._read(chunk, timeout)
+
+    def _read(self, chunk: bytes, timeout: float) -> Any:
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = new_reader()
+        while True:
+            if not chunk:
+                raise Unanswered(rx.ConnectionError("Connection closed by server."))
+            try:
+                reader.feed(chunk)
+                reply = reader.gets()
+                while is_push(reply):
+                    reply = reader.gets()
+            except rx.InvalidResponse as error:
+                raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
+            if reply is not False:
+                return reply
+            try:
+                chunk = self.sock.recv(READ_SIZE)
+            except _WOULD_BLOCK:
+                raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
+            except OSError as error:
+                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+
+    def usable(self) -> bool:
+        """Whether an idle connection still stands, and nothing has come on it that nobody asked for."""
+        if not self._plain:
+            return True
+        try:
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except _WOULD_BLOCK:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+
+class SocketStream:
+    """A stream on a socket of our own."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reader = new_reader()
+        self._bell, self._ring = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ring.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._poll.register(self._bell, select.POLLIN)
+        sock.settimeout(1.0)  # Only for a moment in which the kernel's buffer is full, or a TLS record incomplete.
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        pending = getattr(self._sock, "pending", None)
+        if not (pending and pending()):
+            ready = dict(self._poll.poll(None if timeout == math.inf else max(0, math.ceil(timeout * 1000))))
+            if self._bell.fileno() in ready:
+                with contextlib.suppress(OSError):
+                    self._bell.recv(READ_SIZE)
+            if self._sock.fileno() not in ready:
+                return []
+        try:
+            chunk = self._sock.recv(READ_SIZE)
+            if not chunk:
+                return None
+            self._reader.feed(chunk)
+            return _all(self._reader)
+        except _WOULD_BLOCK:
+            return []
+        except (OSError, rx.InvalidResponse):
+            return None
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._ring.send(b".")
+
+    def close(self) -> None:
+        for sock in (self._sock, self._bell, self._ring):
+            with contextlib.suppress(OSError):
+                sock.close()
+
+
+class BorrowedStream:
+    """A stream on a connection of the user's kind, of which we know only that it can be read with a timeout."""
+
+    #: It cannot be woken, so it is looked at so often; that costs the server nothing.
+    GLANCE = 0.02
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._mutex = threading.Lock()
+
+    def send(self, data: bytes) -> None:
+        with self._mutex:
+            self._connection.send_packed_command([data], check_health=False)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        try:
+            if not self._connection.can_read(min(timeout, self.GLANCE)):
+                return []
+            return [self._connection.read_response(disable_decoding=True, push_request=True)]
+        except rx.ResponseError as error:
+            return [error]
+        except (rx.RedisError, OSError):
+            return None
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.disconnect()
+
+
+def _all(reader: hiredis.Reader) -> list[Any]:
+    found: list[Any] = []
+    while (reply := reader.gets()) is not False:
+        found.append(reply)
+    return found
+
+
+class OwnLink:
+    """Connections of our own, made from the settings of a client. As many as requests are under way at once."""
+
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+        self._class = connection_class
+        self._settings = settings
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def eval(self, request: Packed, timeout: float) -> Reply:
+        reply = self._call(request.data, timeout)
+        if isinstance(reply, Exception):
+            if not is_no_script(reply):
+                raise failure_of(reply)
+            return _checked(self._call(request.in_full(), timeout))
+        return reply  # type: ignore[no-any-return]
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return _checked(self._call(pack(*command), timeout))
+
+    def _call(self, data: bytes, timeout: float) -> Any:
+        idle = self._idle
+        while True:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                connection, pooled = self._connect(timeout), False
+            else:
+                pooled = True
+                if monotonic() - connection.used > FRESH and not connection.usable():
+                    connection.close()
+                    continue
+            try:
+                reply = connection.call(data, timeout)
+            except NotSent:
+                connection.close()
+                if pooled:  # It had been closed behind our back; another one may do.
+                    continue
+                raise
+            except BaseException:
+                # Whatever comes on it later would be taken for the answer to something else.
+                connection.close()
+                raise
+            connection.used = monotonic()
+            idle.append(connection)
+            if self._closed or (len(idle) > KEEP_IDLE and connection.used - idle[0].used > IDLE_FOR):
+                self._trim()
+            return reply
+
+    def _connect(self, timeout: float) -> Connection:
+        return Connection(open_socket(self._class, self._settings, timeout), monotonic())
+
+    async def stream(self, timeout: float) -> Stream:
+        return SocketStream(open_socket(self._class, self._settings, timeout))
+
+    def reserve(self) -> None:
+        pass  # Each request has a connection of its own.
+
+    def _trim(self) -> None:
+        try:
+            (self._idle.pop() if self._closed else self._idle.pop(0)).close()
+        except IndexError:
+            pass
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._trim()
+
+    def abandon(self) -> None:
+        # Closing our copies of the descriptors ends nothing for the parent; a farewell over TLS would.
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            with contextlib.suppress(OSError):
+                socket.close(connection.sock.detach())
+
+
+class BorrowedLink:
+    """Connections of the user's pool, one a request, for those that we cannot open ourselves.
+
+    Anything may stand behind such a pool: a subclass that tunnels, a fake in memory, a limit of one connection. The
+    watchdog and the subscriber must not wait behind the user's commands, so they have connections of their own.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._reserved: Any = None
+        self._reserved_lock = threading.Lock()
+        self._reserved_for: int | None = None
+
+    def reserve(self) -> None:
+        self._reserved_for = threading.get_ident()
+
+    async def eval(self, request: Packed, timeout: float) -> Reply:
+        reply = self._call(request.data, timeout)
+        if is_no_script(reply):
+            reply = self._call(request.in_full(), timeout)
+        return _checked(reply)
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return _checked(self._call(pack(*command), timeout))
+
+    def _call(self, data: bytes, timeout: float) -> Any:
+        if self._reserved_for == threading.get_ident():
+            with self._reserved_lock:
+                if self._reserved is None:
+                    self._reserved = self.make(timeout)
+                return self._exchange(self._reserved, data, timeout)
+        connection = self._borrow(timeout)
+        try:
+            return self._exchange(connection, data, timeout)
+        finally:
+            self._pool.release(connection)
+
+    def _borrow(self, timeout: float) -> Any:
+        until = monotonic() + timeout
+        pause = 0.001
+        while True:
+            try:
+                return self._pool.get_connection()
+            except rx.MaxConnectionsError as error:
+                if monotonic() + pause > until:
+                    raise NotSent(error) from None
+            except (rx.RedisError, OSError) as error:
+                raise NotSent(as_redis_error(error)) from None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+    def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
+        try:
+            connection.send_packed_command([data], check_health=False)
+        except (rx.RedisError, OSError) as error:
+            raise NotSent(as_redis_error(error)) from None
+        try:
+            if not connection.can_read(timeout):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+            return connection.read_response(disable_decoding=True)
+        except Unanswered:
+            connection.disconnect()
+            raise
+        except rx.ResponseError as reply:
+            return reply
+        except (rx.RedisError, OSError) as error:
+            connection.disconnect()
+            raise Unanswered(as_redis_error(error)) from None
+        except BaseException:
+            connection.disconnect()
+            raise
+
+    def make(self, timeout: float) -> Any:
+        """A connection outside the pool, of the pool's kind."""
+        try:
+            settings = self._pool.connection_kwargs
+            connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
+            connection.connect()
+        except (rx.RedisError, OSError) as error:
+            raise NotSent(as_redis_error(error)) from None
+        return connection
+
+    async def stream(self, timeout: float) -> Stream:
+        return BorrowedStream(self.make(timeout))
+
+    def close(self) -> None:
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            reserved.disconnect()
+
+    def abandon(self) -> None:
+        self._reserved = None
+        self._reserved_lock = threading.Lock()
+
+
+def _checked(reply: Any) -> Reply:
+    if isinstance(reply, Exception):
+        raise failure_of(reply)
+    return reply  # type: ignore[no-any-return]
+
+
+def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> socket.socket:
+    """Let redis-py connect and introduce itself, and take the socket.
+
+    Raises:
+        NotSent: No connection could be made.
+        Refused: The server did not let us in.
+    """
+    connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+    try:
+        connection.connect()
+        sock: socket.socket | None = connection._sock
+        connection._sock = None  # Else it would be closed with the object.
+        connection.disconnect()
+    except rx.AuthenticationError as error:
+        raise failure_of(error) from None
+    except (rx.RedisError, OSError) as error:
+        failure: Failure = NotSent(as_redis_error(error))
+        raise failure from None
+    if sock is None:
+        raise NotSent(rx.ConnectionError("the connection was closed while it was made"))
+    return sock
+
+
+def link_to(client: redis.Redis) -> Link:
+    """The way to the server of a client that the user made, or that we made for a URL."""
+    pool: Any = client.connection_pool
+    ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
+    if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
+        return OwnLink(pool.connection_class, dict(pool.connection_kwargs))
+    return BorrowedLink(pool)

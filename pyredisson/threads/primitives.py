@@ -1,0 +1,186 @@
+"""The synchronizers for threads: one statement a method over the core. What they do is in ``pyredisson.core``."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, final
+
+from pyredisson.arguments import wait_of
+from pyredisson.core.lock import LockCore
+from pyredisson.core.runtime import run
+from pyredisson.lease import Lease
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.threads.client import Redisson
+
+__all__ = ["Hold", "Lock"]
+
+
+@final
+class Lock:
+    """A reentrant lock that excludes threads of any number of processes, Java ones on Redisson among them.
+
+    Made by :meth:`Redisson.get_lock`. A handle is cheap and may be shared by threads; two handles of one name are the
+    same lock. The owner is the calling thread. Source: Redisson's ``RLock``.
+
+    Example::
+
+        lock = client.get_lock("orders")
+        with lock:
+            ...
+    """
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Redisson, core: LockCore) -> None:
+        self._client = client  # Keeps the client's threads going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<Lock {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._core.names.raw
+
+    def lock(self, lease_time: Seconds | None = None) -> None:
+        """Take the lock, waiting as long as it takes; once more if the calling thread holds it already.
+
+        Args:
+            lease_time: Seconds after which the lock ends by itself. ``None``: it is held until it is released, and the
+                watchdog keeps it alive as long as this process and the calling thread live.
+
+        Raises:
+            LockLostError: This thread held it already, and lost it: unlock first.
+            OutcomeUnknownError: The request was sent and could not be settled.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        run(self._core.lock(lease_time))
+
+    def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
+        """Take the lock if it is to be had within ``wait_time``.
+
+        Args:
+            wait_time: Seconds to wait at most; 0 is one attempt.
+            lease_time: As for :meth:`lock`.
+
+        Returns:
+            Whether the calling thread holds it now.
+
+        Raises:
+            LockLostError, OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`lock`; an
+                error of the connection also when the time ended while the server was away.
+        """
+        return run(self._core.try_lock(wait_time, lease_time))
+
+    def unlock(self) -> None:
+        """Give back one hold of the calling thread; the last one frees the lock and wakes a waiter.
+
+        Raises:
+            LockLostError: The lease ran out, or the lock was taken away.
+            LockNotOwnedError: The calling thread does not hold it.
+            OutcomeUnknownError: The request was sent and could not be settled. The lock is renewed no longer; calling
+                again continues.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached; calling again continues.
+        """
+        return run(self._core.unlock())
+
+    def force_unlock(self) -> bool:
+        """Free the lock, whoever holds it. Its holders of this client are told at once, others when they next look.
+
+        Returns:
+            Whether it was locked.
+        """
+        return run(self._core.force_unlock())
+
+    def is_locked(self) -> bool:
+        """Return whether anybody holds the lock."""
+        return run(self._core.is_locked())
+
+    def is_held_by_current_thread(self) -> bool:
+        """Return whether the calling thread holds the lock."""
+        return run(self._core.is_held_by_current_thread())
+
+    def is_held_by_thread(self, thread_id: int) -> bool:
+        """Return whether a thread of this client, named by its :func:`pyredisson.current_thread_id`, holds it."""
+        return run(self._core.is_held_by_thread(thread_id))
+
+    def get_hold_count(self) -> int:
+        """Return how often the calling thread holds the lock; 0 if it does not."""
+        return run(self._core.get_hold_count())
+
+    def remain_time_to_live(self) -> float | None:
+        """Return for how many seconds the lock is locked as things stand, ``None`` if it is free."""
+        return run(self._core.remain_time_to_live())
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock as ``threading.Lock.acquire`` does, with its very rules for the arguments.
+
+        Raises:
+            ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
+        """
+        return run(self._core.acquire(wait_of(blocking, timeout)))
+
+    def release(self) -> None:
+        """Give back one hold; see :meth:`unlock`."""
+        return run(self._core.unlock())
+
+    def locked(self) -> bool:
+        """Return whether anybody holds the lock."""
+        return run(self._core.is_locked())
+
+    def __enter__(self) -> bool:
+        run(self._core.lock())
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self._core.leave(error))
+
+    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
+        """Hold the lock for a block that is told when it loses it.
+
+        Example::
+
+            with lock.hold(wait_time=5) as lease:
+                ...
+                lease.ensure_held()
+
+        Args:
+            wait_time: Seconds to wait at most; ``None``: as long as it takes.
+            lease_time: As for :meth:`lock`.
+
+        Raises:
+            LockTimeoutError: On entering: it was not got in time.
+            LockLostError: On leaving: it was lost meanwhile. An exception of the body goes first.
+        """
+        return Hold(self, wait_time, lease_time)
+
+
+@final
+class Hold:
+    """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each."""
+
+    __slots__ = ("_lease", "_lease_time", "_lock", "_wait_time")
+
+    def __init__(self, lock: Lock, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
+        self._lock = lock
+        self._wait_time = wait_time
+        self._lease_time = lease_time
+        self._lease: Lease | None = None
+
+    def __enter__(self) -> Lease:
+        self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time))
+        return self._lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None:
+            self._lease.end()
+        run(self._lock._core.leave(error))

@@ -1,0 +1,190 @@
+"""The core's world under threads: everything blocks, nothing suspends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyredisson.clock import monotonic
+from pyredisson.core.runtime import Background, Request, Ticket, run
+from pyredisson.owners import current_thread_owner
+from pyredisson.pubsub import Subscriber
+from pyredisson.wire import prepare
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.events import Event
+    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.link import Link
+
+__all__ = ["ThreadsRuntime"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("pyredisson")
+
+
+class ThreadTicket:
+    """A lock that is taken by waiting and given back by ringing: it remembers one ring."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # It rang already.
+
+    async def wait(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=-1 if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX))
+
+
+class ThreadLoop:
+    """A thread that steps, sleeps, and steps again. Started by its first nudge."""
+
+    def __init__(self, step: Callable[[], Coroutine[Any, Any, float]], name: str, runtime: ThreadsRuntime) -> None:
+        self._step = step
+        self._name = f"pyredisson-{name}"
+        self._runtime = runtime
+        self._nudged = ThreadTicket()
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def nudge(self) -> None:
+        self._nudged.ring()
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._mutex:
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def _run(self) -> None:
+        self._runtime.link.reserve()
+        while not self._closed:
+            try:
+                pause = run(self._step())
+            except Exception:
+                # A watchdog that dies of one surprise would end every lease of the client.
+                _log.exception("the %s failed, and goes on", self._name)
+                pause = 1.0
+            run(self._nudged.wait(pause))
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+        self._nudged.ring()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(2.0)
+
+
+class ThreadsRuntime:
+    """One client's view of the world, for any number of threads."""
+
+    def __init__(self, link: Link, config: Config) -> None:
+        self.link = link
+        self.eval = link.eval  # Not a method around it: this is the hot path.
+        self.ask = link.ask
+        self._config = config
+        self._loops: list[ThreadLoop] = []
+        self._subscriber: Subscriber | None = None
+
+    def attach(self, wakeups: Wakeups, emit: Callable[[Event], None]) -> None:
+        """Learn whom messages are for, and who wants to know of the connection."""
+        self._listening: threading.Thread | None = None
+        self._subscriber = Subscriber(self.link.stream, self._listen, self, self._config, wakeups, emit)
+
+    def _listen(self, subscriber: Subscriber) -> None:
+        thread = threading.Thread(target=lambda: run(subscriber.run()), name="pyredisson-subscriber", daemon=True)
+        thread.start()
+        self._listening = thread
+
+    # ---- plain ---------------------------------------------------------------------------------------------------
+
+    now = staticmethod(monotonic)
+    owner = staticmethod(current_thread_owner)
+
+    def jitter(self, low: float, high: float) -> float:
+        return random.uniform(low, high)
+
+    def new_id(self) -> str:
+        return str(uuid.uuid4())
+
+    def mutex(self) -> AbstractContextManager[Any]:
+        return threading.Lock()
+
+    def ticket(self) -> Ticket:
+        return ThreadTicket()
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        loop = ThreadLoop(step, name, self)
+        self._loops.append(loop)
+        return loop
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+        return prepare(script, keys, args)
+
+    def subscribe(self, channel: str) -> None:
+        if self._subscriber is not None:
+            self._subscriber.subscribe(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        if self._subscriber is not None:
+            self._subscriber.look()
+
+    def call_back(self, callback: Callable[..., object], *args: object) -> None:
+        threading.Thread(target=_call, args=(callback, args), name="pyredisson-callback", daemon=True).start()
+
+    # ---- blocking ------------------------------------------------------------------------------------------------
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+        # Under threads there is nothing to shield from but another Ctrl-C, and that one is meant.
+        return await work
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the threads and connections that were made here."""
+        if self._subscriber is not None:
+            self._subscriber.close()
+            if self._listening is not None and self._listening is not threading.current_thread():
+                self._listening.join(2.0)
+        for loop in self._loops:
+            loop.close()
+        self.link.close()
+
+    def abandon(self) -> None:
+        """This is the child of a fork: the threads are not here, the connections are the parent's."""
+        self._loops = []
+        self._subscriber = None
+        self.link.abandon()
+
+
+def _call(callback: Callable[..., object], args: tuple[object, ...]) -> None:
+    try:
+        result = callback(*args)
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
+    except Exception:
+        _log.exception("the callback %r failed", callback)

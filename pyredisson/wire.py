@@ -1,0 +1,137 @@
+"""Requests as bytes, and error replies as what they mean. Shared by the runtimes that talk to real servers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import hiredis
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Failure, NotSent, Refused
+
+__all__ = [
+    "Packed",
+    "Script",
+    "as_redis_error",
+    "failure_of",
+    "is_no_script",
+    "is_push",
+    "new_reader",
+    "pack",
+    "prepare",
+    "reply_error",
+    "script",
+]
+
+
+class Script:
+    """One file of ``pyredisson/lua``."""
+
+    __slots__ = ("head", "name", "sha", "text")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = (Path(__file__).parent / "lua" / f"{name}.lua").read_bytes()
+        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
+        self.head = b"$7\r\nEVALSHA\r\n$40\r\n" + self.sha.encode() + b"\r\n"
+
+
+script: Callable[[str], Script] = cache(Script)
+
+
+class Packed:
+    """A script's call, ready to be sent."""
+
+    __slots__ = ("data", "script")
+
+    def __init__(self, data: bytes, script: Script) -> None:
+        self.data = data
+        self.script = script
+
+    def in_full(self) -> bytes:
+        """The same call with the script's text, for a server that does not know it."""
+        count, rest = self.data.split(b"\r\n", 1)
+        text = self.script.text
+        return b"%s\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n%s" % (count, len(text), text, rest[len(self.script.head) :])
+
+
+def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Packed:
+    """Pack ``EVALSHA sha numkeys key... arg...``."""
+    called = script(name)
+    out = [b"*%d\r\n" % (3 + len(keys) + len(args)), called.head]
+    out += _bulks((len(keys), *keys, *args))
+    return Packed(b"".join(out), called)
+
+
+def pack(*args: str | int | bytes) -> bytes:
+    """Pack a command."""
+    return b"".join([b"*%d\r\n" % len(args), *_bulks(args)])
+
+
+def _bulks(args: tuple[str | int | bytes, ...]) -> list[bytes]:
+    out = []
+    for arg in args:
+        data = arg if isinstance(arg, bytes) else str(arg).encode()
+        out.append(b"$%d\r\n%s\r\n" % (len(data), data))
+    return out
+
+
+_ERRORS: dict[str, type[rx.RedisError]] = {
+    "NOSCRIPT": rx.NoScriptError,
+    "LOADING": rx.BusyLoadingError,
+    "READONLY": rx.ReadOnlyError,
+    "OOM": rx.OutOfMemoryError,
+    "NOPERM": rx.NoPermissionError,
+    "NOAUTH": rx.AuthenticationError,
+    "WRONGPASS": rx.AuthenticationError,
+    "MASTERDOWN": rx.MasterDownError,
+    "CLUSTERDOWN": rx.ClusterDownError,
+    "TRYAGAIN": rx.TryAgainError,
+}
+
+#: The server could not take the request at this moment, and did not: as good as not sent.
+_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"})
+
+
+def reply_error(text: str) -> rx.RedisError:
+    """Make the redis-py error of an error reply; its code stays readable at the front of the message."""
+    code = text.split(" ", 1)[0]
+    kind = _ERRORS.get(code, rx.ResponseError)
+    if issubclass(kind, (rx.ClusterDownError, rx.TryAgainError)):
+        return kind(text) if kind is rx.TryAgainError else rx.ResponseError(text)
+    return kind(text)
+
+
+def failure_of(error: Any) -> Failure:
+    """Tell what an error reply says of the request: it had no effect, for now or for good."""
+    text = str(error)
+    code = text.split(" ", 1)[0]
+    if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
+        return NotSent(error)
+    return Refused(error)
+
+
+def new_reader() -> hiredis.Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes."""
+    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+
+
+def is_push(reply: object) -> bool:
+    """Whether this is a RESP3 push message: not the answer to anything."""
+    return type(reply).__name__ == "PushNotification"
+
+
+def is_no_script(reply: object) -> bool:
+    """Whether the server says that it does not know the script."""
+    return isinstance(reply, rx.ResponseError) and (
+        isinstance(reply, rx.NoScriptError) or str(reply).startswith("NOSCRIPT")
+    )
+
+
+def as_redis_error(error: Exception) -> Exception:
+    """Return an error of the system's as one of redis-py's, which is what callers catch."""
+    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error))
