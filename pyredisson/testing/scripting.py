@@ -2,7 +2,7 @@
 
 A script sees ``KEYS``, ``ARGV``, ``redis`` and the standard functions, and can neither set a global nor change what it
 sees there. What would make two runs differ is absent: ``math.random``, ``collectgarbage``, ``os``, and so on; calling
-it is an error. Absent, too, are ``cjson``, ``cmsgpack``, ``struct``, ``bit``, coroutines, ``xpcall`` and ``loadstring``.
+it is an error. So are ``cjson``, ``cmsgpack``, ``struct``, ``bit``, coroutines, ``xpcall`` and ``loadstring``.
 
 There is one interpreter a thread, shared by all the simulated servers in it, so that a script is compiled once.
 """
@@ -235,6 +235,7 @@ _MANY: Final = 1000
 
 
 def sha1_of(text: bytes) -> str:
+    """The digest that a script is known by."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
@@ -262,9 +263,8 @@ class Interpreter:
 
     def __init__(self) -> None:
         # Lua's strings are bytes; and a script never gets hold of Python's builtins.
-        self._lua: Any = lua51.LuaRuntime(
-            encoding=None, unpack_returned_tuples=False, register_eval=False, register_builtins=False
-        )
+        make: Any = lua51.LuaRuntime  # pyright knows no arguments of it.
+        self._lua: Any = make(encoding=None, unpack_returned_tuples=False, register_eval=False, register_builtins=False)
         python = {
             b"call": self._call,
             b"pcall": self._pcall,
