@@ -37,7 +37,7 @@ class Lock:
 
     async def lock(self, lease_time: Seconds | None = None) -> None:
         """See :meth:`pyredisson.Lock.lock`."""
-        return await self._core.lock(lease_time)
+        await self._core.lock(lease_time)
 
     async def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
         """See :meth:`pyredisson.Lock.try_lock`."""

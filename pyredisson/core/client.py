@@ -36,13 +36,15 @@ class ClientCore:
         self.runtime = runtime
         self.config = config
         self.closed = False
+        self._patience = config.timeout / 3
         self._listeners = config.listeners
-        self._wants_all: Callable[[], bool] = lambda: False
+        #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
+        self.talkative: Callable[[], bool] = lambda: True
         self.begin()
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
-        self.id = self.runtime.new_id()
+        self.id: str = self.runtime.new_id()
         self.claims = Claims(self.runtime)
         self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.watchdog = Watchdog(self)
@@ -52,11 +54,8 @@ class ClientCore:
     def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
         """Tell one more of events: of all while ``wants_all`` says so, else of what is out of the ordinary."""
         self._listeners = (*self._listeners, listener)
-        self._wants_all = wants_all
-
-    def talkative(self) -> bool:
-        """Whether somebody wants to hear of each acquire and release. Asked before the event is made."""
-        return self._wants_all() or bool(self.config.listeners)
+        if not self.config.listeners:
+            self.talkative = wants_all
 
     def emit(self, event: Event) -> None:
         """Tell those who listen. What they raise concerns nobody but them."""
@@ -84,16 +83,15 @@ class ClientCore:
 
     def attempt_timeout(self, lease_ms: int) -> float:
         """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
-        return min(self.config.timeout / 3, lease_ms / 6000)
+        return min(self._patience, lease_ms / 6000)
 
     async def exchange(
         self,
         claim: Claim,
         turn: int,
         make: Callable[[int, bool], Request],
-        *,
-        repeat: bool,
         lease_ms: int,
+        repeat: bool = False,
         budget: float | None = None,
     ) -> tuple[Reply, float, bool]:
         """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
@@ -102,8 +100,8 @@ class ClientCore:
             claim: Whose request it is.
             turn: The turn that the claim gave for it; when that is over, so is this.
             make: Makes the request for an epoch, and for whether an earlier copy may have run.
-            repeat: Whether an earlier copy may have run already.
             lease_ms: The lease that is at stake.
+            repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
 
         Returns:
@@ -113,42 +111,69 @@ class ClientCore:
             NotSent, Refused: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
         """
+        # Nearly always the first copy is answered, so that case comes without a loop around it.
+        sent = self.runtime.now()
+        patience = min(self._patience, lease_ms / 6000)
+        if budget is not None and budget < patience:
+            patience = budget
+        try:
+            reply = await self.runtime.eval(make(claim.epoch, repeat), patience)
+        except Failure as failure:
+            over = sent + (self.config.timeout if budget is None else budget)
+            return await self._persist(claim, turn, make, repeat, patience, over, failure)
+        if type(reply) is list and (stale := scripts.read_stale(reply)) is not None:
+            over = sent + (self.config.timeout if budget is None else budget)
+            return await self._persist(claim, turn, make, repeat, patience, over, stale)
+        return reply, sent, repeat
+
+    async def _persist(
+        self,
+        claim: Claim,
+        turn: int,
+        make: Callable[[int, bool], Request],
+        repeat: bool,
+        patience: float,
+        over: float,
+        setback: Failure | scripts.Stale,
+    ) -> tuple[Reply, float, bool]:
+        """Go on with an exchange whose last copy brought no answer, or came under an epoch that was too low."""
         runtime = self.runtime
-        sent = runtime.now()
-        over = sent + (self.config.timeout if budget is None else budget)
-        patience = self.attempt_timeout(lease_ms)
         pause = PAUSE_FIRST
         while True:
-            request = make(claim.epoch, repeat)
-            try:
-                reply = await runtime.eval(request, min(patience, over - sent))
-            except Unanswered as failure:
-                repeat = True
-                if not claim.next_epoch(turn):
-                    raise
-                error: Failure = failure
-            except NotSent as failure:
-                if not repeat:
-                    raise
-                error = Unanswered(failure.cause)
-            except Refused as failure:
-                if not repeat:
-                    raise
-                # This copy had no effect; the earlier one may have had.
-                raise Unanswered(failure.cause) from failure.cause
-            else:
-                stale = scripts.read_stale(reply)
-                if stale is None:
-                    return reply, sent, repeat
-                if not claim.adopt_epoch(turn, stale):
-                    raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner"))
-                sent = runtime.now()
-                continue
-            if runtime.now() + pause >= over:
-                raise error
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, PAUSE_MAX)
+            match setback:
+                case scripts.Stale():
+                    # A forgotten epoch of this very owner; or somebody has taken this request over.
+                    if not claim.adopt_epoch(turn, setback):
+                        raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner"))
+                    pause = 0.0
+                case Unanswered():
+                    if not claim.next_epoch(turn):
+                        raise setback
+                    repeat = True
+                case _:
+                    if not repeat:
+                        raise setback
+                    # This copy had no effect; an earlier one may have had.
+                    unanswered = Unanswered(setback.cause)
+                    if isinstance(setback, Refused):
+                        raise unanswered from setback.cause
+                    setback = unanswered
             sent = runtime.now()
+            if pause:
+                if sent + pause >= over and isinstance(setback, Failure):
+                    raise setback
+                await runtime.sleep(runtime.jitter(pause / 2, pause))
+                sent = runtime.now()
+            pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
+            try:
+                reply = await runtime.eval(make(claim.epoch, repeat), max(min(patience, over - sent), 0.001))
+            except Failure as failure:
+                setback = failure
+                continue
+            stale = scripts.read_stale(reply)
+            if stale is None:
+                return reply, sent, repeat
+            setback = stale
 
     async def settle(self, claim: Claim, budget: float | None = None, *, behind: bool = False) -> Pending | None:
         """Finish what the claim has pending: an acquire is given back, a release completed.
@@ -175,7 +200,7 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        reply, sent, _ = await self.exchange(claim, turn, make, repeat=True, lease_ms=lease_ms, budget=budget)
+        reply, sent, _ = await self.exchange(claim, turn, make, lease_ms, True, budget)
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
                 return None

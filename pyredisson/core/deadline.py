@@ -41,9 +41,10 @@ def seconds(value: Seconds, what: str) -> float:
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, Real):
+    given: object = value
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
-    result = float(value)
+    result = float(given)
     if not math.isfinite(result):
         raise ValueError(f"{what} must be finite, not {result}")
     return result

@@ -14,9 +14,8 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
@@ -30,26 +29,24 @@ __all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
 
-@dataclass(frozen=True)
+@final
 class Level:
-    """One hold among the nested ones of an owner.
+    """One hold among the nested ones of an owner. Never changed, so that many may share one.
 
     Attributes:
         lease_ms: The lease it was taken with.
+        certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
-        block: Taken by ``hold()``, whose body wants to be told of a loss.
+        watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
     """
 
-    __slots__ = ("block", "lease_ms", "watchdog")
+    __slots__ = ("certain", "lease_ms", "watchdog", "watched")
 
-    lease_ms: int
-    watchdog: bool
-    block: bool
-
-    @property
-    def watched(self) -> bool:
-        """Whether its holder is told when it is lost; a plain hold with a fixed lease simply ends."""
-        return self.watchdog or self.block
+    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+        self.lease_ms = lease_ms
+        self.certain = certain_for(lease_ms)
+        self.watchdog = watchdog
+        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
 
 class Pending(Enum):
@@ -80,6 +77,7 @@ class Claim:
         "generation",
         "key",
         "levels",
+        "listed",
         "loss",
         "mutex",
         "name",
@@ -99,6 +97,7 @@ class Claim:
         self.name, self.owner = key
         self.who = who
         self.client = client
+        self.listed = False  # In the table.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []
         self.deadline = 0.0
@@ -370,7 +369,10 @@ def lost_error(claim: Claim, reason: str = GONE) -> LockLostError:
 
 
 class Claims:
-    """The table of a client's claims, by (raw name, owner field)."""
+    """The table of a client's claims, by (raw name, owner field).
+
+    An idle claim stays for its owner's next time, until there are too many of them.
+    """
 
     #: How many claims may be kept for nothing but to say "lost" to a late unlock.
     REMEMBERED = 1000
@@ -395,16 +397,17 @@ class Claims:
         table = self._table
         if len(table) >= self._sweep_at:
             self._sweep()
+        claim.listed = True
         return table.setdefault(claim.key, claim)
-
-    def forget(self, claim: Claim) -> None:
-        """Take a claim out that says nothing any more."""
-        if claim.idle():
-            self._table.pop(claim.key, None)
 
     def drop(self, claim: Claim) -> None:
         """Take a claim out whose owner is gone."""
+        claim.listed = False
         self._table.pop(claim.key, None)
+
+    def held(self) -> list[Claim]:
+        """The claims that hold something, or may."""
+        return [claim for claim in self if claim.levels or claim.pending]
 
     def of(self, name: str) -> list[Claim]:
         """All claims on one lock."""
@@ -417,9 +420,9 @@ class Claims:
             if claim.loss is None and not claim.pending:
                 claim.expire(now)
             if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
-                self._table.pop(claim.key, None)
+                self.drop(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)
         for claim in remembered[: -self.REMEMBERED]:
-            self._table.pop(claim.key, None)
+            self.drop(claim)
         self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))

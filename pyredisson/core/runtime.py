@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, Union
 
 __all__ = [
     "Background",
@@ -28,7 +28,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-Reply: TypeAlias = None | int | bytes | list["Reply"]
+Reply: TypeAlias = Union[int, bytes, list["Reply"], None]  # noqa: UP007 - of an alias that names itself
 """What a server answers to a script: RESP's null, integer, string or array."""
 
 Request: TypeAlias = Any
@@ -110,6 +110,10 @@ class Runtime(Protocol):
 
     def jitter(self, low: float, high: float) -> float:
         """A random number of seconds in between."""
+        ...
+
+    def new_id(self) -> str:
+        """A random UUID."""
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:

@@ -6,6 +6,7 @@ The lock and its owner are in ``extra`` as ``lock`` and ``owner``, for structure
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from pyredisson.core import events
 
@@ -16,9 +17,8 @@ _renewal = logging.getLogger("pyredisson.renewal")
 _pubsub = logging.getLogger("pyredisson.pubsub")
 
 
-def wants_all() -> bool:
-    """Whether acquires and releases are logged too."""
-    return _lock.isEnabledFor(logging.DEBUG)
+#: Whether acquires and releases are logged too.
+wants_all = partial(_lock.isEnabledFor, logging.DEBUG)
 
 
 def log_event(event: events.Event) -> None:

@@ -58,7 +58,7 @@ class Lock:
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused.
         """
-        return run(self._core.lock(lease_time))
+        run(self._core.lock(lease_time))
 
     def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
         """Take the lock if it is to be had within ``wait_time``.
