@@ -61,9 +61,9 @@ class _Wire(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         if self.broken is None:
-            self.broken = rx.ConnectionError("Connection closed by server.") if error is None else as_redis_error(error)
+            self.broken = rx.ConnectionError("Connection closed by server.") if exc is None else as_redis_error(exc)
             self.ended()
         self.close()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.events import Event
     from pyredisson.core.runtime import Reply, Request, Runtime
 
-__all__ = ["ClientCore"]
+__all__ = ["CLEANUP_BUDGET", "ClientCore"]
 
 #: Between two tries of one request.
 PAUSE_FIRST = 0.01

@@ -64,6 +64,10 @@ class LockCore:
         level = self._plain if lease_time is None else self._level(lease_time)
         return self._take(wait_seconds(wait_time), level)
 
+    async def acquire(self, wait: float | None) -> bool:
+        """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
+        return await self._take(wait, self._plain)
+
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
         """Take the lock for a block, whose body is told of a loss."""
         wait = wait_seconds(wait_time)

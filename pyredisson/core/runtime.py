@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar, Union
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 __all__ = [
     "Background",
@@ -28,7 +28,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-Reply: TypeAlias = Union[int, bytes, list["Reply"], None]  # noqa: UP007 - of an alias that names itself
+Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
 
 Request: TypeAlias = Any
@@ -113,7 +113,7 @@ class Runtime(Protocol):
         ...
 
     def new_id(self) -> str:
-        """A random UUID."""
+        """A random UUID, for a client to be told by."""
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:

@@ -378,5 +378,3 @@ class SimulatedClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-

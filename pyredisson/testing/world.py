@@ -289,9 +289,7 @@ class World:
         latency: Seconds for one way, at least; twice as much at most, unless ``faults`` delays more.
     """
 
-    def __init__(
-        self, seed: int = 0, *, nodes: int = 1, faults: Faults | None = None, latency: float = 0.0005
-    ) -> None:
+    def __init__(self, seed: int = 0, *, nodes: int = 1, faults: Faults | None = None, latency: float = 0.0005) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.faults = faults or Faults()

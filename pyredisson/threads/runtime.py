@@ -62,17 +62,19 @@ class ThreadLoop:
         self._nudged = ThreadTicket()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._started = False
         self._closed = False
 
     def nudge(self) -> None:
         self._nudged.ring()
-        if not self._started:
-            with self._mutex:
-                if not (self._started or self._closed):
-                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    thread.start()
-                    self._thread, self._started = thread, True
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._mutex:
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         self._runtime.link.reserve()
