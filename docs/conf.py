@@ -7,6 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
 import pyredisson
 
 project = "pyredisson"
@@ -32,3 +36,23 @@ html_theme = "furo"
 html_title = f"pyredisson {release}"
 html_show_sphinx = False
 html_copy_source = False
+
+
+class CliHelp(SphinxDirective):
+    """``{cli-help} run``: what ``pyredisson run --help`` prints."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        from click import Context
+
+        from pyredisson.cli import cli
+
+        name = self.arguments[0]
+        context = Context(cli.commands[name], info_name=f"pyredisson {name}", max_content_width=90, terminal_width=90)
+        return [nodes.literal_block(text=context.get_help(), language="text")]
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.add_directive("cli-help", CliHelp)
