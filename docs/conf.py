@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -27,7 +29,7 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_class_signature = "separated"
+maximum_signature_line_length = 90
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
@@ -36,6 +38,10 @@ html_theme = "furo"
 html_title = f"pyredisson {release}"
 html_show_sphinx = False
 html_copy_source = False
+
+
+#: What a user gets from the library and never makes; how it is made is nobody's business.
+NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
 
 
 class CliHelp(SphinxDirective):
@@ -49,10 +55,23 @@ class CliHelp(SphinxDirective):
         from pyredisson.cli import cli
 
         name = self.arguments[0]
-        context = Context(cli.commands[name], info_name=f"pyredisson {name}", max_content_width=90, terminal_width=90)
-        return [nodes.literal_block(text=context.get_help(), language="text")]
+        parent = Context(cli, info_name="pyredisson", max_content_width=90, terminal_width=90, **cli.context_settings)
+        text = Context(cli.commands[name], parent=parent, info_name=name).get_help()
+        return [nodes.literal_block(text, text, language="text")]
+
+
+def drop_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
+    return ("", None) if NOT_FOR_USERS_TO_MAKE.fullmatch(name) else None
+
+
+def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    # Napoleon has taken what stands before a colon in the first line of a property's docstring for its type.
+    if what == "property":
+        lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
 
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_directive("cli-help", CliHelp)
+    app.connect("autodoc-process-signature", drop_signature)
+    app.connect("autodoc-process-docstring", keep_colons, priority=900)

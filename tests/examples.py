@@ -123,7 +123,9 @@ def run_page(page: Path) -> int:
 
 def _stay_at_home(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.connect" and isinstance(arguments[1], tuple):
-        raise AssertionError(f"an example wants to connect to {arguments[1]}: a private server listens on a socket file")
+        raise AssertionError(
+            f"an example wants to connect to {arguments[1]}: a private server listens on a socket file"
+        )
 
 
 if __name__ == "__main__":

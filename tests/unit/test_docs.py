@@ -14,7 +14,7 @@ from tests.examples import ROOT, blocks_of, examples_of, matches, pages
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
 
-WITHIN = 30.0  # seconds for one page; the slowest takes about two
+WITHIN = 60.0  # seconds for one page; the slowest takes about two
 
 
 def run_in(directory: Path, page: Path) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def test_the_examples_that_must_not_go_missing_are_found() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("```python\nassert False\n```\n", 'line 2, in <module>\n    assert False'),
+        ("```python\nassert False\n```\n", "line 2, in <module>"),
         ("```python\nprint(1)\n```\n\n```output\n2\n```\n", "page.md:6: the page says"),
         ("```python\nprint(1)\nprint(2)\n```\n\n```output\n1…\n```\n", "page.md:7: the page says"),
         ("```python\nimport socket\nsocket.create_connection(('127.0.0.1', 6379))\n```\n", "wants to connect"),
@@ -68,6 +68,7 @@ def test_the_examples_that_must_not_go_missing_are_found() -> None:
         ("- item\n\n  ```python\n  x = 1\n  ```\n", "not indented"),
         ("```output\n1\n```\n", "follows no example"),
     ],
+    ids=["raises", "prints", "prints more", "connects", "warns", "unclosed", "indented", "output alone"],
 )
 def test_an_example_that_is_wrong_fails(text: str, reason: str, tmp_path: Path) -> None:
     done = run_in(tmp_path, page_with(tmp_path, text))
