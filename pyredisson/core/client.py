@@ -146,7 +146,7 @@ class ClientCore:
                     claim.raise_epoch(turn, above=setback)
                     pause = 0.0
                 case Unanswered():
-                    claim.raise_epoch(turn)
+                    claim.doubt(turn)
                     repeat = True
                 case _:
                     if not repeat:
@@ -199,7 +199,7 @@ class ClientCore:
             Failure: It could not be settled; it is pending still.
             LockLostError: It was a release, and the hold was lost before (unless ``behind``).
         """
-        turn, pending, holds, lease_ms = claim.take_over(since)
+        turn, pending, holds, lease_ms, repeat = claim.take_over(since)
         if pending is None:
             return None
         names = LockNames(claim.name)
@@ -210,8 +210,12 @@ class ClientCore:
             )
 
         try:
-            reply, sent, _ = await self.exchange(claim, turn, make, lease_ms, True, budget)
-        except BaseException:
+            reply, sent, repeat = await self.exchange(claim, turn, make, lease_ms, repeat, budget)
+        except Refused:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Failure):
+                claim.doubt(turn)
             if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
                 self.watchdog.settle(claim)
             raise
@@ -219,7 +223,7 @@ class ClientCore:
             if not claim.given_back(turn):
                 return None
             self.emit(events.GivenBack(claim.name, claim.owner))
-        elif reply is None and (holds > 1 or sent >= claim.deadline):
+        elif reply is None and not (repeat and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(claim)

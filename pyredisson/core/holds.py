@@ -73,6 +73,7 @@ class Claim:
         "asked",
         "client",
         "deadline",
+        "doubtful",
         "epoch",
         "generation",
         "key",
@@ -109,6 +110,7 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
+        self.doubtful = False  # A copy of what is pending may have run.
         self.asked: Level | None = None
         self.released_behind = False
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
@@ -151,7 +153,7 @@ class Claim:
             The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
         """
         with self.mutex:
-            repeat = self.pending is not None
+            repeat = self.doubtful = self.doubtful and self.pending is not None
             if repeat:
                 self.epoch += 1
             self.turn += 1
@@ -190,16 +192,17 @@ class Claim:
             self.released_behind = False
             if self.loss is not None:
                 self.pending = None
-                levels.pop()
+                lease = levels.pop().lease_ms
                 if not levels:
                     self.loss = None
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, lease, Unlock.LOST
             if not levels:
                 if not self.over:
-                    return self.turn, 0, 1, Unlock.NOT_OWNED
+                    return self.turn, 0, 0, Unlock.NOT_OWNED
                 self.over -= 1
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, 0, Unlock.LOST
             self.pending = Pending.RELEASE
+            self.doubtful = False
             if len(levels) == 1:
                 return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
             return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
@@ -241,32 +244,42 @@ class Claim:
         with self.mutex:
             return self.epoch if turn == self.turn else None
 
-    def raise_epoch(self, turn: int, above: int = 0) -> None:
-        """No reply came, or the server knows a later epoch of this owner: further copies go under one of their own."""
+    def doubt(self, turn: int) -> None:
+        """No reply came, so that the request may have run: further copies go under an epoch of their own."""
+        with self.mutex:
+            if turn == self.turn:
+                self.epoch += 1
+                self.doubtful = True
+
+    def raise_epoch(self, turn: int, above: int) -> None:
+        """The server knows a later epoch of this owner."""
         with self.mutex:
             if turn == self.turn:
                 self.epoch = max(self.epoch, above) + 1
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int]:
+    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
         """Take what is pending upon oneself: whoever had it before finds its turn over.
 
         Args:
             since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
 
         Returns:
-            The turn, what is pending, the number of holds to take one from, and the lease that remains with the rest.
+            The turn, what is pending, the number of holds to take one from, the lease that remains with the rest, and
+            whether an earlier copy may have run.
         """
         with self.mutex:
             if self.pending is None or since not in (None, self.turn):
-                return self.turn, None, 0, 1
+                return self.turn, None, 0, 1, False
             self.turn += 1
-            self.epoch += 1
+            # An acquire is pending only while it is in doubt.
+            self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
+            self.epoch += self.doubtful
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
-            return self.turn, self.pending, count, lease
+            return self.turn, self.pending, count, lease, self.doubtful
 
     def given_back(self, turn: int) -> bool:
         """What an unanswered acquire may have taken is surely not (or no longer) held."""

@@ -15,7 +15,7 @@ from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
-from pyredisson.core.runtime import Failure, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -195,6 +195,7 @@ class LockCore:
         if claim.pending is None and len(claim.levels) > holds and claim.loss is None:
             await home.runtime.guard(self._release_quietly(claim), CLEANUP_BUDGET)
         elif claim.pending is not None:
+            claim.doubt(claim.turn)
             claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
             await home.settle_on_leaving(claim)
 
@@ -256,6 +257,7 @@ class LockCore:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
         turn, holds, lease, todo = claim.begin_release()
+        lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
             raise LockNotOwnedError(
                 f"lock {claim.name!r} is not held by {claim.owner}: only the thread (or task) that took it can "
@@ -272,12 +274,14 @@ class LockCore:
             if todo is Unlock.LOST:
                 raise lost_error(claim, reason) from failure.cause
             claim.pending_until = claim.deadline
-            home.watchdog.settle(claim)
+            if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
+                home.watchdog.settle(claim)
             raise home.explain(failure, claim, "an unlock", lease) from failure.cause
         except GeneratorExit:
             raise
         except BaseException:
             if claim.pending is not None:
+                claim.doubt(turn)
                 claim.pending_until = claim.deadline
                 await home.settle_on_leaving(claim)
                 claim.take_released_behind()

@@ -77,12 +77,14 @@ async def _no_settling_on_leaving(self: client.ClientCore, claim: Claim) -> None
     claim.pending = None
 
 
-def _unknown_is_forgotten(self: client.ClientCore, failure: Exception, claim: Claim, what: str, lease_ms: int) -> Exception:
+def _unknown_is_forgotten(
+    self: client.ClientCore, failure: Exception, claim: Claim, what: str, lease_ms: int
+) -> Exception:
     claim.pending = None
     return failure.cause if hasattr(failure, "cause") else failure
 
 
-def _take_over_what_is_in_flight(self: Claim, since: int | None = None) -> tuple[int, Pending | None, int, int]:
+def _take_over_what_is_in_flight(self: Claim, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
     return ORIGINAL_TAKE_OVER(self, None)
 
 
@@ -90,6 +92,11 @@ def _confirmed_silently(self: Wakeups, channel: str) -> None:
     entry = self._channels.get(channel)
     if entry is not None:
         entry.confirmed = True
+
+
+def _doubt_under_the_same_epoch(self: Claim, turn: int) -> None:
+    if turn == self.turn:
+        self.doubtful = True
 
 
 ORIGINAL_GRANTED = Claim.granted
@@ -102,16 +109,17 @@ BUGS = {
     ),
     "an unlock ignores the count": in_script("lock_release", ("held == ARGV[4] or ARGV[4] == '0'", "true")),
     "an unlock deletes at count 2": in_script("lock_release", ("if left > 0 then", "if left > 1 then")),
-    "an unlock does not check the epoch": in_script(
-        "lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")
-    ),
+    "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")),
     "an unlock does not store the epoch": in_script("lock_release", ("ARGV[5] ~= '0' and", "false and")),
     "a partial unlock shortens the TTL": in_script(
         "lock_release", ("math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2]))", "ARGV[2]")
     ),
     "a partial unlock forgets the TTL": in_script(
-        "lock_release", ("redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))",
-                         "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held)) redis.call('persist', KEYS[1])")
+        "lock_release",
+        (
+            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))",
+            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held)) redis.call('persist', KEYS[1])",
+        ),
     ),
     "a re-entry shortens the TTL": in_script(
         "lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if true then")
@@ -124,9 +132,7 @@ BUGS = {
         "lock_acquire", ("    redis.call('pexpire', KEYS[1], ARGV[1])\n    return nil", "    return nil")
     ),
     "an acquire does not look who holds": in_script("lock_acquire", ("if not held then", "if false then")),
-    "an acquire does not check the epoch": in_script(
-        "lock_acquire", ("tonumber(stored) > tonumber(ARGV[4])", "false")
-    ),
+    "an acquire does not check the epoch": in_script("lock_acquire", ("tonumber(stored) > tonumber(ARGV[4])", "false")),
     "a repeated acquire counts twice": in_script(
         "lock_acquire", ("if held == ARGV[3] then", "if held == ARGV[3] or ARGV[5] == '1' then")
     ),
@@ -136,7 +142,10 @@ BUGS = {
     ),
     "a renewal brings back what is gone": in_script(
         "lock_renew",
-        ("if redis.pcall('hexists', key, ARGV[i + 1]) == 1 then", "redis.call('hincrby', key, ARGV[i + 1], 0)\n    if true then"),
+        (
+            "if redis.pcall('hexists', key, ARGV[i + 1]) == 1 then",
+            "redis.call('hincrby', key, ARGV[i + 1], 0)\n    if true then",
+        ),
     ),
     "validity is counted from the reply": in_code(Claim, "granted", _granted_from_the_reply),
     "no drift is taken off": Bug(
@@ -146,9 +155,11 @@ BUGS = {
             patch.setattr(client, "certain_for", lambda ms: ms / 1000),
         )[0]
     ),
-    "a deadline is no end": in_code(Claim, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0),
+    "a deadline is no end": in_code(
+        Claim, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0
+    ),
     "a late acquire counts as held": in_code(Claim, "expire", _never_expires),
-    "an epoch is not raised on a repeat": in_code(Claim, "raise_epoch", lambda self, turn, above=0: None),
+    "an epoch is not raised on a repeat": in_code(Claim, "doubt", _doubt_under_the_same_epoch),
     "a request goes on when its turn is over": in_code(Claim, "epoch_of", lambda self, turn: self.epoch),
     "what its owner has in flight is settled for it": in_code(Claim, "take_over", _take_over_what_is_in_flight),
     "unknown is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_forgotten),
