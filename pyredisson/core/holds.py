@@ -160,17 +160,14 @@ class Claim:
             self.pending = Pending.ACQUIRE
             return self.turn, len(self.levels), repeat
 
-    def granted(self, turn: int, level: Level, deadline: float) -> bool:
-        """The server took the hold. Returns whether this is still the claim's business."""
+    def granted(self, level: Level, deadline: float) -> None:
+        """The server took the hold. Nobody but its owner has had the turn since it asked."""
         with self.mutex:
-            if turn != self.turn:
-                return False
             self.generation += 1
             if not self.levels or deadline > self.deadline:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
-            return True
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -239,34 +236,32 @@ class Claim:
 
     # ---- repeating ----------------------------------------------------------------------------------------------
 
-    def next_epoch(self, turn: int) -> bool:
-        """No reply came: the next copy goes under an epoch of its own. Returns whether the turn still stands."""
+    def epoch_of(self, turn: int) -> int | None:
+        """The epoch for the next copy of a request, or ``None`` if its turn is over: no copy may be sent then."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch += 1
-            return True
+            return self.epoch if turn == self.turn else None
 
-    def adopt_epoch(self, turn: int, stored: int) -> bool:
-        """The server knows a later epoch of this owner than we remember. Returns whether the turn still stands."""
+    def raise_epoch(self, turn: int, above: int = 0) -> None:
+        """No reply came, or the server knows a later epoch of this owner: further copies go under one of their own."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch = stored + 1
-            return True
+            if turn == self.turn:
+                self.epoch = max(self.epoch, above) + 1
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def take_over(self) -> tuple[int, Pending | None, int, int]:
+    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int]:
         """Take what is pending upon oneself: whoever had it before finds its turn over.
+
+        Args:
+            since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
 
         Returns:
             The turn, what is pending, the number of holds to take one from, and the lease that remains with the rest.
         """
         with self.mutex:
-            self.turn += 1
-            if self.pending is None:
+            if self.pending is None or since not in (None, self.turn):
                 return self.turn, None, 0, 1
+            self.turn += 1
             self.epoch += 1
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]

@@ -144,10 +144,10 @@ class LockCore:
                 if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
                     await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
                     return 0  # and look again at once.
-                claim.granted(turn, level, deadline)
+                claim.granted(level, deadline)
                 home.watchdog.watch(claim)
             else:
-                claim.granted(turn, level, deadline)
+                claim.granted(level, deadline)
             return None
         claim.refused(turn)
         answer = scripts.read_acquire(reply)
@@ -196,8 +196,7 @@ class LockCore:
             await home.runtime.guard(self._release_quietly(claim), CLEANUP_BUDGET)
         elif claim.pending is not None:
             claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
-            home.watchdog.settle(claim)
-            await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+            await home.settle_on_leaving(claim)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -280,8 +279,7 @@ class LockCore:
         except BaseException:
             if claim.pending is not None:
                 claim.pending_until = claim.deadline
-                home.watchdog.settle(claim)
-                await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+                await home.settle_on_leaving(claim)
                 claim.take_released_behind()
             raise
         if todo is Unlock.LOST:

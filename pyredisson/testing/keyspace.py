@@ -19,8 +19,8 @@ from typing_extensions import Self
 
 __all__ = [
     "COMMANDS",
-    "INT64_MIN",
     "OK",
+    "TYPES",
     "Command",
     "Keyspace",
     "Reply",
@@ -82,27 +82,22 @@ class SortedSet:
         self._order: list[tuple[float, bytes]] | None = None
 
     def copy(self) -> Self:
-        """Another one with the same members."""
         return type(self)(self.scores.copy())
 
     def put(self, member: bytes, score: float) -> None:
-        """Add a member, or change its score."""
         self.scores[member] = score
         self._order = None
 
     def remove(self, member: bytes) -> bool:
-        """Take a member out. Returns whether it was there."""
         self._order = None
         return self.scores.pop(member, None) is not None
 
     def in_order(self) -> list[tuple[float, bytes]]:
-        """All members by score, and by bytes where scores are equal."""
         if self._order is None:
             self._order = sorted((score, member) for member, score in self.scores.items())
         return self._order
 
     def between(self, low: _Bound, high: _Bound) -> list[tuple[float, bytes]]:
-        """The members whose scores lie within the bounds, in order."""
         order = self.in_order()
         scores = [score for score, _ in order]
         first = (bisect_right if low.exclusive else bisect_left)(scores, low.score)
@@ -117,7 +112,8 @@ class _Bound(NamedTuple):
 
 Value: TypeAlias = "bytes | dict[bytes, bytes] | list[bytes] | SortedSet"
 
-_TYPES: Final[dict[type, str]] = {bytes: "string", dict: "hash", list: "list", SortedSet: "zset"}
+TYPES: Final[dict[type, str]] = {bytes: "string", dict: "hash", list: "list", SortedSet: "zset"}
+"""What ``TYPE`` calls a value."""
 
 
 class Command(NamedTuple):
@@ -144,7 +140,6 @@ class Command(NamedTuple):
     asks_first: bool
 
     def wrong_arity(self) -> ServerError:
-        """The error reply for a wrong number of arguments."""
         return ServerError("ERR", f"wrong number of arguments for '{self.name}' command")
 
 
@@ -311,10 +306,8 @@ class Keyspace:
         raise _wrong_type()
 
     def _live_keys(self) -> list[bytes]:
-        for key, deadline in list(self._deadlines.items()):
-            if self._now_ms > deadline:
-                self._forget(key)
-        return list(self._values)
+        gone = {key for key, deadline in self._deadlines.items() if self._now_ms > deadline}
+        return [key for key in self._values if key not in gone]
 
     @redis_command("DEL", writes=True)
     def _del(self, key: bytes, *more: bytes) -> Reply:
@@ -329,7 +322,7 @@ class Keyspace:
     @redis_command("TYPE")
     def _type(self, key: bytes) -> Reply:
         value = self._find(key)
-        return Status(b"none" if value is None else _TYPES[type(value)].encode())
+        return Status(b"none" if value is None else TYPES[type(value)].encode())
 
     @redis_command("KEYS")
     def _keys(self, pattern: bytes) -> Reply:
@@ -342,7 +335,7 @@ class Keyspace:
 
     @redis_command("FLUSHALL", writes=True)
     def _flushall(self, *how: bytes) -> Reply:
-        if len(how) > 1 or any(word.upper() not in (b"SYNC", b"ASYNC") for word in how):
+        if how and (len(how) > 1 or how[0].upper() not in (b"SYNC", b"ASYNC")):
             raise _syntax_error()
         self._values.clear()
         self._deadlines.clear()
