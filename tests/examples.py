@@ -28,7 +28,7 @@ _SAVED = re.compile(r"^# (\w+\.py)$")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; ``line`` is that of its first line of content, ``info`` what stands behind the fence."""
+    """A fenced block: what stands behind its opening fence, the line its content begins in, and that content."""
 
     info: str
     line: int

@@ -209,7 +209,12 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        reply, sent, _ = await self.exchange(claim, turn, make, lease_ms, True, budget)
+        try:
+            reply, sent, _ = await self.exchange(claim, turn, make, lease_ms, True, budget)
+        except BaseException:
+            if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
+                self.watchdog.settle(claim)
+            raise
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
                 return None

@@ -69,10 +69,12 @@ class Watchdog:
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
+        known = claim in self._unsettled
         self._unsettled[claim] = claim.turn
-        self._settle_in = RETRY_FIRST
-        self._settle_at = self._runtime.now() + self._settle_in
-        self._background.nudge()
+        if not known:
+            self._settle_in = RETRY_FIRST
+            self._settle_at = self._runtime.now() + self._settle_in
+            self._background.nudge()
 
     def watching(self) -> int:
         """How many claims are watched."""
@@ -193,9 +195,7 @@ class Watchdog:
                     try:
                         await self._home.settle(claim, self._patience(self._runtime.now()), since=turn, behind=True)
                     except Failure:
-                        if self._unsettled.get(claim) == turn:
-                            self._unsettled[claim] = claim.turn
-                        break  # The server is away for the others too.
+                        break  # It is noted again; and the server is away for the others too.
             # Else its owner has begun something new, and settles what that leaves open.
             if self._unsettled.get(claim) == turn:
                 del self._unsettled[claim]
