@@ -508,9 +508,11 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(world: FakeRuntime) -> No
 
 def test_what_is_held_is_never_forgotten(world: FakeRuntime) -> None:
     claims = Claims(world)
-    held = [claims.enter(claim_of(world, f"held {number}")) for number in range(5 * Claims.REMEMBERED)]
-    for claim in held:
+    held = []
+    for number in range(5 * Claims.REMEMBERED):
+        claim = claims.enter(claim_of(world, f"held {number}"))
         take(claim, PLAIN)
+        held.append(claim)
     for number in range(12 * Claims.REMEMBERED):
         claims.enter(claim_of(world, f"lock {number}"))
     assert all(claim.listed for claim in held)
@@ -525,6 +527,31 @@ def test_the_sweep_forgets_what_owners_who_are_gone_had(world: FakeRuntime) -> N
     for number in range(2 * Claims.REMEMBERED):
         claims.enter(claim_of(world, f"lock {number}"))
     assert claims.find(claim.key) is None
+
+
+def test_the_sweep_leaves_losses_to_those_who_tell_of_them(world: FakeRuntime) -> None:
+    claims = Claims(world)
+    claim = claims.enter(claim_of(world, "orders"))
+    take(claim, PLAIN)
+    world.pass_time(60)
+    for number in range(2 * Claims.REMEMBERED):
+        claims.enter(claim_of(world, f"lock {number}"))
+    assert claim.expire(world.now()), "the watchdog still has it to tell"
+
+
+def test_a_claim_that_is_swept_while_its_owner_reaches_for_it_is_unlisted(world: FakeRuntime) -> None:
+    """The owner has found it, and another thread fills the table before the request is noted."""
+    claims = Claims(world)
+    found = claims.enter(claim_of(world, "orders"))
+    for number in range(2 * Claims.REMEMBERED):
+        claims.enter(claim_of(world, f"lock {number}"))
+    found.begin_acquire(PLAIN)
+    assert not found.listed
+    assert claims.enter(found) is found
+    for number in range(4 * Claims.REMEMBERED):
+        claims.enter(claim_of(world, f"another {number}"))
+    assert found.listed
+    assert claims.find(found.key) is found
 
 
 # ---- all sequences ---------------------------------------------------------------------------------------------------
