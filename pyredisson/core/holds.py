@@ -427,12 +427,18 @@ class Claims:
         now = self._runtime.now()
         remembered = []
         for claim in self:
-            if claim.loss is None and not claim.pending:
+            if not claim.pending and not claim.watched():  # The watchdog sees to the others, and tells of them.
                 claim.expire(now)
-            if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
-                self.drop(claim)
+            if claim.idle() or not claim.who.alive():
+                self._let_go(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)
         for claim in remembered[: -self.REMEMBERED]:
-            self.drop(claim)
+            self._let_go(claim)
         self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
+
+    def _let_go(self, claim: Claim) -> None:
+        # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
+        with claim.mutex:
+            if not claim.levels and not claim.pending:
+                self.drop(claim)

@@ -127,6 +127,8 @@ class LockCore:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
         turn, holds, repeat = claim.begin_acquire(level)
+        if not claim.listed:  # Another thread has swept the table in this very moment, and took the claim for idle.
+            home.claims.enter(claim)
 
         def make(epoch: int, repeat: bool) -> Request:
             return self._acquire_request(claim, level, holds, epoch, repeat)

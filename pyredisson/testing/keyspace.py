@@ -335,7 +335,7 @@ class Keyspace:
 
     @redis_command("FLUSHALL", writes=True)
     def _flushall(self, *how: bytes) -> Reply:
-        if how and (len(how) > 1 or how[0].upper() not in (b"SYNC", b"ASYNC")):
+        if len(how) > 1 or any(word.upper() not in (b"SYNC", b"ASYNC") for word in how):
             raise _syntax_error()
         self._values.clear()
         self._deadlines.clear()
