@@ -169,7 +169,7 @@ class Held(Toxic):
     def release(self) -> list[Any]:
         """Deliver it now, over a connection of the proxy's own, whether or not the client's still exists.
 
-        It has been executed when this returns. Doing it again delivers it again.
+        It has been executed when this returns. Doing it again delivers it again. Of several, it is the last one.
 
         Returns:
             The server's replies, parsed, to it and to what came after it. Nobody else ever sees them.
@@ -459,8 +459,8 @@ class Proxy:
         """
         return self._add(Toxic(self, "drop_reply", match, k, then))
 
-    def hold_request(self, match: Match, k: int = 1, *, then: Then = "hang") -> Held:
-        """Keep the ``k``-th matching request from the server until ``.release()``, as a network may.
+    def hold_request(self, match: Match, k: int | None = 1, *, then: Then = "hang") -> Held:
+        """Keep the ``k``-th matching request (``None``: each) from the server until ``.release()``, as a network may.
 
         What the client sends after it on that connection waits behind it; what it sends on others does not.
         """

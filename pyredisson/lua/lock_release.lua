@@ -16,7 +16,11 @@ if held then
     local left = 0
     if held == ARGV[4] then
         left = tonumber(held) - 1
-    elseif ARGV[6] == '1' and tonumber(held) == tonumber(ARGV[4]) - 1 then
+    elseif tonumber(held) < tonumber(ARGV[4]) then
+        if ARGV[6] ~= '1' or tonumber(held) ~= tonumber(ARGV[4]) - 1 then
+            -- Fewer than counted: perhaps the second copy of a request, so what the first one left is not for us.
+            return nil
+        end
         left = tonumber(held)
     end
     if left > 0 then
@@ -24,8 +28,9 @@ if held then
         redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))
         reply = 0
     else
-        redis.call('del', KEYS[1])
+        -- The message leaves when the script is over. First, since a user who may not publish shall free nothing.
         redis.call(ARGV[7], KEYS[2], ARGV[1])
+        redis.call('del', KEYS[1])
         if held == ARGV[4] then
             reply = 1
         end

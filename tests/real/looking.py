@@ -9,6 +9,7 @@ import redis
 
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.wire import script
+from tests.proxy import Proxy
 from tests.real.worlds import Actor
 from tests.servers import Server
 from tests.waiting import until
@@ -71,6 +72,26 @@ def nothing_left(direct: redis.Redis, client: Any, *names: str) -> None:
         until(lambda name=name: listeners(direct, name) == 0, what=f"nobody listens for {name}")
         assert waiting(client, name) == 0
     until(lambda: core.watchdog.watching() == 0, what="nothing is watched")
-    until(lambda: not core.watchdog._unsettled, what="nothing is unsettled")
-    claims = [claim for claim in core.claims if claim.levels or claim.pending or claim.loss or claim.released_behind]
-    assert not claims, claims
+    until(lambda: not busy(client), what=f"nothing is pending: {busy(client)}")
+
+
+def busy(client: Any) -> list[Any]:
+    """The claims that say more than an epoch."""
+    return [
+        claim
+        for claim in client._core.claims
+        if claim.levels or claim.pending or claim.loss or claim.owed or claim.released_behind
+    ]
+
+
+class Tally:
+    """How often a request passed through the proxy that matches."""
+
+    def __init__(self, proxy: Proxy, match: Callable[[list[bytes]], bool]) -> None:
+        self.count = 0
+        self._match = match
+        proxy.drop_reply(self._note, None)  # A toxic that never has an effect.
+
+    def _note(self, args: list[bytes]) -> bool:
+        self.count += self._match(args)
+        return False

@@ -55,7 +55,7 @@ def test_counts_once(
 def test_that_cannot_be_settled_is_said_and_made_good_behind(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, operation: str, then: Then
 ) -> None:
-    method, script, before, after = OPERATIONS[operation]
+    method, _, before, after = OPERATIONS[operation]
     client = world.client(proxy.url, timeout=0.6)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(before):

@@ -15,6 +15,7 @@ import asyncio
 import inspect
 import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -63,14 +64,14 @@ class World(ABC):
     colour: str
 
     def __init__(self) -> None:
-        self.events: list[Event] = []  # of all clients
+        self.events: list[tuple[float, Event]] = []  # of all clients, and when
         self.losses: list[tuple[str, int]] = []  # what on_lock_lost was called with
         self._actors: list[Actor] = []
         self._clients: list[Any] = []
 
     def client(self, url: str, *, redis_kwargs: dict[str, Any] | None = None, **config: Any) -> Any:
         """A client; closed with the world at the latest."""
-        config = {"listeners": (self.events.append,), "on_lock_lost": self._lost, "timeout": 1.5, **config}
+        config = {"listeners": (self._listen,), "on_lock_lost": self._lost, "timeout": 1.5, **config}
         client = self._redisson().from_url(url, config=pyredisson.Config(**config), **(redis_kwargs or {}))
         self._clients.append(client)
         return client
@@ -88,7 +89,14 @@ class World(ABC):
 
     def heard(self, kind: type[Event]) -> list[Any]:
         """The events of one kind as yet."""
-        return [event for event in list(self.events) if isinstance(event, kind)]
+        return [event for _, event in list(self.events) if isinstance(event, kind)]
+
+    def when(self, kind: type[Event]) -> list[float]:
+        """When they happened, as ``time.monotonic()``."""
+        return [at for at, event in list(self.events) if isinstance(event, kind)]
+
+    def _listen(self, event: Event) -> None:
+        self.events.append((time.monotonic(), event))
 
     def _lost(self, name: str, number: int) -> None:
         self.losses.append((name, number))
