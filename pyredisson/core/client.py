@@ -151,7 +151,7 @@ class ClientCore:
             sent = runtime.now()
 
     async def settle(self, claim: Claim, budget: float | None = None, *, behind: bool = False) -> Pending | None:
-        """Finish what the claim has pending: an acquire is given back, a release completed.
+        """Finish what the claim has pending (an acquire is given back, a release completed), then what is owed.
 
         Args:
             claim: The claim.
@@ -159,15 +159,41 @@ class ClientCore:
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
-            What was pending, or ``None`` if nothing was, or somebody else took it over.
+            What was pending at last, or ``None`` if nothing was, or somebody else took it over.
 
         Raises:
             Failure: It could not be settled; it is pending still.
             LockLostError: It was a release, and the hold was lost before (unless ``behind``).
         """
-        turn, pending, holds, lease_ms = claim.take_over()
-        if pending is None:
-            return None
+        left = self.config.timeout if budget is None else budget
+        over = self.runtime.now() + left
+        settled = None
+        try:
+            while True:
+                turn, pending, holds, lease_ms, repeat = claim.take_over(behind=behind)
+                if pending is None:
+                    return settled
+                if not await self._settle(claim, turn, pending, holds, lease_ms, repeat, left, behind=behind):
+                    return None
+                settled = pending
+                left = max(0.001, over - self.runtime.now())
+        except BaseException:
+            if claim.pending is not None and not behind:  # Its owner goes away, and leaves it to the background.
+                self.watchdog.settle(claim)
+            raise
+
+    async def _settle(
+        self,
+        claim: Claim,
+        turn: int,
+        pending: Pending,
+        holds: int,
+        lease_ms: int,
+        repeat: bool,
+        budget: float,
+        *,
+        behind: bool,
+    ) -> bool:
         names = LockNames(claim.name)
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -175,20 +201,22 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        reply, sent, _ = await self.exchange(claim, turn, make, repeat=True, lease_ms=lease_ms, budget=budget)
+        reply, sent, repeated = await self.exchange(
+            claim, turn, make, repeat=repeat, lease_ms=lease_ms, budget=budget
+        )
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
-                return None
+                return False
             self.emit(events.GivenBack(claim.name, claim.owner))
-        elif reply is None and (holds > 1 or sent >= claim.deadline):
+        elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(claim)
             if not behind:
                 raise lost_error(claim)
         elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
-            return None
-        return pending
+            return False
+        return True
 
     async def settle_quietly(self, claim: Claim, budget: float) -> None:
         """Settle if it can be done within the budget; the watchdog goes on otherwise."""

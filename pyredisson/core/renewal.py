@@ -66,6 +66,7 @@ class Watchdog:
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
+        claim.adrift = True
         self._unsettled[claim] = None
         self._settle_in = RETRY_FIRST
         self._settle_at = self._runtime.now() + self._settle_in
@@ -174,19 +175,16 @@ class Watchdog:
         if self._runtime.now() < self._settle_at:
             return
         for claim in list(self._unsettled):
-            if claim.pending is None:
-                self._unsettled.pop(claim, None)
-                self._home.claims.forget(claim)
-            elif self._runtime.now() >= claim.pending_until:
-                self._unsettled.pop(claim, None)
+            # Taken out before it is looked at: its owner may come back, fail again, and note it anew.
+            self._unsettled.pop(claim, None)
+            if self._runtime.now() >= claim.pending_until:
                 claim.abandon(claim.turn)
-                self._home.claims.forget(claim)
             else:
                 try:
                     await self._home.settle(claim, self._patience(self._runtime.now()), behind=True)
                 except Failure:
+                    self._unsettled[claim] = None
                     break  # The server is away for the others too.
-                self._unsettled.pop(claim, None)
-                self._home.claims.forget(claim)
+            self._home.claims.forget(claim)
         self._settle_in = min(2 * self._settle_in, RETRY_MAX)
         self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf
