@@ -398,7 +398,7 @@ class AsyncBorrowedLink:
 
     async def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
-            await connection.send_packed_command(data, check_health=False)
+            await connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
@@ -490,7 +490,7 @@ class AsyncBorrowedStream:
                 await self._to_send.wait()
                 self._to_send.clear()
                 while self._out:
-                    await self._connection.send_packed_command(self._out.popleft(), check_health=False)
+                    await self._connection.send_packed_command([self._out.popleft()], check_health=False)
         except (rx.RedisError, OSError):
             self._ended = True
             self._changed.set()

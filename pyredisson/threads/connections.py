@@ -198,7 +198,7 @@ class BorrowedStream:
 
     def send(self, data: bytes) -> None:
         with self._mutex:
-            self._connection.send_packed_command(data, check_health=False)
+            self._connection.send_packed_command([data], check_health=False)
 
     async def read(self, timeout: float) -> list[Any] | None:
         try:
@@ -393,7 +393,7 @@ class BorrowedLink:
 
     def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
-            connection.send_packed_command(data, check_health=False)
+            connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
