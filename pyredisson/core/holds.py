@@ -14,9 +14,8 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
@@ -30,26 +29,24 @@ __all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
 
-@dataclass(frozen=True)
+@final
 class Level:
-    """One hold among the nested ones of an owner.
+    """One hold among the nested ones of an owner. Never changed, so that many may share one.
 
     Attributes:
         lease_ms: The lease it was taken with.
+        certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
-        block: Taken by ``hold()``, whose body wants to be told of a loss.
+        watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
     """
 
-    __slots__ = ("block", "lease_ms", "watchdog")
+    __slots__ = ("certain", "lease_ms", "watchdog", "watched")
 
-    lease_ms: int
-    watchdog: bool
-    block: bool
-
-    @property
-    def watched(self) -> bool:
-        """Whether its holder is told when it is lost; a plain hold with a fixed lease simply ends."""
-        return self.watchdog or self.block
+    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+        self.lease_ms = lease_ms
+        self.certain = certain_for(lease_ms)
+        self.watchdog = watchdog
+        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
 
 class Pending(Enum):
@@ -76,10 +73,12 @@ class Claim:
         "asked",
         "client",
         "deadline",
+        "doubtful",
         "epoch",
         "generation",
         "key",
         "levels",
+        "listed",
         "loss",
         "mutex",
         "name",
@@ -99,6 +98,7 @@ class Claim:
         self.name, self.owner = key
         self.who = who
         self.client = client
+        self.listed = False  # In the table.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []
         self.deadline = 0.0
@@ -110,6 +110,7 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
+        self.doubtful = False  # A copy of what is pending may have run.
         self.asked: Level | None = None
         self.released_behind = False
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
@@ -152,7 +153,7 @@ class Claim:
             The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
         """
         with self.mutex:
-            repeat = self.pending is not None
+            repeat = self.doubtful = self.doubtful and self.pending is not None
             if repeat:
                 self.epoch += 1
             self.turn += 1
@@ -161,17 +162,14 @@ class Claim:
             self.pending = Pending.ACQUIRE
             return self.turn, len(self.levels), repeat
 
-    def granted(self, turn: int, level: Level, deadline: float) -> bool:
-        """The server took the hold. Returns whether this is still the claim's business."""
+    def granted(self, level: Level, deadline: float) -> None:
+        """The server took the hold. Nobody but its owner has had the turn since it asked."""
         with self.mutex:
-            if turn != self.turn:
-                return False
             self.generation += 1
             if not self.levels or deadline > self.deadline:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
-            return True
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -194,16 +192,17 @@ class Claim:
             self.released_behind = False
             if self.loss is not None:
                 self.pending = None
-                levels.pop()
+                lease = levels.pop().lease_ms
                 if not levels:
                     self.loss = None
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, lease, Unlock.LOST
             if not levels:
                 if not self.over:
-                    return self.turn, 0, 1, Unlock.NOT_OWNED
+                    return self.turn, 0, 0, Unlock.NOT_OWNED
                 self.over -= 1
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, 0, Unlock.LOST
             self.pending = Pending.RELEASE
+            self.doubtful = False
             if len(levels) == 1:
                 return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
             return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
@@ -232,45 +231,55 @@ class Claim:
             self.generation += 1
             self.pending = None
             self.levels.pop()
-            if self.levels and deadline > self.deadline:
+            if not self.levels:
+                self.loss = None  # The watchdog may have given it up for lost meanwhile.
+            elif deadline > self.deadline:
                 self.deadline = deadline
             return True
 
     # ---- repeating ----------------------------------------------------------------------------------------------
 
-    def next_epoch(self, turn: int) -> bool:
-        """No reply came: the next copy goes under an epoch of its own. Returns whether the turn still stands."""
+    def epoch_of(self, turn: int) -> int | None:
+        """The epoch for the next copy of a request, or ``None`` if its turn is over: no copy may be sent then."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch += 1
-            return True
+            return self.epoch if turn == self.turn else None
 
-    def adopt_epoch(self, turn: int, stored: int) -> bool:
-        """The server knows a later epoch of this owner than we remember. Returns whether the turn still stands."""
+    def doubt(self, turn: int) -> None:
+        """No reply came, so that the request may have run: further copies go under an epoch of their own."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch = stored + 1
-            return True
+            if turn == self.turn:
+                self.epoch += 1
+                self.doubtful = True
+
+    def raise_epoch(self, turn: int, above: int) -> None:
+        """The server knows a later epoch of this owner."""
+        with self.mutex:
+            if turn == self.turn:
+                self.epoch = max(self.epoch, above) + 1
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def take_over(self) -> tuple[int, Pending | None, int, int]:
+    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
         """Take what is pending upon oneself: whoever had it before finds its turn over.
 
+        Args:
+            since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
+
         Returns:
-            The turn, what is pending, the number of holds to take one from, and the lease that remains with the rest.
+            The turn, what is pending, the number of holds to take one from, the lease that remains with the rest, and
+            whether an earlier copy may have run.
         """
         with self.mutex:
+            if self.pending is None or since not in (None, self.turn):
+                return self.turn, None, 0, 1, False
             self.turn += 1
-            if self.pending is None:
-                return self.turn, None, 0, 1
-            self.epoch += 1
+            # An acquire is pending only while it is in doubt.
+            self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
+            self.epoch += self.doubtful
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
-            return self.turn, self.pending, count, lease
+            return self.turn, self.pending, count, lease, self.doubtful
 
     def given_back(self, turn: int) -> bool:
         """What an unanswered acquire may have taken is surely not (or no longer) held."""
@@ -370,7 +379,10 @@ def lost_error(claim: Claim, reason: str = GONE) -> LockLostError:
 
 
 class Claims:
-    """The table of a client's claims, by (raw name, owner field)."""
+    """The table of a client's claims, by (raw name, owner field).
+
+    An idle claim stays for its owner's next time, until there are too many of them.
+    """
 
     #: How many claims may be kept for nothing but to say "lost" to a late unlock.
     REMEMBERED = 1000
@@ -395,16 +407,17 @@ class Claims:
         table = self._table
         if len(table) >= self._sweep_at:
             self._sweep()
+        claim.listed = True
         return table.setdefault(claim.key, claim)
-
-    def forget(self, claim: Claim) -> None:
-        """Take a claim out that says nothing any more."""
-        if claim.idle():
-            self._table.pop(claim.key, None)
 
     def drop(self, claim: Claim) -> None:
         """Take a claim out whose owner is gone."""
+        claim.listed = False
         self._table.pop(claim.key, None)
+
+    def held(self) -> list[Claim]:
+        """The claims that hold something, or may."""
+        return [claim for claim in self if claim.levels or claim.pending]
 
     def of(self, name: str) -> list[Claim]:
         """All claims on one lock."""
@@ -417,9 +430,9 @@ class Claims:
             if claim.loss is None and not claim.pending:
                 claim.expire(now)
             if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
-                self._table.pop(claim.key, None)
+                self.drop(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)
         for claim in remembered[: -self.REMEMBERED]:
-            self._table.pop(claim.key, None)
+            self.drop(claim)
         self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
