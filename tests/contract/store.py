@@ -8,6 +8,9 @@ from typing import Any
 
 import redis
 
+#: Where the release of the lock called "orders" is announced.
+CHANNEL = "redisson_lock__channel:{orders}"
+
 
 class Store:
     """The database as anybody could look at it, over a connection of the test's own."""
@@ -51,6 +54,11 @@ class Store:
     def publish(self, channel: str, payload: str) -> int:
         """Say something on a channel. Returns how many heard it."""
         return int(self._redis.publish(channel, payload))
+
+    def calls(self, *commands: str) -> int:
+        """How often a real server was asked to run such a command since it started."""
+        stats = self._redis.info("commandstats")
+        return sum(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"] for command in commands)
 
     def messages(self, channel: str) -> Messages:
         """Listen to a channel from now on."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import queue
+import re
 import signal
 import threading
 import time
@@ -154,7 +155,8 @@ class World(ABC):
     def __init__(self, port: int | None) -> None:
         self.port = port
         self.fake = fakeredis.FakeServer() if port is None else None
-        self._ends = ExitStack()
+        # What was made here, to be ended in this order: no actor comes to its end while its client lets it wait.
+        self._clients, self._actors, self._ends = ExitStack(), ExitStack(), ExitStack()
         raw = redis.Redis(HOST, port, protocol=2) if port else fakeredis.FakeRedis(server=self.fake, protocol=2)
         self._ends.callback(raw.close)
         raw.flushall()
@@ -183,6 +185,12 @@ class World(ABC):
     def unreachable(self) -> Any:
         """A client of redis-py that is connected to nothing, and never will be."""
 
+    def beside(self, work: Callable[[], Any]) -> Pending:
+        """Run a piece of the test beside the rest of it."""
+        pending = Pending()
+        threading.Thread(target=make, args=(pending, work), daemon=True).start()
+        return pending
+
     def client(self, redis: Any = None, **config: Any) -> Remote:
         """A new client of pyredisson, which is closed with the world."""
         made = self.api.Redisson(redis or self.redis_client(), config=self.api.Config(**config))
@@ -193,7 +201,7 @@ class World(ABC):
         if self._steward is None:
             self._steward = self.actor()
         remote = Remote(client, self._steward)
-        self._ends.callback(remote.close)
+        self._clients.callback(remote.close)
         return remote
 
     def messages(self, channel: str) -> Messages:
@@ -201,6 +209,11 @@ class World(ABC):
         messages = self.redis.messages(channel)
         self._ends.callback(messages.close)
         return messages
+
+    def waiting(self, lock: Remote) -> int:
+        """How many wait for a lock in its client, by what the lock says of itself."""
+        said = re.search(r"(\d+) waiting here", repr(lock))
+        return int(said[1]) if said else 0
 
     # ---- time ----------------------------------------------------------------------------------------------------
 
@@ -218,7 +231,8 @@ class World(ABC):
 
     def close(self) -> None:
         """End everything that was made here. Waiters are woken by the end of their client."""
-        self._ends.close()
+        with self._ends, self._actors, self._clients:
+            pass
 
 
 # ---- threads -----------------------------------------------------------------------------------------------------
@@ -276,12 +290,14 @@ class MainThreadActor(Actor):
 
         before = signal.signal(signal.SIGINT, raise_interrupted)
         other = threading.Thread(target=interrupt, daemon=True)
+        over = False
         try:
             other.start()
             method_of(call, args, {})()
+            over = True
             other.join(PATIENCE)
         except BaseException as error:
-            return error
+            return None if over else error  # It may have come too late.
         finally:
             signal.signal(signal.SIGINT, before)
         return None
@@ -301,7 +317,7 @@ class ThreadsWorld(World):
 
     def actor(self) -> Actor:
         actor = ThreadActor()
-        self._ends.callback(actor.end)
+        self._actors.callback(actor.end)
         return actor
 
     def interruptible(self) -> Actor:
@@ -390,7 +406,7 @@ class AsyncioWorld(World):
 
     def actor(self) -> Actor:
         actor = TaskActor(self.loop)
-        self._ends.callback(actor.end)
+        self._actors.callback(actor.end)
         return actor
 
     def interruptible(self) -> Actor:
