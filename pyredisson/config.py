@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, final
 
-from pyredisson.core.deadline import seconds
+from pyredisson.core.deadline import MAX_SECONDS, seconds
 from pyredisson.core.events import Event
 
 __all__ = ["Config", "LockLostCallback"]
 
-LockLostCallback: TypeAlias = Callable[[str, int], None | Coroutine[Any, Any, None]]
+LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | None]
 """Called with the lock's name and the thread (or task) number of the holder that lost it."""
 
 
+@final
 @dataclass(frozen=True)
 class Config:
     """The settings of a client, named as Redisson's, in seconds.
@@ -69,8 +70,8 @@ class Config:
             if value is None and name == "quorum_node_timeout":
                 continue
             checked = seconds(value, name)
-            if checked <= 0:
-                raise ValueError(f"{name} must be positive, not {checked}")
+            if not 0 < checked <= MAX_SECONDS:
+                raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
             object.__setattr__(self, name, checked)
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
             value = getattr(self, name)

@@ -150,18 +150,18 @@ class ServerProcess:
         deadline = time.monotonic() + within
         pause = 0.002
         while True:
-            trouble: object = "it ended"
-            if not self.ended():
-                try:
-                    # Somebody else's server may answer on a port that ours did not get.
-                    answering = client.info("server")["process_id"]
-                    if answering == self.pid:
-                        return
-                    trouble = f"process {answering} answers instead"
-                except redis.exceptions.RedisError as error:
-                    trouble = error
-            if self.ended() or time.monotonic() > deadline:
-                raise RedissonError(f"the server did not start: {trouble}; its log ends with:\n{self.log()}")
+            try:
+                # Somebody else's server may answer on a port that ours did not get.
+                answering = client.info("server")["process_id"]
+                if answering == self.pid:
+                    return
+                trouble = f"process {answering} answers instead"
+            except redis.exceptions.RedisError as error:
+                trouble = str(error)  # not the error, whose traceback would keep our callers' objects alive
+            ended = self.ended()
+            if ended or time.monotonic() > deadline:
+                reason = "it ended" if ended else trouble
+                raise RedissonError(f"the server did not start: {reason}; its log ends with:\n{self.log()}")
             time.sleep(pause)
             pause = min(pause * 1.5, 0.05)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
@@ -20,31 +20,12 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
     from pyredisson.core.wakeups import Wakeups
+    from pyredisson.link import Stream
 
-__all__ = ["Stream", "Subscriber"]
+__all__ = ["Subscriber"]
 
 RETRY_FIRST = 0.05
 RETRY_MAX = 1.0
-
-
-class Stream(Protocol):
-    """A connection on which messages come by themselves."""
-
-    def send(self, data: bytes) -> None:
-        """Send a command; any thread may. Raises ``OSError`` or an error of redis-py."""
-        ...
-
-    async def read(self, timeout: float) -> list[Any] | None:
-        """Return what came within ``timeout``, an empty list for nothing, ``None`` for the end of the connection."""
-        ...
-
-    def wake(self) -> None:
-        """Let :meth:`read` return now; any thread may."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
 
 
 class Conversation:

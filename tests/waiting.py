@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(predicate: Callable[[], T], within: float = 5.0, *, what: str = "") -> T:
+def until(predicate: Callable[[], T | None], within: float = 5.0, *, what: str = "") -> T:
     """Call ``predicate`` until it returns something true, and return that.
 
     Args:

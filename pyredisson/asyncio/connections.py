@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 import redis.exceptions as rx
@@ -21,13 +22,13 @@ from redis.backoff import NoBackoff
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
-from pyredisson.pubsub import Stream
-from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader
+from pyredisson.link import CONNECTING, Link, Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["AsyncBorrowedLink", "AsyncLink", "AsyncOwnLink", "link_to"]
+__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "link_to"]
 
 
 class _Wire(asyncio.Protocol):
@@ -60,9 +61,9 @@ class _Wire(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         if self.broken is None:
-            self.broken = rx.ConnectionError("Connection closed by server.") if error is None else as_redis_error(error)
+            self.broken = rx.ConnectionError("Connection closed by server.") if exc is None else as_redis_error(exc)
             self.ended()
         self.close()
 
@@ -84,9 +85,15 @@ class _Wire(asyncio.Protocol):
             try:
                 transport.abort()
             except RuntimeError:  # Its loop is closed, so nobody will see to its end.
-                with contextlib.suppress(Exception):
-                    transport._sock.close()
-                    transport._sock = None
+                self.drop()
+
+    def drop(self) -> None:
+        """Close our descriptor without the loop's help, and without a word to the server."""
+        transport = self._transport
+        with contextlib.suppress(Exception):
+            transport._closing = True  # Else it, and its writer, would want to close themselves on a loop gone by.
+            sock, transport._sock = transport._sock, None
+            socket.close(sock.detach())
 
 
 class _Call:
@@ -222,30 +229,6 @@ class AsyncSocketStream(_Wire):
         return None if self.broken is not None and not replies else replies
 
 
-class AsyncLink(Protocol):
-    """The way to one server, from one event loop."""
-
-    async def eval(self, request: Packed, timeout: float) -> Reply:
-        """Run a script once. See ``Runtime.eval``."""
-        ...
-
-    async def ask(self, data: bytes, timeout: float) -> Reply:
-        """Run a packed command once. See ``Runtime.ask``."""
-        ...
-
-    async def stream(self, timeout: float) -> Stream:
-        """Make a connection that belongs to nobody else, for a subscriber."""
-        ...
-
-    def reserve(self) -> None:
-        """The calling task (the watchdog's) must never wait for a connection behind anybody else."""
-        ...
-
-    def close(self) -> None:
-        """Close what is ours."""
-        ...
-
-
 class AsyncOwnLink:
     """A connection of our own, made from the settings of a client."""
 
@@ -256,6 +239,7 @@ class AsyncOwnLink:
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
+        self._watchdog: asyncio.Task[Any] | None = None
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         pipe = self._pipe
@@ -268,8 +252,8 @@ class AsyncOwnLink:
             reply = await self._call(request.in_full(), timeout)
         return reply  # type: ignore[no-any-return]
 
-    async def ask(self, data: bytes, timeout: float) -> Reply:
-        return await self._call(data, timeout)
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self._call(pack(*command), timeout)
 
     async def _call(self, data: bytes, timeout: float) -> Reply:
         pipe = await self._connected(timeout)
@@ -283,10 +267,12 @@ class AsyncOwnLink:
         if pipe is not None and pipe.broken is None and not pipe.retired:
             return pipe
         if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect(timeout))
+            self._connecting = self._loop.create_task(self._connect(max(timeout, CONNECTING)))
             self._connecting.add_done_callback(self._connect_done)
         # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
         connecting = self._connecting
+        if asyncio.current_task() is not self._watchdog:  # It has deadlines to tell of; the others have the time.
+            timeout = max(timeout, CONNECTING)
         await asyncio.wait({connecting}, timeout=timeout)
         if not connecting.done():
             raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
@@ -314,7 +300,7 @@ class AsyncOwnLink:
         return stream
 
     def reserve(self) -> None:
-        pass  # Nobody waits behind anybody on a shared connection.
+        self._watchdog = asyncio.current_task()
 
     def close(self) -> None:
         if self._connecting is not None:
@@ -323,6 +309,12 @@ class AsyncOwnLink:
         for pipe in (self._pipe, *self._retired):
             if pipe is not None:
                 pipe.close()
+
+    def abandon(self) -> None:
+        # Its loop is not ours, and may even be the parent's of a fork: close the descriptors and nothing else.
+        for pipe in (self._pipe, *self._retired):
+            if pipe is not None:
+                pipe.drop()
 
 
 async def open_connection(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> tuple[Any, Any]:
@@ -364,8 +356,8 @@ class AsyncBorrowedLink:
             raise failure_of(reply)
         return reply  # type: ignore[no-any-return]
 
-    async def ask(self, data: bytes, timeout: float) -> Reply:
-        reply = await self._call(data, timeout)
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        reply = await self._call(pack(*command), timeout)
         if isinstance(reply, Exception):
             raise failure_of(reply)
         return reply  # type: ignore[no-any-return]
@@ -398,7 +390,7 @@ class AsyncBorrowedLink:
 
     async def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
-            await connection.send_packed_command(data, check_health=False)
+            await connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
@@ -435,6 +427,9 @@ class AsyncBorrowedLink:
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
             _disconnect(reserved)
+
+    def abandon(self) -> None:
+        self._reserved = None
 
 
 class AsyncBorrowedStream:
@@ -490,7 +485,7 @@ class AsyncBorrowedStream:
                 await self._to_send.wait()
                 self._to_send.clear()
                 while self._out:
-                    await self._connection.send_packed_command(self._out.popleft(), check_health=False)
+                    await self._connection.send_packed_command([self._out.popleft()], check_health=False)
         except (rx.RedisError, OSError):
             self._ended = True
             self._changed.set()
@@ -514,7 +509,7 @@ def _disconnect(connection: Any) -> None:
     task.add_done_callback(_leaving.discard)
 
 
-def link_to(client: redis.asyncio.Redis) -> Callable[[], AsyncLink]:
+def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
     """The way to the server of a client that the user made, or that we made for a URL; to be made in each loop."""
     pool: Any = client.connection_pool
     ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
+from pyredisson.arguments import wait_of
 from pyredisson.core.lock import LockCore
 from pyredisson.lease import Lease
 
@@ -37,7 +37,7 @@ class Lock:
 
     async def lock(self, lease_time: Seconds | None = None) -> None:
         """See :meth:`pyredisson.Lock.lock`."""
-        return await self._core.lock(lease_time)
+        await self._core.lock(lease_time)
 
     async def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
         """See :meth:`pyredisson.Lock.try_lock`."""
@@ -56,11 +56,11 @@ class Lock:
         return await self._core.is_locked()
 
     async def is_held_by_current_thread(self) -> bool:
-        """Return whether the running task holds the lock."""
+        """See :meth:`pyredisson.Lock.is_held_by_current_thread`; here it is the running task that holds it."""
         return await self._core.is_held_by_current_thread()
 
     async def is_held_by_current_task(self) -> bool:
-        """Return whether the running task holds the lock."""
+        """Another name of :meth:`is_held_by_current_thread`."""
         return await self._core.is_held_by_current_thread()
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
@@ -77,13 +77,7 @@ class Lock:
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """See :meth:`pyredisson.Lock.acquire`."""
-        threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
-        if not blocking:
-            return await self._core.try_lock(0)
-        if timeout == -1:
-            await self._core.lock()
-            return True
-        return await self._core.try_lock(timeout)
+        return await self._core.acquire(wait_of(blocking, timeout))
 
     async def release(self) -> None:
         """See :meth:`pyredisson.Lock.release`."""

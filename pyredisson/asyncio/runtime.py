@@ -17,12 +17,12 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Background, Reply, Request, Ticket
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.pubsub import Subscriber
-from pyredisson.wire import pack, prepare
+from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.connections import AsyncLink
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
+    from pyredisson.link import Link
 
 __all__ = ["AsyncioRuntime"]
 
@@ -93,12 +93,12 @@ class TaskLoop:
 class AsyncioRuntime:
     """One client's view of the world, for the tasks of one event loop at a time."""
 
-    def __init__(self, make_link: Callable[[], AsyncLink], config: Config) -> None:
+    def __init__(self, make_link: Callable[[], Link], config: Config) -> None:
         self._make_link = make_link
         self._config = config
         self._core: ClientCore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._link: AsyncLink | None = None
+        self._link: Link | None = None
         self._subscriber: Subscriber | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -128,7 +128,7 @@ class AsyncioRuntime:
         self._loop = loop
 
     @property
-    def link(self) -> AsyncLink:
+    def link(self) -> Link:
         """The way to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
@@ -176,7 +176,7 @@ class AsyncioRuntime:
         self._subscriber.subscribe(channel)
 
     def _listen(self, subscriber: Subscriber) -> None:
-        self.run_beside(subscriber.run(), "pyredisson-subscriber")
+        _ = self.run_beside(subscriber.run(), "pyredisson-subscriber")
 
     def unsubscribe(self, channel: str) -> None:
         if self._subscriber is not None:
@@ -184,7 +184,7 @@ class AsyncioRuntime:
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
-            self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
+            _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
         else:
             loop = asyncio.get_running_loop()
             threading.Thread(
@@ -206,7 +206,7 @@ class AsyncioRuntime:
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         self.enter()
-        return await self.link.ask(pack(*command), timeout)
+        return await self.link.ask(command, timeout)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -261,7 +261,7 @@ class AsyncioRuntime:
         self._tasks = set()
         self._loop = None
         if link is not None:
-            link.close()
+            link.abandon()
 
 
 async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:

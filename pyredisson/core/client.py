@@ -10,7 +10,7 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.names import LockNames
 from pyredisson.core.renewal import Watchdog
-from pyredisson.core.runtime import Failure, NotSent, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.events import Event
     from pyredisson.core.runtime import Reply, Request, Runtime
 
-__all__ = ["ClientCore"]
+__all__ = ["CLEANUP_BUDGET", "ClientCore"]
 
 #: Between two tries of one request.
 PAUSE_FIRST = 0.01
@@ -36,13 +36,15 @@ class ClientCore:
         self.runtime = runtime
         self.config = config
         self.closed = False
+        self._patience = config.timeout / 3
         self._listeners = config.listeners
-        self._wants_all: Callable[[], bool] = lambda: False
+        #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
+        self.talkative: Callable[[], bool] = lambda: True
         self.begin()
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
-        self.id = self.runtime.new_id()
+        self.id: str = self.runtime.new_id()
         self.claims = Claims(self.runtime)
         self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.watchdog = Watchdog(self)
@@ -52,11 +54,8 @@ class ClientCore:
     def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
         """Tell one more of events: of all while ``wants_all`` says so, else of what is out of the ordinary."""
         self._listeners = (*self._listeners, listener)
-        self._wants_all = wants_all
-
-    def talkative(self) -> bool:
-        """Whether somebody wants to hear of each acquire and release. Asked before the event is made."""
-        return self._wants_all() or bool(self.config.listeners)
+        if not self.config.listeners:
+            self.talkative = wants_all
 
     def emit(self, event: Event) -> None:
         """Tell those who listen. What they raise concerns nobody but them."""
@@ -84,16 +83,15 @@ class ClientCore:
 
     def attempt_timeout(self, lease_ms: int) -> float:
         """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
-        return min(self.config.timeout / 3, lease_ms / 6000)
+        return min(self._patience, lease_ms / 6000)
 
     async def exchange(
         self,
         claim: Claim,
         turn: int,
         make: Callable[[int, bool], Request],
-        *,
-        repeat: bool,
         lease_ms: int,
+        repeat: bool = False,
         budget: float | None = None,
     ) -> tuple[Reply, float, bool]:
         """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
@@ -102,8 +100,8 @@ class ClientCore:
             claim: Whose request it is.
             turn: The turn that the claim gave for it; when that is over, so is this.
             make: Makes the request for an epoch, and for whether an earlier copy may have run.
-            repeat: Whether an earlier copy may have run already.
             lease_ms: The lease that is at stake.
+            repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
 
         Returns:
@@ -113,87 +111,97 @@ class ClientCore:
             NotSent, Refused: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
         """
+        # Nearly always the first copy is answered, so that case comes without a loop around it.
+        sent = self.runtime.now()
+        patience = min(self._patience, lease_ms / 6000)
+        if budget is not None and budget < patience:
+            patience = budget
+        try:
+            reply = await self.runtime.eval(make(self._epoch(claim, turn), repeat), patience)
+        except Failure as failure:
+            over = sent + (self.config.timeout if budget is None else budget)
+            return await self._persist(claim, turn, make, repeat, patience, over, failure)
+        if type(reply) is list and (stale := scripts.read_stale(reply)) is not None:
+            over = sent + (self.config.timeout if budget is None else budget)
+            return await self._persist(claim, turn, make, repeat, patience, over, stale)
+        return reply, sent, repeat
+
+    async def _persist(
+        self,
+        claim: Claim,
+        turn: int,
+        make: Callable[[int, bool], Request],
+        repeat: bool,
+        patience: float,
+        over: float,
+        setback: Failure | scripts.Stale,
+    ) -> tuple[Reply, float, bool]:
+        """Go on with an exchange whose last copy brought no answer, or came under an epoch that was too low."""
         runtime = self.runtime
-        sent = runtime.now()
-        over = sent + (self.config.timeout if budget is None else budget)
-        patience = self.attempt_timeout(lease_ms)
         pause = PAUSE_FIRST
         while True:
-            request = make(claim.epoch, repeat)
-            try:
-                reply = await runtime.eval(request, min(patience, over - sent))
-            except Unanswered as failure:
-                repeat = True
-                if not claim.next_epoch(turn):
-                    raise
-                error: Failure = failure
-            except NotSent as failure:
-                if not repeat:
-                    raise
-                error = Unanswered(failure.cause)
-            except Refused as failure:
-                if not repeat:
-                    raise
-                # This copy had no effect; the earlier one may have had.
-                raise Unanswered(failure.cause) from failure.cause
-            else:
-                stale = scripts.read_stale(reply)
-                if stale is None:
-                    return reply, sent, repeat
-                if not claim.adopt_epoch(turn, stale):
-                    raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner"))
-                sent = runtime.now()
-                continue
-            if runtime.now() + pause >= over:
-                raise error
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, PAUSE_MAX)
+            match setback:
+                case scripts.Stale():
+                    # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
+                    claim.raise_epoch(turn, above=setback)
+                    pause = 0.0
+                case Unanswered():
+                    claim.doubt(turn)
+                    repeat = True
+                case _:
+                    if not repeat:
+                        raise setback
+                    # This copy had no effect; an earlier one may have had.
+                    unanswered = Unanswered(setback.cause)
+                    if isinstance(setback, Refused):
+                        raise unanswered from setback.cause
+                    setback = unanswered
             sent = runtime.now()
+            if pause:
+                if sent + pause >= over and isinstance(setback, Failure):
+                    raise setback
+                await runtime.sleep(runtime.jitter(pause / 2, pause))
+                sent = runtime.now()
+            pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
+            try:
+                reply = await runtime.eval(
+                    make(self._epoch(claim, turn), repeat), max(min(patience, over - sent), 0.001)
+                )
+            except Failure as failure:
+                setback = failure
+                continue
+            stale = scripts.read_stale(reply)
+            if stale is None:
+                return reply, sent, repeat
+            setback = stale
 
-    async def settle(self, claim: Claim, budget: float | None = None, *, behind: bool = False) -> Pending | None:
-        """Finish what the claim has pending (an acquire is given back, a release completed), then what is owed.
+    def _epoch(self, claim: Claim, turn: int) -> int:
+        epoch = claim.epoch_of(turn)
+        if epoch is None:
+            raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
+        return epoch
+
+    async def settle(
+        self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
+    ) -> Pending | None:
+        """Finish what the claim has pending: an acquire is given back, a release completed.
 
         Args:
             claim: The claim.
             budget: Seconds; ``Config.timeout`` if ``None``.
+            since: The turn that left it pending, if it matters that nothing has begun since.
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
-            What was pending at last, or ``None`` if nothing was, or somebody else took it over.
+            What was pending, or ``None`` if nothing was, or somebody else took it over.
 
         Raises:
             Failure: It could not be settled; it is pending still.
             LockLostError: It was a release, and the hold was lost before (unless ``behind``).
         """
-        left = self.config.timeout if budget is None else budget
-        over = self.runtime.now() + left
-        settled = None
-        try:
-            while True:
-                turn, pending, holds, lease_ms, repeat = claim.take_over(behind=behind)
-                if pending is None:
-                    return settled
-                if not await self._settle(claim, turn, pending, holds, lease_ms, repeat, left, behind=behind):
-                    return None
-                settled = pending
-                left = max(0.001, over - self.runtime.now())
-        except BaseException:
-            if claim.pending is not None and not behind:  # Its owner goes away, and leaves it to the background.
-                self.watchdog.settle(claim)
-            raise
-
-    async def _settle(
-        self,
-        claim: Claim,
-        turn: int,
-        pending: Pending,
-        holds: int,
-        lease_ms: int,
-        repeat: bool,
-        budget: float,
-        *,
-        behind: bool,
-    ) -> bool:
+        turn, pending, holds, lease_ms, repeat = claim.take_over(since)
+        if pending is None:
+            return None
         names = LockNames(claim.name)
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -201,29 +209,44 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        reply, sent, repeated = await self.exchange(
-            claim, turn, make, repeat=repeat, lease_ms=lease_ms, budget=budget
-        )
+        try:
+            reply, sent, repeat = await self.exchange(claim, turn, make, lease_ms, repeat, budget)
+        except Refused:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Failure):
+                claim.doubt(turn)
+            if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
+                self.watchdog.settle(claim)
+            raise
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
-                return False
+                return None
             self.emit(events.GivenBack(claim.name, claim.owner))
-        elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
+        elif reply is None and not (repeat and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(claim)
             if not behind:
                 raise lost_error(claim)
         elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
-            return False
-        return True
+            return None
+        return pending
 
-    async def settle_quietly(self, claim: Claim, budget: float) -> None:
-        """Settle if it can be done within the budget; the watchdog goes on otherwise."""
+    async def settle_on_leaving(self, claim: Claim) -> None:
+        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""
+
+        async def settle() -> None:
+            try:
+                await self.settle(claim, CLEANUP_BUDGET, behind=True)
+            except Failure:
+                pass
+
         try:
-            await self.settle(claim, budget, behind=True)
-        except Failure:
-            pass
+            await self.runtime.guard(settle(), CLEANUP_BUDGET)
+        finally:
+            if claim.pending is not None:
+                self.watchdog.settle(claim)
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""

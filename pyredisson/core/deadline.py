@@ -12,6 +12,7 @@ __all__ = [
     "DRIFT_FACTOR",
     "DRIFT_FLOOR",
     "FOREVER",
+    "MAX_SECONDS",
     "Deadline",
     "Seconds",
     "certain_for",
@@ -32,18 +33,21 @@ DRIFT_FLOOR = 0.002
 MAX_SECONDS = 1e12
 
 
-def seconds(value: Seconds, what: str) -> float:
-    """Return ``value`` in seconds.
+def seconds(value: object, what: str) -> float:
+    """Return ``value`` (a :data:`Seconds`, or else an error) in seconds.
 
     Raises:
         TypeError: It is neither a real number nor a ``timedelta``. ``True`` is no time.
-        ValueError: It is not finite.
+        ValueError: It is not finite, or too large for a ``float``.
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        raise ValueError(f"{what} is too large") from None
     if not math.isfinite(result):
         raise ValueError(f"{what} must be finite, not {result}")
     return result

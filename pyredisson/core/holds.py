@@ -8,17 +8,14 @@ Rules kept here:
 3. A request in flight is noted *before* it is sent (``pending``) and forgotten only when its outcome is known. Whoever
    finds one noted settles it first, or repeats it, under the next epoch: older copies are then refused by the server.
 4. Methods do no I/O, are atomic, and return what is now due.
-   While its owner is at it nobody else is; once the owner has given up (``adrift``) the background may settle it, until
-   the owner comes back. Blocks that were left meanwhile are ``owed``: their holds are given back after what is pending.
 5. Lost is final: the levels of a lost claim can only be unlocked, one by one, and each says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
@@ -32,26 +29,24 @@ __all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
 
-@dataclass(frozen=True)
+@final
 class Level:
-    """One hold among the nested ones of an owner.
+    """One hold among the nested ones of an owner. Never changed, so that many may share one.
 
     Attributes:
         lease_ms: The lease it was taken with.
+        certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
-        block: Taken by ``hold()``, whose body wants to be told of a loss.
+        watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
     """
 
-    __slots__ = ("block", "lease_ms", "watchdog")
+    __slots__ = ("certain", "lease_ms", "watchdog", "watched")
 
-    lease_ms: int
-    watchdog: bool
-    block: bool
-
-    @property
-    def watched(self) -> bool:
-        """Whether its holder is told when it is lost; a plain hold with a fixed lease simply ends."""
-        return self.watchdog or self.block
+    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+        self.lease_ms = lease_ms
+        self.certain = certain_for(lease_ms)
+        self.watchdog = watchdog
+        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
 
 class Pending(Enum):
@@ -75,21 +70,20 @@ class Claim:
     __slots__ = (
         "acquire_request",
         "acquire_request_lease",
-        "adrift",
         "asked",
         "client",
         "deadline",
+        "doubtful",
         "epoch",
         "generation",
         "key",
         "levels",
+        "listed",
         "loss",
         "mutex",
         "name",
-        "of_block",
         "on_loss",
         "over",
-        "owed",
         "owner",
         "pending",
         "pending_until",
@@ -104,6 +98,7 @@ class Claim:
         self.name, self.owner = key
         self.who = who
         self.client = client
+        self.listed = False  # In the table.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []
         self.deadline = 0.0
@@ -115,10 +110,8 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
+        self.doubtful = False  # A copy of what is pending may have run.
         self.asked: Level | None = None
-        self.adrift = False
-        self.owed = 0
-        self.of_block = False
         self.released_behind = False
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
         self.acquire_request: Request | None = None
@@ -135,7 +128,7 @@ class Claim:
         """Whether the watchdog has to renew it."""
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
         # must not leave a lock behind that is renewed for ever. The owner's next successful step resumes it.
-        if self.loss is not None or self.released_behind or self.owed or self.pending is Pending.RELEASE:
+        if self.loss is not None or self.released_behind or self.pending is Pending.RELEASE:
             return False
         return any(level.watchdog for level in self.levels)
 
@@ -160,27 +153,23 @@ class Claim:
             The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
         """
         with self.mutex:
-            repeat = self.pending is not None
+            repeat = self.doubtful = self.doubtful and self.pending is not None
             if repeat:
                 self.epoch += 1
-                self.adrift = False
             self.turn += 1
             self.released_behind = False
             self.asked = level
             self.pending = Pending.ACQUIRE
             return self.turn, len(self.levels), repeat
 
-    def granted(self, turn: int, level: Level, deadline: float) -> bool:
-        """The server took the hold. Returns whether this is still the claim's business."""
+    def granted(self, level: Level, deadline: float) -> None:
+        """The server took the hold. Nobody but its owner has had the turn since it asked."""
         with self.mutex:
-            if turn != self.turn:
-                return False
             self.generation += 1
             if not self.levels or deadline > self.deadline:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
-            return True
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -190,10 +179,8 @@ class Claim:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def begin_release(self, *, block: bool = False) -> tuple[int, int, int, Unlock]:
+    def begin_release(self) -> tuple[int, int, int, Unlock]:
         """Note that an unlock is about to be sent; what was pending is settled by now.
-
-        ``block`` says that it is the end of a block: nobody will come and ask after it.
 
         Returns:
             The turn, the holds counted as yet, the longest lease of the holds that remain (of the one that goes, if
@@ -205,17 +192,17 @@ class Claim:
             self.released_behind = False
             if self.loss is not None:
                 self.pending = None
-                levels.pop()
+                lease = levels.pop().lease_ms
                 if not levels:
                     self.loss = None
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, lease, Unlock.LOST
             if not levels:
                 if not self.over:
-                    return self.turn, 0, 1, Unlock.NOT_OWNED
+                    return self.turn, 0, 0, Unlock.NOT_OWNED
                 self.over -= 1
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, 0, Unlock.LOST
             self.pending = Pending.RELEASE
-            self.of_block = block
+            self.doubtful = False
             if len(levels) == 1:
                 return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
             return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
@@ -240,82 +227,59 @@ class Claim:
         with self.mutex:
             if turn != self.turn:
                 return False
-            self.released_behind = behind and not self.of_block
+            self.released_behind = behind
             self.generation += 1
             self.pending = None
             self.levels.pop()
-            if self.levels and deadline > self.deadline:
+            if not self.levels:
+                self.loss = None  # The watchdog may have given it up for lost meanwhile.
+            elif deadline > self.deadline:
                 self.deadline = deadline
             return True
 
     # ---- repeating ----------------------------------------------------------------------------------------------
 
-    def next_epoch(self, turn: int) -> bool:
-        """No reply came: the next copy goes under an epoch of its own. Returns whether the turn still stands."""
+    def epoch_of(self, turn: int) -> int | None:
+        """The epoch for the next copy of a request, or ``None`` if its turn is over: no copy may be sent then."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch += 1
-            return True
+            return self.epoch if turn == self.turn else None
 
-    def adopt_epoch(self, turn: int, stored: int) -> bool:
-        """The server knows a later epoch of this owner than we remember. Returns whether the turn still stands."""
+    def doubt(self, turn: int) -> None:
+        """No reply came, so that the request may have run: further copies go under an epoch of their own."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch = stored + 1
-            return True
+            if turn == self.turn:
+                self.epoch += 1
+                self.doubtful = True
+
+    def raise_epoch(self, turn: int, above: int) -> None:
+        """The server knows a later epoch of this owner."""
+        with self.mutex:
+            if turn == self.turn:
+                self.epoch = max(self.epoch, above) + 1
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def owe(self, *, block: bool) -> bool:
-        """One more hold is done with: settling gives it back after what is pending. Returns whether there is one."""
-        with self.mutex:
-            if self.owed and not block:
-                return True
-            if len(self.levels) - (self.pending is Pending.RELEASE) <= self.owed:
-                return False
-            self.owed += 1
-            self.of_block = block
-            return True
+    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
+        """Take what is pending upon oneself: whoever had it before finds its turn over.
 
-    def take_over(self, *, behind: bool = False) -> tuple[int, Pending | None, int, int, bool]:
-        """Take what is pending, or owed, upon oneself: whoever had it before finds its turn over.
-
-        Only what is adrift may be taken ``behind`` its owner's back.
+        Args:
+            since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
 
         Returns:
             The turn, what is pending, the number of holds to take one from, the lease that remains with the rest, and
-            whether an earlier copy of the request may have run.
+            whether an earlier copy may have run.
         """
         with self.mutex:
-            if behind and not self.adrift:
+            if self.pending is None or since not in (None, self.turn):
                 return self.turn, None, 0, 1, False
-            self.adrift = behind
             self.turn += 1
-            repeat = self.pending is not None
-            if repeat:
-                self.epoch += 1
-            elif self.loss is not None:
-                self._drop_owed()
-            if self.pending is None:
-                if not self.owed or not self.levels:
-                    self.owed = 0
-                    self.adrift = False
-                    return self.turn, None, 0, 1, False
-                self.owed -= 1
-                self.pending = Pending.RELEASE
+            # An acquire is pending only while it is in doubt.
+            self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
+            self.epoch += self.doubtful
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
-            return self.turn, self.pending, count, lease, repeat
-
-    def _drop_owed(self) -> None:
-        """Nothing is held any more: what is done with need not be given back."""
-        del self.levels[max(0, len(self.levels) - self.owed) :]
-        self.owed = 0
-        if not self.levels:
-            self.loss = None
+            return self.turn, self.pending, count, lease, self.doubtful
 
     def given_back(self, turn: int) -> bool:
         """What an unanswered acquire may have taken is surely not (or no longer) held."""
@@ -329,14 +293,14 @@ class Claim:
     def abandon(self, turn: int) -> None:
         """The time of what is pending is over: whatever it did has ended with its lease."""
         with self.mutex:
-            if turn != self.turn or not self.adrift:
+            if turn != self.turn:
                 return
             self.turn += 1
-            self.adrift = False
             if self.pending is Pending.RELEASE and self.levels:
                 self.levels.pop()
-                self.over += not self.of_block
-            self._drop_owed()
+                self.over += 1
+                if not self.levels:
+                    self.loss = None
             self.pending = None
 
     # ---- ending --------------------------------------------------------------------------------------------------
@@ -353,8 +317,7 @@ class Claim:
                 self.turn += 1
                 self.pending = None
                 self.levels.pop()
-                self.over += not self.of_block
-            self._drop_owed()
+                self.over += 1
             if any(level.watched for level in self.levels):
                 self.loss = "its lease ran out before it could be renewed"
                 return True
@@ -384,9 +347,8 @@ class Claim:
             self.pending = None
             tell = self.loss is None and (now < self.deadline or any(level.watched for level in self.levels))
             self.levels.pop()
-            self.over += behind and not self.of_block
-            self.loss = reason
-            self._drop_owed()
+            self.over += behind
+            self.loss = reason if self.levels else None
             return tell
 
     def clear(self) -> None:
@@ -398,7 +360,6 @@ class Claim:
             self.over = 0
             self.loss = None
             self.pending = None
-            self.owed = 0
             self.released_behind = False
 
     def renewed(self, generation: int, sent: float, lease_ms: int) -> None:
@@ -418,7 +379,10 @@ def lost_error(claim: Claim, reason: str = GONE) -> LockLostError:
 
 
 class Claims:
-    """The table of a client's claims, by (raw name, owner field)."""
+    """The table of a client's claims, by (raw name, owner field).
+
+    An idle claim stays for its owner's next time, until there are too many of them.
+    """
 
     #: How many claims may be kept for nothing but to say "lost" to a late unlock.
     REMEMBERED = 1000
@@ -443,16 +407,17 @@ class Claims:
         table = self._table
         if len(table) >= self._sweep_at:
             self._sweep()
+        claim.listed = True
         return table.setdefault(claim.key, claim)
-
-    def forget(self, claim: Claim) -> None:
-        """Take a claim out that says nothing any more."""
-        if claim.idle():
-            self._table.pop(claim.key, None)
 
     def drop(self, claim: Claim) -> None:
         """Take a claim out whose owner is gone."""
+        claim.listed = False
         self._table.pop(claim.key, None)
+
+    def held(self) -> list[Claim]:
+        """The claims that hold something, or may."""
+        return [claim for claim in self if claim.levels or claim.pending]
 
     def of(self, name: str) -> list[Claim]:
         """All claims on one lock."""
@@ -465,9 +430,9 @@ class Claims:
             if claim.loss is None and not claim.pending:
                 claim.expire(now)
             if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
-                self._table.pop(claim.key, None)
+                self.drop(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)
         for claim in remembered[: -self.REMEMBERED]:
-            self._table.pop(claim.key, None)
+            self.drop(claim)
         self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))

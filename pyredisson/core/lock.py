@@ -7,14 +7,15 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
-from pyredisson.core.runtime import Failure, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -50,16 +51,22 @@ class LockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    async def lock(self, lease_time: Seconds | None = None) -> None:
-        """Take the lock, however long it takes."""
-        await self._take(None, self._plain if lease_time is None else self._level(lease_time))
+    # lock() and try_lock() check their arguments and hand over to _take(): one coroutine less on the hot path.
 
-    async def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
+    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take the lock, however long it takes."""
+        return self._take(None, self._plain if lease_time is None else self._level(lease_time))
+
+    def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock if it is to be had within ``wait_time``."""
         if wait_time is None:
             raise TypeError("wait_time must be a number of seconds or a timedelta; lock() waits without end")
         level = self._plain if lease_time is None else self._level(lease_time)
-        return await self._take(wait_seconds(wait_time), level)
+        return self._take(wait_seconds(wait_time), level)
+
+    async def acquire(self, wait: float | None) -> bool:
+        """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
+        return await self._take(wait, self._plain)
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
         """Take the lock for a block, whose body is told of a loss."""
@@ -76,7 +83,8 @@ class LockCore:
     async def _take(self, wait: float | None, level: Level) -> bool:
         home = self.home
         runtime = home.runtime
-        home.check_open()
+        if home.closed:
+            home.check_open()
         claim = self._claim(runtime.owner())
         asked = runtime.now()
         holds = 0
@@ -84,27 +92,26 @@ class LockCore:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
                 holds = len(claim.levels)
-            if wait == 0:
-                taken = await self._attempt(claim, level) is None
-            else:
-
-                async def attempt() -> int | None:
-                    return await self._attempt(claim, level)
-
+            seen = home.wakeups.glance(self.names.channel) if wait != 0 else None
+            refused = await self._attempt(claim, level)
+            taken = refused is None
+            if refused is not None and wait != 0:
                 taken = await until_taken(
-                    attempt,
+                    lambda: self._attempt(claim, level),
+                    refused,
                     runtime=runtime,
                     wakeups=home.wakeups,
                     channel=self.names.channel,
                     kind="lock",
                     message=lock_message,
+                    seen=seen,
                     deadline=Deadline.after(wait, asked),
                     free_after=level.lease_ms / 1000,
                 )
         except Failure as failure:
             raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
-        except RedissonError:
-            raise
+        except (RedissonError, GeneratorExit):
+            raise  # A coroutine that is being closed can wait for nothing any more; its lease will end.
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
@@ -119,31 +126,32 @@ class LockCore:
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
-        home.claims.enter(claim)
         turn, holds, repeat = claim.begin_acquire(level)
 
         def make(epoch: int, repeat: bool) -> Request:
             return self._acquire_request(claim, level, holds, epoch, repeat)
 
         try:
-            reply, sent, _ = await home.exchange(claim, turn, make, repeat=repeat, lease_ms=level.lease_ms)
+            reply, sent, _ = await home.exchange(claim, turn, make, level.lease_ms, repeat)
         except Unanswered:
             raise  # It stays pending: whoever comes next repeats it or gives it back.
         except Failure:
             claim.refused(turn)
-            home.claims.forget(claim)
             raise
         if reply is None:
-            claim.granted(turn, level, sent + certain_for(level.lease_ms))
+            deadline = sent + level.certain
             if level.watched:
-                if home.runtime.now() >= claim.deadline:
-                    return await self._came_too_late(claim)
+                if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+                    await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
+                    return 0  # and look again at once.
+                claim.granted(level, deadline)
                 home.watchdog.watch(claim)
+            else:
+                claim.granted(level, deadline)
             return None
         claim.refused(turn)
         answer = scripts.read_acquire(reply)
         if answer is None or isinstance(answer, int):
-            home.claims.forget(claim)
             return answer
         if claim.lose(GONE):
             home.watchdog.unwatch(claim)
@@ -173,7 +181,7 @@ class LockCore:
         self._expire(claim)
         if claim.loss is not None:
             raise lost_error(claim, claim.loss)
-        if claim.pending is Pending.RELEASE or claim.owed:
+        if claim.pending is Pending.RELEASE:
             await home.settle(claim)
 
     def _expire(self, claim: Claim) -> None:
@@ -181,41 +189,28 @@ class LockCore:
             self.home.watchdog.unwatch(claim)
             self.home.tell_lost(claim)
 
-    async def _came_too_late(self, claim: Claim) -> int:
-        """The reply came when the lease was over already: that is no hold, so look again at once."""
-        self.home.watchdog.unwatch(claim)
-        try:
-            await self._release(claim)
-        except LockNotOwnedError:
-            pass
-        return 0
-
     async def _go_away(self, claim: Claim, holds: int, level: Level) -> None:
         """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have got."""
         home = self.home
         if claim.pending is None and len(claim.levels) > holds and claim.loss is None:
             await home.runtime.guard(self._release_quietly(claim), CLEANUP_BUDGET)
         elif claim.pending is not None:
+            claim.doubt(claim.turn)
             claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
-            home.watchdog.settle(claim)
-            await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+            await home.settle_on_leaving(claim)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
     async def unlock(self) -> None:
         """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled."""
         home = self.home
-        home.check_open()
+        if home.closed:
+            home.check_open()
         claim = self._claim(home.runtime.owner())
-        if claim.pending is not None:
-            # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
-            owes = claim.pending is Pending.ACQUIRE and claim.owe(block=False)
-            if await self._settle(claim) is Pending.RELEASE or owes:
-                claim.take_released_behind()
-                self._resume(claim)
-                return
-        # Not before what is pending: what the background settles in between is seen here.
         if claim.released_behind and claim.take_released_behind():
+            self._resume(claim)
+            return
+        if claim.pending is not None and await self._settle(claim) is Pending.RELEASE:
             self._resume(claim)
             return
         await self._release(claim)
@@ -225,6 +220,8 @@ class LockCore:
 
         Unlike :meth:`unlock` this never stands for an earlier one that failed.
         """
+        if isinstance(error, GeneratorExit):
+            return  # The coroutine is being closed and can wait for nothing any more; the lease will end.
         try:
             await self._leave()
         except Exception:
@@ -236,18 +233,11 @@ class LockCore:
         home.check_open()
         claim = self._claim(home.runtime.owner())
         if claim.pending is not None:
-            # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
-            owes = claim.owe(block=True)
             try:
                 await self._settle(claim)
             except LockLostError:
-                if owes:
-                    raise
-                # Else that of an inner block, which has said so itself; ours comes now.
-            if owes:
-                self._resume(claim)
-                return
-        await self._release(claim, block=True)
+                pass  # That of an inner block, which has said so itself; ours comes now.
+        await self._release(claim)
 
     async def _settle(self, claim: Claim) -> Pending | None:
         try:
@@ -260,16 +250,15 @@ class LockCore:
             self.home.watchdog.watch(claim)
         else:
             self.home.watchdog.unwatch(claim)
-        self.home.claims.forget(claim)
 
-    async def _release(self, claim: Claim, *, block: bool = False) -> None:
+    async def _release(self, claim: Claim) -> None:
         home = self.home
-        if claim.levels:
+        if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
-        turn, holds, lease, todo = claim.begin_release(block=block)
+        turn, holds, lease, todo = claim.begin_release()
+        lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
-            home.claims.forget(claim)
             raise LockNotOwnedError(
                 f"lock {claim.name!r} is not held by {claim.owner}: only the thread (or task) that took it can "
                 "release it",
@@ -280,33 +269,33 @@ class LockCore:
             return self._release_request(claim, lease, holds, epoch, repeat)
 
         try:
-            reply, sent, repeated = await home.exchange(claim, turn, make, repeat=False, lease_ms=lease)
+            reply, sent, repeated = await home.exchange(claim, turn, make, lease)
         except Failure as failure:
             if todo is Unlock.LOST:
                 raise lost_error(claim, reason) from failure.cause
             claim.pending_until = claim.deadline
-            home.watchdog.settle(claim)
+            if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
+                home.watchdog.settle(claim)
             raise home.explain(failure, claim, "an unlock", lease) from failure.cause
+        except GeneratorExit:
+            raise
         except BaseException:
             if claim.pending is not None:
+                claim.doubt(turn)
                 claim.pending_until = claim.deadline
-                home.watchdog.settle(claim)
-                await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+                await home.settle_on_leaving(claim)
                 claim.take_released_behind()
             raise
         if todo is Unlock.LOST:
-            home.claims.forget(claim)
             raise lost_error(claim, reason)
         if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
             home.watchdog.unwatch(claim)
             if claim.lose_one(turn, GONE, home.runtime.now()):
                 home.tell_lost(claim)
-            home.claims.forget(claim)
             raise lost_error(claim)
         claim.released(turn, sent + certain_for(lease))
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
-        home.claims.forget(claim)
         if home.talkative():
             home.emit(events.Released(claim.name, claim.owner, holds - 1))
 
@@ -338,19 +327,17 @@ class LockCore:
             except LockLostError:
                 pass
         victims = [(other, other.generation) for other in home.claims.of(self.names.raw) if other is not claim]
-        home.claims.enter(claim)
         turn = claim.begin_force()
 
         def make(epoch: int, repeat: bool) -> Request:
             return scripts.force_unlock(home.runtime, self.names, claim.owner, epoch=epoch)
 
         try:
-            reply, _, _ = await home.exchange(claim, turn, make, repeat=False, lease_ms=self._plain.lease_ms)
+            reply, _, _ = await home.exchange(claim, turn, make, self._plain.lease_ms)
         except Failure as failure:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
         claim.clear()
         home.watchdog.unwatch(claim)
-        home.claims.forget(claim)
         for other, generation in victims:
             if other.lose("it was forced open by this client", generation):
                 home.watchdog.unwatch(other)
@@ -394,10 +381,11 @@ class LockCore:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
         last = self._last
-        if last is not None and last.who is who and last.client == home.id:
-            # A claim outside the table is idle, and as good as new.
-            return home.claims.find(last.key) or last
+        if last is not None and last.who is who and last.listed and last.client == home.id:
+            return last
         key = (self.names.raw, owner_field(home.id, who.number))
-        claim = home.claims.find(key) or Claim(key, who, home.id, home.runtime)
+        claim = home.claims.find(key)
+        if claim is None:
+            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
         self._last = claim
         return claim

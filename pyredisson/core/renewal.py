@@ -37,7 +37,7 @@ class Watchdog:
         self._period = timeout / 3
         self._batch = home.config.lock_watchdog_batch_size
         self._watched: dict[Claim, None] = {}
-        self._unsettled: dict[Claim, None] = {}
+        self._unsettled: dict[Claim, int] = {}  # With the turn that left it so.
         self._round: deque[Claim] = deque()
         self._round_size = 0
         self._round_requests = 0
@@ -47,6 +47,7 @@ class Watchdog:
         self._settle_at = math.inf
         self._settle_in = RETRY_FIRST
         self._wakes_at = math.inf
+        self._earliest = math.inf  # No watched claim's deadline is before this.
         self._background = home.runtime.spawn(self.step, "watchdog")
 
     # ---- plain: for those who acquire and release ----------------------------------------------------------------
@@ -54,11 +55,13 @@ class Watchdog:
     def watch(self, claim: Claim) -> None:
         """Renew this claim if it wants that, and tell its holder when it is lost."""
         self._watched[claim] = None
-        if claim.deadline < self._wakes_at or self._next_round == math.inf:
-            if self._next_round == math.inf:
-                self._next_round = self._runtime.now() + self._period
-            if min(claim.deadline, self._next_round) < self._wakes_at:
-                self._background.nudge()
+        deadline = claim.deadline
+        if deadline < self._earliest:
+            self._earliest = deadline
+        if self._next_round == math.inf:
+            self._next_round = self._runtime.now() + self._period
+        if deadline < self._wakes_at or self._next_round < self._wakes_at:
+            self._background.nudge()
 
     def unwatch(self, claim: Claim) -> None:
         """Leave this claim alone."""
@@ -66,11 +69,12 @@ class Watchdog:
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
-        claim.adrift = True
-        self._unsettled[claim] = None
-        self._settle_in = RETRY_FIRST
-        self._settle_at = self._runtime.now() + self._settle_in
-        self._background.nudge()
+        known = claim in self._unsettled
+        self._unsettled[claim] = claim.turn
+        if not known:
+            self._settle_in = RETRY_FIRST
+            self._settle_at = self._runtime.now() + self._settle_in
+            self._background.nudge()
 
     def watching(self) -> int:
         """How many claims are watched."""
@@ -88,27 +92,37 @@ class Watchdog:
         return self._sleep()
 
     def _sleep(self) -> float:
+        self._look_for_earliest()
         now = self._runtime.now()
-        if not self._watched and not self._unsettled:
+        if not self._watched:
             self._next_round = math.inf
-        at = self._next_retry if self._round else self._next_round
-        if self._unsettled:
-            at = min(at, self._settle_at)
-        # list(): other threads go on noting and forgetting claims meanwhile.
-        at = min(at, min((claim.deadline for claim in list(self._watched)), default=math.inf))
-        self._wakes_at = at
+        self._wakes_at = min(
+            self._next_retry if self._round else self._next_round,
+            self._settle_at if self._unsettled else math.inf,
+            self._earliest,
+        )
         if self._watched and self._next_round == math.inf:  # One came while we were looking.
             self._next_round = now + self._period
-            self._wakes_at = at = min(at, self._next_round)
-        return max(0.0, at - now)
+            self._wakes_at = min(self._wakes_at, self._next_round)
+        return max(0.0, self._wakes_at - now)
+
+    def _look_for_earliest(self) -> None:
+        # Set first: a claim that is noted while we look lowers it again. The copy is for the same reason.
+        self._earliest = math.inf
+        earliest = min([claim.deadline for claim in list(self._watched)], default=math.inf)
+        self._earliest = min(self._earliest, earliest)
 
     def _tell_of_expired(self) -> None:
         now = self._runtime.now()
+        if now < self._earliest:
+            return
         for claim in list(self._watched):
-            if claim.deadline <= now and claim.expire(now):
-                self._home.tell_lost(claim)
-            if not claim.watched():
-                self.unwatch(claim)
+            if claim.deadline <= now:
+                if claim.expire(now):
+                    self._home.tell_lost(claim)
+                if not claim.watched():
+                    self.unwatch(claim)
+        self._look_for_earliest()
 
     def _begin_round(self) -> None:
         now = self._runtime.now()
@@ -128,7 +142,7 @@ class Watchdog:
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
-            batch = []
+            batch: list[Claim] = []
             while self._round and len(batch) < self._batch:
                 claim = self._round.popleft()
                 if claim.renewable():
@@ -168,23 +182,22 @@ class Watchdog:
 
     def _patience(self, now: float) -> float:
         """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
-        first = min((claim.deadline for claim in list(self._watched)), default=math.inf)
-        return max(0.001, min(self._home.attempt_timeout(self.lease_ms), first - now))
+        return max(0.001, min(self._home.attempt_timeout(self.lease_ms), self._earliest - now))
 
     async def _settle(self) -> None:
         if self._runtime.now() < self._settle_at:
             return
-        for claim in list(self._unsettled):
-            # Taken out before it is looked at: its owner may come back, fail again, and note it anew.
-            self._unsettled.pop(claim, None)
-            if self._runtime.now() >= claim.pending_until:
-                claim.abandon(claim.turn)
-            else:
-                try:
-                    await self._home.settle(claim, self._patience(self._runtime.now()), behind=True)
-                except Failure:
-                    self._unsettled[claim] = None
-                    break  # The server is away for the others too.
-            self._home.claims.forget(claim)
+        for claim, turn in list(self._unsettled.items()):
+            if claim.pending is not None and claim.turn == turn:
+                if self._runtime.now() >= claim.pending_until:
+                    claim.abandon(turn)
+                else:
+                    try:
+                        await self._home.settle(claim, self._patience(self._runtime.now()), since=turn, behind=True)
+                    except Failure:
+                        break  # It is noted again; and the server is away for the others too.
+            # Else its owner has begun something new, and settles what that leaves open.
+            if self._unsettled.get(claim) == turn:
+                del self._unsettled[claim]
         self._settle_in = min(2 * self._settle_in, RETRY_MAX)
         self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf

@@ -28,7 +28,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-Reply: TypeAlias = None | int | bytes | list["Reply"]
+Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
 
 Request: TypeAlias = Any
@@ -110,6 +110,10 @@ class Runtime(Protocol):
 
     def jitter(self, low: float, high: float) -> float:
         """A random number of seconds in between."""
+        ...
+
+    def new_id(self) -> str:
+        """A random UUID, for a client to be told by."""
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:

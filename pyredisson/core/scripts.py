@@ -45,7 +45,7 @@ class Stale(int):
     """The epoch that the server holds for an owner, when it is above that of the request."""
 
 
-Acquire: TypeAlias = None | int | Lost
+Acquire: TypeAlias = int | Lost | None
 """What became of an acquire: ``None`` taken; a number: another has it for so many ms (-1: no end); or ``LOST``."""
 
 

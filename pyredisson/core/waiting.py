@@ -27,25 +27,29 @@ RETRY_MAX = 1.0
 
 async def until_taken(
     attempt: Callable[[], Awaitable[int | None]],
+    refused: int,
     *,
     runtime: Runtime,
     wakeups: Wakeups,
     channel: str,
     kind: str,
     message: Message,
+    seen: int | None,
     deadline: Deadline,
     free_after: float,
 ) -> bool:
-    """Attempt until it is taken, or until the deadline.
+    """After a first attempt was refused: attempt until it is taken, or until the deadline.
 
     Args:
         attempt: Returns ``None`` when it took what was wanted, else for how many milliseconds it is sure to be
             refused (-1: without end). Raises ``Failure`` when the server did not answer.
+        refused: What the first attempt returned.
         runtime: The world.
         wakeups: Who waits here.
         channel: Where a release is announced.
         kind: What is attempted; those who attempt the same on one channel share their answers.
         message: How many waiters a message wakes.
+        seen: What ``wakeups.glance(channel)`` returned before the first attempt.
         deadline: When to give up.
         free_after: Seconds after which what this attempt takes could be free again without any message.
 
@@ -53,15 +57,11 @@ async def until_taken(
         Whether it was taken.
 
     Raises:
-        Failure: The first attempt got no answer; or none came by the deadline.
+        Failure: No attempt got an answer by the deadline.
     """
-    seen = wakeups.glance(channel)
-    refused = await attempt()
-    if refused is None:
-        return True
     if deadline.passed(runtime.now()):
         return False
-
+    answer: int | None
     seat = wakeups.sit(channel, kind, message, seen=seen, look_in=_look_in(refused))
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
@@ -90,7 +90,7 @@ async def until_taken(
             elif until > now:
                 continue
             try:
-                refused = await attempt()
+                answer = await attempt()
             except Refused:
                 raise
             except Failure as failure:
@@ -99,13 +99,13 @@ async def until_taken(
                 wakeups.failed(seat, failure, runtime.jitter(retry_in / 2, retry_in))
                 retry_in = min(2 * retry_in, RETRY_MAX)
                 continue
-            if refused is None:
+            if answer is None:
                 taken, pass_on = True, False
                 return True
             if over:
                 return False
             retry_in = RETRY_FIRST
-            wakeups.answered(seat, _look_in(refused))
+            wakeups.answered(seat, _look_in(answer))
     finally:
         wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
 
-__all__ = ["ALL", "Bench", "Seat", "Wakeups", "lock_message"]
+__all__ = ["ALL", "Bench", "Message", "Seat", "Wakeups", "lock_message"]
 
 ALL = -1
 """As a number of waiters to wake."""

@@ -12,29 +12,20 @@ if stored and tonumber(stored) > tonumber(ARGV[5]) then
 end
 local reply = false
 local held = redis.call('hget', KEYS[1], ARGV[3])
-if held then
-    local left = 0
-    if held == ARGV[4] then
-        left = tonumber(held) - 1
-    elseif tonumber(held) < tonumber(ARGV[4]) then
-        if ARGV[6] ~= '1' or tonumber(held) ~= tonumber(ARGV[4]) - 1 then
-            -- Fewer than counted: perhaps the second copy of a request, so what the first one left is not for us.
-            return nil
-        end
-        left = tonumber(held)
-    end
-    if left > 0 then
-        redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2])))
-        redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))
-        reply = 0
-    else
-        -- The message leaves when the script is over. First, since a user who may not publish shall free nothing.
-        redis.call(ARGV[7], KEYS[2], ARGV[1])
-        redis.call('del', KEYS[1])
-        if held == ARGV[4] then
-            reply = 1
-        end
-    end
+local left = -1
+if held and (held == ARGV[4] or ARGV[4] == '0') then
+    left = math.max(tonumber(ARGV[4]) - 1, 0)
+elseif held and ARGV[6] == '1' and tonumber(held) == tonumber(ARGV[4]) - 1 then
+    left = tonumber(held)
+end
+if left > 0 then
+    redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2])))
+    redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))
+    reply = 0
+elseif left == 0 then
+    redis.call('del', KEYS[1])
+    redis.call(ARGV[7], KEYS[2], ARGV[1])
+    reply = 1
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then
     redis.call('set', KEYS[3], ARGV[5], 'px', math.max(60000, tonumber(ARGV[2])))

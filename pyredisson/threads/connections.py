@@ -13,8 +13,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis
 import redis.exceptions as rx
@@ -24,13 +23,13 @@ from redis.retry import Retry
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
-from pyredisson.pubsub import Stream
-from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader
+from pyredisson.link import CONNECTING, Link, Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["BorrowedLink", "Connection", "Link", "OwnLink", "link_to"]
+__all__ = ["BorrowedLink", "Connection", "OwnLink", "link_to"]
 
 #: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
 FRESH = 1.0
@@ -198,7 +197,7 @@ class BorrowedStream:
 
     def send(self, data: bytes) -> None:
         with self._mutex:
-            self._connection.send_packed_command(data, check_health=False)
+            self._connection.send_packed_command([data], check_health=False)
 
     async def read(self, timeout: float) -> list[Any] | None:
         try:
@@ -225,57 +224,26 @@ def _all(reader: hiredis.Reader) -> list[Any]:
     return found
 
 
-class Link(Protocol):
-    """The way to one server."""
-
-    def eval(self, request: Packed, timeout: float) -> Reply:
-        """Run a script once. See ``Runtime.eval``."""
-        ...
-
-    def ask(self, data: bytes, timeout: float) -> Reply:
-        """Run a packed command once. See ``Runtime.ask``."""
-        ...
-
-    async def stream(self, timeout: float) -> Stream:
-        """Make a connection that belongs to nobody else, for a subscriber."""
-        ...
-
-    def reserve(self) -> None:
-        """The calling thread (the watchdog's) must never wait for a connection behind anybody else."""
-        ...
-
-    def close(self) -> None:
-        """Close what is ours."""
-        ...
-
-    def abandon(self) -> None:
-        """Forget everything without a word to the server: this is the child of a fork."""
-        ...
-
-
 class OwnLink:
     """Connections of our own, made from the settings of a client. As many as requests are under way at once."""
 
-    def __init__(self, connection_class: type[Any], settings: dict[str, Any], now: Callable[[], float]) -> None:
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class
         self._settings = settings
-        self._now = now
         self._idle: list[Connection] = []
+        self._watchdog: int | None = None
         self._closed = False
 
-    def eval(self, request: Packed, timeout: float) -> Reply:
+    async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = self._call(request.data, timeout)
-        if isinstance(reply, rx.NoScriptError):
-            reply = self._call(request.in_full(), timeout)
         if isinstance(reply, Exception):
-            raise failure_of(reply)
+            if not is_no_script(reply):
+                raise failure_of(reply)
+            return _checked(self._call(request.in_full(), timeout))
         return reply  # type: ignore[no-any-return]
 
-    def ask(self, data: bytes, timeout: float) -> Reply:
-        reply = self._call(data, timeout)
-        if isinstance(reply, Exception):
-            raise failure_of(reply)
-        return reply  # type: ignore[no-any-return]
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return _checked(self._call(pack(*command), timeout))
 
     def _call(self, data: bytes, timeout: float) -> Any:
         idle = self._idle
@@ -286,7 +254,7 @@ class OwnLink:
                 connection, pooled = self._connect(timeout), False
             else:
                 pooled = True
-                if self._now() - connection.used > FRESH and not connection.usable():
+                if monotonic() - connection.used > FRESH and not connection.usable():
                     connection.close()
                     continue
             try:
@@ -300,20 +268,23 @@ class OwnLink:
                 # Whatever comes on it later would be taken for the answer to something else.
                 connection.close()
                 raise
-            connection.used = self._now()
+            connection.used = monotonic()
             idle.append(connection)
             if self._closed or (len(idle) > KEEP_IDLE and connection.used - idle[0].used > IDLE_FOR):
                 self._trim()
             return reply
 
     def _connect(self, timeout: float) -> Connection:
-        return Connection(open_socket(self._class, self._settings, timeout), self._now())
+        # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
+        if threading.get_ident() != self._watchdog:
+            timeout = max(timeout, CONNECTING)
+        return Connection(open_socket(self._class, self._settings, timeout), monotonic())
 
     async def stream(self, timeout: float) -> Stream:
         return SocketStream(open_socket(self._class, self._settings, timeout))
 
     def reserve(self) -> None:
-        pass  # Each request has a connection of its own.
+        self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
 
     def _trim(self) -> None:
         try:
@@ -341,9 +312,8 @@ class BorrowedLink:
     watchdog and the subscriber must not wait behind the user's commands, so they have connections of their own.
     """
 
-    def __init__(self, pool: Any, now: Callable[[], float]) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._now = now
         self._reserved: Any = None
         self._reserved_lock = threading.Lock()
         self._reserved_for: int | None = None
@@ -351,19 +321,14 @@ class BorrowedLink:
     def reserve(self) -> None:
         self._reserved_for = threading.get_ident()
 
-    def eval(self, request: Packed, timeout: float) -> Reply:
+    async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = self._call(request.data, timeout)
         if is_no_script(reply):
             reply = self._call(request.in_full(), timeout)
-        if isinstance(reply, Exception):
-            raise failure_of(reply)
-        return reply  # type: ignore[no-any-return]
+        return _checked(reply)
 
-    def ask(self, data: bytes, timeout: float) -> Reply:
-        reply = self._call(data, timeout)
-        if isinstance(reply, Exception):
-            raise failure_of(reply)
-        return reply  # type: ignore[no-any-return]
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return _checked(self._call(pack(*command), timeout))
 
     def _call(self, data: bytes, timeout: float) -> Any:
         if self._reserved_for == threading.get_ident():
@@ -378,13 +343,13 @@ class BorrowedLink:
             self._pool.release(connection)
 
     def _borrow(self, timeout: float) -> Any:
-        until = self._now() + timeout
+        until = monotonic() + timeout
         pause = 0.001
         while True:
             try:
                 return self._pool.get_connection()
             except rx.MaxConnectionsError as error:
-                if self._now() + pause > until:
+                if monotonic() + pause > until:
                     raise NotSent(error) from None
             except (rx.RedisError, OSError) as error:
                 raise NotSent(as_redis_error(error)) from None
@@ -393,7 +358,7 @@ class BorrowedLink:
 
     def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
-            connection.send_packed_command(data, check_health=False)
+            connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
@@ -435,6 +400,12 @@ class BorrowedLink:
         self._reserved_lock = threading.Lock()
 
 
+def _checked(reply: Any) -> Reply:
+    if isinstance(reply, Exception):
+        raise failure_of(reply)
+    return reply  # type: ignore[no-any-return]
+
+
 def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> socket.socket:
     """Let redis-py connect and introduce itself, and take the socket.
 
@@ -463,5 +434,5 @@ def link_to(client: redis.Redis) -> Link:
     pool: Any = client.connection_pool
     ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
-        return OwnLink(pool.connection_class, dict(pool.connection_kwargs), monotonic)
-    return BorrowedLink(pool, monotonic)
+        return OwnLink(pool.connection_class, dict(pool.connection_kwargs))
+    return BorrowedLink(pool)

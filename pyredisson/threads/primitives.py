@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
+from pyredisson.arguments import wait_of
 from pyredisson.core.lock import LockCore
 from pyredisson.core.runtime import run
 from pyredisson.lease import Lease
@@ -58,7 +58,7 @@ class Lock:
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused.
         """
-        return run(self._core.lock(lease_time))
+        run(self._core.lock(lease_time))
 
     def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
         """Take the lock if it is to be had within ``wait_time``.
@@ -123,13 +123,7 @@ class Lock:
         Raises:
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
         """
-        threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
-        if not blocking:
-            return run(self._core.try_lock(0))
-        if timeout == -1:
-            run(self._core.lock())
-            return True
-        return run(self._core.try_lock(timeout))
+        return run(self._core.acquire(wait_of(blocking, timeout)))
 
     def release(self) -> None:
         """Give back one hold; see :meth:`unlock`."""

@@ -15,16 +15,16 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Background, Reply, Request, Ticket, run
+from pyredisson.core.runtime import Background, Request, Ticket, run
 from pyredisson.owners import current_thread_owner
 from pyredisson.pubsub import Subscriber
-from pyredisson.wire import pack, prepare
+from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
     from pyredisson.core.wakeups import Wakeups
-    from pyredisson.threads.connections import Link
+    from pyredisson.link import Link
 
 __all__ = ["ThreadsRuntime"]
 
@@ -67,11 +67,14 @@ class ThreadLoop:
     def nudge(self) -> None:
         self._nudged.ring()
         if self._thread is None:
-            with self._mutex:
-                if self._thread is None and not self._closed:
-                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    thread.start()
-                    self._thread = thread
+            self._start()
+
+    def _start(self) -> None:
+        with self._mutex:
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         self._runtime.link.reserve()
@@ -98,6 +101,8 @@ class ThreadsRuntime:
 
     def __init__(self, link: Link, config: Config) -> None:
         self.link = link
+        self.eval = link.eval  # Not a method around it: this is the hot path.
+        self.ask = link.ask
         self._config = config
         self._loops: list[ThreadLoop] = []
         self._subscriber: Subscriber | None = None
@@ -149,12 +154,6 @@ class ThreadsRuntime:
         threading.Thread(target=_call, args=(callback, args), name="pyredisson-callback", daemon=True).start()
 
     # ---- blocking ------------------------------------------------------------------------------------------------
-
-    async def eval(self, request: Request, timeout: float) -> Reply:
-        return self.link.eval(request, timeout)
-
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        return self.link.ask(pack(*command), timeout)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

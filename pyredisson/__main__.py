@@ -1,0 +1,32 @@
+"""The ``pyredisson`` command, also as ``python -m pyredisson``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib.util import find_spec
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line, or say which extra it needs."""
+    missing = [package for package in ("click", "rich") if find_spec(package) is None]
+    if missing:
+        print(
+            f'pyredisson: the command line needs {" and ".join(missing)}: pip install "pyredisson[cli]"',
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
+
+    # Ctrl-C while the rest is being imported needs no traceback. What has something to clean up handles it by itself.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    from pyredisson.cli import cli
+
+    cli(prog_name="pyredisson")
+
+
+if __name__ == "__main__":
+    main()

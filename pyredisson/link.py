@@ -1,0 +1,61 @@
+"""The way to one server, as both colours see it: ``async`` means "may block" here too."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pyredisson.core.runtime import Reply
+from pyredisson.wire import Packed
+
+__all__ = ["CONNECTING", "Link", "Stream"]
+
+#: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
+CONNECTING = 0.25
+
+
+class Link(Protocol):
+    """Connections to one server: of our own, or borrowed from the user's pool."""
+
+    async def eval(self, request: Packed, timeout: float) -> Reply:
+        """Run a script once. See ``Runtime.eval``."""
+        ...
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command once. See ``Runtime.ask``."""
+        ...
+
+    async def stream(self, timeout: float) -> Stream:
+        """Make a connection that belongs to nobody else, for a subscriber."""
+        ...
+
+    def reserve(self) -> None:
+        """The calling thread or task (the watchdog's) must never wait for a connection behind anybody else."""
+        ...
+
+    def close(self) -> None:
+        """Close what is ours."""
+        ...
+
+    def abandon(self) -> None:
+        """Forget everything without a word to the server: this is the child of a fork."""
+        ...
+
+
+class Stream(Protocol):
+    """A connection on which messages come by themselves."""
+
+    def send(self, data: bytes) -> None:
+        """Send a command; any thread may. Raises ``OSError`` or an error of redis-py."""
+        ...
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        """Return what came within ``timeout``, an empty list for nothing, ``None`` for the end of the connection."""
+        ...
+
+    def wake(self) -> None:
+        """Let :meth:`read` return now; any thread may."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...

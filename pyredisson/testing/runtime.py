@@ -1,0 +1,388 @@
+"""The core's world in the simulator: what may block suspends into :class:`pyredisson.testing.world.World`."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, final
+
+import redis.exceptions as rx
+from typing_extensions import Self
+
+from pyredisson import wire
+from pyredisson.asyncio.primitives import Lock
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
+from pyredisson.core.lock import LockCore
+from pyredisson.core.names import check_name
+from pyredisson.core.runtime import Background, NotSent, Reply, Request, Ticket, Unanswered
+from pyredisson.core.wakeups import Wakeups
+from pyredisson.testing.redis import ServerError
+from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
+from pyredisson.wire import failure_of, reply_error
+
+__all__ = ["SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
+
+T = TypeVar("T")
+
+
+class SimulatedOwner:
+    """An owner: as a rule a task, but a test may let several tasks ask in one name, one after another."""
+
+    __slots__ = ("ended", "number")
+
+    def __init__(self, world: World) -> None:
+        self.number = next(world.numbers)
+        self.ended = False
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return not self.ended
+
+    def gone_hint(self) -> str:
+        """What to tell of it, when it ended with a lock in its hands."""
+        return f"simulated owner {self.number} ended without releasing it"
+
+
+class SimulatedTicket:
+    """A promise that is made when there is something to wait for."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._rung = False
+        self._promise: Promise[bool] | None = None
+
+    def ring(self) -> None:
+        self._rung = True
+        if self._promise is not None:
+            self._promise.settle(True)
+
+    async def wait(self, seconds: float) -> bool:
+        if not self._rung:
+            self._promise = self._process.world.pause_of(self._process, seconds)
+            try:
+                await self._promise
+            finally:
+                self._promise = None
+        rung, self._rung = self._rung, False
+        return rung
+
+
+class SimulatedLoop:
+    """A task that steps, sleeps, and steps again. Started by its first nudge."""
+
+    def __init__(self, process: Process, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> None:
+        self._process = process
+        self._step = step
+        self._name = name
+        self._nudged = SimulatedTicket(process)
+        self._task: Task[None] | None = None
+
+    def nudge(self) -> None:
+        self._nudged.ring()
+        if self._task is None:
+            self._task = self._process.start(self._run(), self._name)
+
+    async def _run(self) -> None:
+        while True:
+            pause = await self._step()
+            await self._nudged.wait(pause)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.drop()
+
+
+class SimulatedRuntime:
+    """One client's view of a simulated world.
+
+    Attributes:
+        requests: How many requests it has sent.
+        interrupt_at: The calls of this seam, counted from 1, at which :class:`Cancelled` is raised instead.
+        calls: How many such calls there have been.
+    """
+
+    def __init__(self, process: Process, node: Node) -> None:
+        self.process = process
+        self.world = process.world
+        self.node = node
+        self.requests = 0
+        self.calls = 0
+        self.interrupt_at: frozenset[int] = frozenset()
+        self.callbacks: list[tuple[object, ...]] = []
+        self._wakeups: Wakeups | None = None
+        self._channels: set[str] = set()
+        self._reachable = True
+        self._loops: list[SimulatedLoop] = []
+        self._closed = False
+        self.world.on_break(self._broken)
+
+    def attach(self, wakeups: Wakeups) -> None:
+        """Learn whom messages are for."""
+        self._wakeups = wakeups
+        self.node.listeners.append(self._message)
+
+    def _interruptible(self) -> None:
+        self.calls += 1
+        if self.calls in self.interrupt_at:
+            self.world.note("interrupt", self.process.name, self.calls)
+            raise Cancelled
+
+    # ---- plain ---------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.process.now()
+
+    def owner(self) -> SimulatedOwner:
+        task = self.world.current
+        assert task is not None, "a lock belongs to a task of the world"
+        if task.owner is None:
+            owner = task.owner = SimulatedOwner(self.world)
+            task.outcome.then(lambda: setattr(owner, "ended", True))
+        owner = task.owner
+        assert isinstance(owner, SimulatedOwner)
+        return owner
+
+    def jitter(self, low: float, high: float) -> float:
+        return self.world.rng.uniform(low, high)
+
+    def new_id(self) -> str:
+        return str(uuid.UUID(int=self.world.rng.getrandbits(128), version=4))
+
+    def mutex(self) -> AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def ticket(self) -> Ticket:
+        return SimulatedTicket(self.process)
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        loop = SimulatedLoop(self.process, step, f"{self.process.name}/{name}")
+        self._loops.append(loop)
+        return loop
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+        return wire.script(script), [key.encode() for key in keys], [str(arg).encode() for arg in args]
+
+    def call_back(self, callback: Callable[..., object], *args: object) -> None:
+        self.callbacks.append(args)
+        result = callback(*args)
+        if inspect.iscoroutine(result):
+            self.process.start(result, f"{self.process.name}/callback")
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        called, keys, args = request
+
+        def execute() -> Any:
+            result = run_script()
+            for watch in self.world.watchers:
+                watch(self.node, called.name, keys, args, result)
+            return result
+
+        def run_script() -> Any:
+            redis = self.node.redis
+            if self.world.faults.forget_scripts and self.world.rng.random() < self.world.faults.forget_scripts:
+                self.world.note("forget_scripts")
+                redis.script_flush()
+            try:
+                return redis.evalsha(called.sha, keys, args)
+            except ServerError as error:
+                if error.code != "NOSCRIPT":
+                    raise
+                return redis.eval(called.text, keys, args)
+
+        return await self._request(called.name, execute, timeout)
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)
+
+    async def _request(self, what: str, execute: Callable[[], Any], timeout: float) -> Reply:
+        self._interruptible()
+        world, node, faults, rng = self.world, self.node, self.world.faults, self.world.rng
+        if not node.redis.up or not self._reachable:
+            await world.pause_of(self.process, world.travel())
+            raise NotSent(rx.ConnectionError("Connection refused."))
+        self.requests += 1
+        reply: Promise[Any] = Promise()
+
+        def draw(fault: str, probability: float) -> bool:
+            if probability and rng.random() < probability:
+                world.note(fault)
+                return True
+            return False
+
+        def serve(answer: bool) -> None:
+            node.commands += 1
+            result: Any
+            try:
+                result = execute()
+            except ServerError as error:
+                result = reply_error(str(error))
+            world.note(what, self.process.name, result if not isinstance(result, Exception) else str(result))
+            if answer and draw("duplicate", faults.duplicate):
+                # Right behind the first copy: a connection does not deliver twice, but a proxy may resend.
+                world.after(world.latency, lambda: node.arrive(lambda: serve(False)))
+            if not answer or draw("lose_reply", faults.lose_reply):
+                return
+            if draw("reset", faults.reset):
+                result = Unanswered(rx.ConnectionError("Connection reset by peer"))
+            world.after(world.travel(), lambda: self.process.run(lambda: reply.settle(result)))
+
+        if draw("straggle", faults.straggle):
+            late = rng.uniform(0.0, faults.straggle_seconds)
+            world.after(late, lambda: node.arrive(lambda: serve(False)))
+        elif not draw("lose_request", faults.lose_request):
+            world.after(world.travel(), lambda: node.arrive(lambda: serve(True)))
+        silence = Unanswered(rx.TimeoutError("no reply from the server in time"))
+        world.after(timeout / self.process.rate, lambda: self.process.run(lambda: reply.settle(silence)))
+
+        answer = await reply
+        self._interruptible()
+        if isinstance(answer, Unanswered):
+            raise answer
+        if isinstance(answer, Exception):
+            raise failure_of(answer)
+        return answer  # type: ignore[no-any-return]
+
+    async def sleep(self, seconds: float) -> None:
+        self._interruptible()
+        await self.world.pause_of(self.process, seconds)
+
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+        task = self.process.start(work, f"{self.process.name}/cleanup")
+        over: Promise[bool] = Promise()
+        task.outcome.then(lambda: over.settle(True))
+        self.world.after(budget / self.process.rate, lambda: over.settle(False))
+        while not over.done():
+            try:
+                await over
+            except Cancelled:
+                continue  # The caller is on its way out already.
+        if task.done():
+            return task.outcome.result()
+        task.cancel()
+        return None
+
+    # ---- messages ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, channel: str) -> None:
+        self.world.after(2 * self.world.travel(), lambda: self.process.run(lambda: self._confirm(channel)))
+
+    def _confirm(self, channel: str) -> None:
+        if self._closed or self._wakeups is None:
+            return
+        if not self.node.redis.up or not self._reachable:
+            self._wakeups.lost_connection(rx.ConnectionError("Connection refused."))
+            self.world.after(0.1, lambda: self.process.run(self._resubscribe))
+            return
+        self._channels.add(channel)
+        self._wakeups.confirmed(channel)
+        self.unsubscribe(channel)  # Its waiters may have gone while it was under way.
+
+    def _resubscribe(self) -> None:
+        if self._wakeups is not None:
+            for channel in self._wakeups.wanted():
+                self._confirm(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        def farewell() -> None:
+            if self._wakeups is not None:
+                self._channels.difference_update(self._wakeups.take_idle(self.now()))
+
+        self.world.after(0.2 / self.process.rate, lambda: self.process.run(farewell))
+
+    def subscribed(self) -> set[str]:
+        """The channels it listens to at present."""
+        return set(self._channels)
+
+    def _message(self, channel: bytes, payload: bytes) -> int:
+        name = channel.decode()
+        if name not in self._channels or self.process.crashed or self._closed:
+            return 0
+        faults, rng = self.world.faults, self.world.rng
+        if faults.lose_message and rng.random() < faults.lose_message:
+            self.world.note("lose_message")
+            return 1
+        if faults.drop_subscriber and rng.random() < faults.drop_subscriber:
+            self.world.note("drop_subscriber")
+            self._drop_subscriber()
+            return 1
+
+        def ring() -> None:
+            if self._wakeups is not None:
+                self._wakeups.rang(name, payload)
+
+        self.world.after(self.world.travel(), lambda: self.process.run(ring))
+        return 1
+
+    def _drop_subscriber(self) -> None:
+        self._channels.clear()
+
+        def lost() -> None:
+            if self._wakeups is not None:
+                self._wakeups.lost_connection(rx.ConnectionError("Connection closed by server."))
+                self.world.after(0.05, lambda: self.process.run(self._resubscribe))
+
+        self.world.after(self.world.travel(), lambda: self.process.run(lost))
+
+    def _broken(self, node: Node) -> None:
+        if node is self.node:
+            self._drop_subscriber()
+
+    def cut(self) -> None:
+        """Cut it off from its server: new requests find no connection."""
+        self._reachable = False
+        self._drop_subscriber()
+
+    def heal(self) -> None:
+        """Let it reach its server again."""
+        self._reachable = True
+
+    def close(self) -> None:
+        """End its loops."""
+        self._closed = True
+        self._channels.clear()
+        for loop in self._loops:
+            loop.stop()
+
+
+@final
+class SimulatedClient:
+    """A client in a simulated process: what it makes is awaited in tasks of the world, as under asyncio.
+
+    Args:
+        process: Where it runs.
+        config: Its settings.
+        node: Which server it talks to; the world's first by default.
+    """
+
+    def __init__(self, process: Process, *, config: Config | None = None, node: Node | None = None) -> None:
+        self.config = config or Config()
+        self.runtime = SimulatedRuntime(process, node or process.world.node)
+        self.core = ClientCore(self.runtime, self.config)
+        self.runtime.attach(self.core.wakeups)
+
+    @property
+    def id(self) -> str:
+        """See :attr:`pyredisson.Redisson.id`."""
+        return self.core.id
+
+    def get_lock(self, name: str) -> Lock:
+        """See :meth:`pyredisson.Redisson.get_lock`."""
+        self.core.check_open()
+        return Lock(self, LockCore(self.core, check_name(name)))  # type: ignore[arg-type]
+
+    async def close(self) -> None:
+        """See :meth:`pyredisson.Redisson.close`."""
+        self.core.close()
+        self.runtime.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

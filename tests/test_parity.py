@@ -1,0 +1,260 @@
+"""Both façades have the same names, methods, parameters, defaults and annotations; one of them is awaited."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+
+#: What sends nothing is a plain call in both colours. Everything else of the asyncio façade is a coroutine.
+PLAIN = {
+    "from_url",
+    "embedded",
+    "hold",
+    "validity",
+    "read_lock",
+    "write_lock",
+    "delays",
+    "remaining",
+    "ensure_held",
+}
+
+#: What the asyncio façade has more, and what the thread one has in its place (or nothing).
+ASYNCIO_ONLY_PARAMETERS = {
+    ("Lock", "hold"): {"cancel_on_loss: 'bool' = False"},
+    ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
+}
+ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}
+
+DUNDERS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """What a caller sees of a method: how it is called, not what it does."""
+
+    kind: str
+    parameters: tuple[str, ...]
+    returns: str
+    coroutine: bool
+    doc: str
+
+    @classmethod
+    def of(cls, owner: type, name: str) -> Method:
+        found = inspect.getattr_static(owner, name)
+        kind = type(found).__name__
+        if isinstance(found, property):
+            function = found.fget
+        elif isinstance(found, (classmethod, staticmethod)):
+            function = found.__func__
+        else:
+            function = found
+        assert function is not None
+        signature = inspect.signature(function)
+        parameters = tuple(without_colour(str(each)) for each in signature.parameters.values())
+        coroutine = inspect.iscoroutinefunction(function)
+        return cls(
+            kind, parameters, without_colour(str(signature.return_annotation)), coroutine, function.__doc__ or ""
+        )
+
+
+def without_colour(annotation: str) -> str:
+    return re.sub(r"\bredis\.asyncio\.", "redis.", annotation)
+
+
+def public_methods(owner: type) -> set[str]:
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+def written_methods(owner: type) -> set[str]:
+    """The special methods that the class itself defines."""
+    return {name for name, value in vars(owner).items() if name.startswith("__") and inspect.isfunction(value)}
+
+
+def twins() -> list[tuple[str, type, type]]:
+    """The classes that exist twice: one for threads and one for tasks."""
+    return [
+        (name, ours, theirs)
+        for name in pyredisson.__all__
+        if inspect.isclass(ours := getattr(pyredisson, name))
+        and ours is not (theirs := getattr(pyredisson.asyncio, name, None))
+        and theirs is not None
+    ]
+
+
+def differences(name: str, ours: type, theirs: type) -> list[str]:
+    """What is not the same in the two classes, in words."""
+    found: list[str] = []
+    alone = {alias for alias, original in ASYNCIO_ONLY_METHODS.items() if original in public_methods(ours)}
+    found += [f"{name}.{each}: only for threads" for each in public_methods(ours) - public_methods(theirs)]
+    found += [f"{name}.{each}: only for asyncio" for each in public_methods(theirs) - public_methods(ours) - alone]
+    found += [f"{name}.{each}: no such alias" for each in alone - public_methods(theirs)]
+
+    for each in [*sorted(public_methods(ours) & public_methods(theirs)), "__init__"]:
+        mine, yours = Method.of(ours, each), Method.of(theirs, each)
+        more = ASYNCIO_ONLY_PARAMETERS.get((name, each), set())
+        stripped = tuple(p for p in yours.parameters if p not in more)
+        found += [f"{name}.{each}: lacks {parameter}" for parameter in more - set(yours.parameters)]
+        if mine.kind != yours.kind:
+            found.append(f"{name}.{each}: {mine.kind} and {yours.kind}")
+        expected, got = (mine.parameters, mine.returns), (stripped, yours.returns)
+        if expected != got:
+            found.append(f"{name}.{each}: {expected} and {got}")
+        if mine.coroutine:
+            found.append(f"{name}.{each}: a coroutine for threads")
+        plain = each in PLAIN or (each.startswith("get_") and name == "Redisson") or mine.kind == "property"
+        if yours.coroutine == (plain or each == "__init__"):
+            found.append(f"{name}.{each}: {'a coroutine' if yours.coroutine else 'a plain call'} for asyncio")
+        if not each.startswith("_") and not re.search(rf"\b\w+:`pyredisson\.{name}\.{each}`", yours.doc):
+            found.append(f"{name}.{each}: the docstring does not point to pyredisson.{name}.{each}")
+
+    expected_dunders = {DUNDERS.get(each, each) for each in written_methods(ours)}
+    if expected_dunders != written_methods(theirs):
+        found.append(f"{name}: {sorted(expected_dunders ^ written_methods(theirs))}")
+    for plain_name, awaited in DUNDERS.items():
+        if (
+            plain_name in written_methods(ours)
+            and awaited in written_methods(theirs)
+            and not Method.of(theirs, awaited).coroutine
+        ):
+            found.append(f"{name}.{awaited}: a plain call")
+    if not re.search(rf":class:`pyredisson\.{name}`", theirs.__doc__ or ""):
+        found.append(f"{name}: the docstring does not point to pyredisson.{name}")
+    return found
+
+
+def test_both_packages_have_the_same_names() -> None:
+    assert pyredisson.__all__ == pyredisson.asyncio.__all__
+    assert pyredisson.__version__ == pyredisson.asyncio.__version__
+
+
+@pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
+def test_every_name_is_there_and_documented(package: ModuleType) -> None:
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert name.startswith("__") or value.__doc__, name
+
+
+@pytest.mark.parametrize(("name", "ours", "theirs"), twins(), ids=[name for name, _, _ in twins()])
+def test_twins_are_alike(name: str, ours: type, theirs: type) -> None:
+    assert differences(name, ours, theirs) == []
+
+
+def test_what_does_no_work_of_its_own_is_shared() -> None:
+    twice = {name for name, _, _ in twins()}
+    assert {"Redisson", "Lock", "Hold"} <= twice
+    for name in set(pyredisson.__all__) - twice - {"current_thread_id"}:
+        assert getattr(pyredisson, name) is getattr(pyredisson.asyncio, name), name
+
+
+def test_current_thread_id_is_called_alike() -> None:
+    ours, theirs = pyredisson.current_thread_id, pyredisson.asyncio.current_thread_id
+    assert inspect.signature(ours) == inspect.signature(theirs)
+    assert not inspect.iscoroutinefunction(theirs)
+    assert ours is not theirs
+
+
+def test_the_alias_for_tasks_is_the_same_method() -> None:
+    for alias, original in ASYNCIO_ONLY_METHODS.items():
+        for name, _, theirs in twins():
+            if hasattr(theirs, original):
+                ours = dataclasses.replace(Method.of(theirs, alias), doc="")
+                assert ours == dataclasses.replace(Method.of(theirs, original), doc=""), name
+
+
+# ---- the test itself -------------------------------------------------------------------------------------------------
+
+
+class Sample:
+    """Threads."""
+
+    def __init__(self, a: int) -> None: ...
+
+    def lock(self, lease_time: float | None = None) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def __enter__(self) -> bool: ...  # type: ignore[empty-body]
+
+
+def twin(**changed: Any) -> type:
+    """A faithful asyncio twin of ``Sample``, but for what is changed (``None``: left out)."""
+
+    def __init__(self: Any, a: int) -> None: ...
+
+    async def lock(self: Any, lease_time: float | None = None) -> None:
+        """See :meth:`pyredisson.Sample.lock`."""
+
+    def hold(self: Any) -> None:
+        """See :meth:`pyredisson.Sample.hold`."""
+
+    async def __aenter__(self: Any) -> bool: ...  # type: ignore[empty-body]
+
+    body: dict[str, Any] = {
+        "__doc__": ":class:`pyredisson.Sample`",
+        "__init__": __init__,
+        "lock": lock,
+        "hold": hold,
+        "__aenter__": __aenter__,
+        **changed,
+    }
+    made = type("Sample", (), {name: value for name, value in body.items() if value is not None})
+    for value in vars(made).values():
+        if inspect.isfunction(value):
+            value.__annotations__.pop("self", None)
+    return made
+
+
+def test_a_faithful_twin_has_no_differences() -> None:
+    assert differences("Sample", Sample, twin()) == []
+
+
+def planted() -> dict[str, dict[str, Any]]:
+    doc = "See :meth:`pyredisson.Sample.lock`."
+
+    def plain(self, lease_time: float | None = None) -> None: ...  # type: ignore[no-untyped-def]
+
+    async def renamed(self, lease: float | None = None) -> None: ...  # type: ignore[no-untyped-def]
+
+    async def default(self, lease_time: float | None = 1) -> None: ...  # type: ignore[no-untyped-def]
+
+    async def annotated(self, lease_time: int | None = None) -> None: ...  # type: ignore[no-untyped-def]
+
+    async def returning(self, lease_time: float | None = None) -> bool: ...  # type: ignore[no-untyped-def,empty-body]
+
+    async def undocumented(self, lease_time: float | None = None) -> None: ...  # type: ignore[no-untyped-def]
+
+    for function in (plain, renamed, default, annotated, returning):
+        function.__doc__ = doc
+
+    async def more(self) -> None: ...  # type: ignore[no-untyped-def]
+
+    def entered(self) -> bool: ...  # type: ignore[no-untyped-def,empty-body]
+
+    return {
+        "missing": {"lock": None},
+        "not awaited": {"lock": plain},
+        "a parameter renamed": {"lock": renamed},
+        "another default": {"lock": default},
+        "another annotation": {"lock": annotated},
+        "another return": {"lock": returning},
+        "no docstring": {"lock": undocumented},
+        "a method more": {"more": more},
+        "awaited without need": {"hold": more},
+        "no context manager": {"__aenter__": None},
+        "a plain context manager": {"__aenter__": entered},
+        "both context managers": {"__enter__": entered},
+        "no class docstring": {"__doc__": "?"},
+    }
+
+
+@pytest.mark.parametrize("changed", planted().values(), ids=planted())
+def test_an_unfaithful_twin_is_told(changed: dict[str, Any]) -> None:
+    assert differences("Sample", Sample, twin(**changed)) != []

@@ -1,0 +1,69 @@
+"""What callers write with asyncio. Never run: mypy --strict and pyright read it (``make check``)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import redis.asyncio
+from typing_extensions import assert_type
+
+import pyredisson.asyncio as pyredisson
+from pyredisson.asyncio import Config, Hold, Lease, Lock, Redisson
+
+
+async def clients() -> None:
+    assert_type(Redisson(), Redisson)
+    assert_type(Redisson(redis.asyncio.Redis(decode_responses=True)), Redisson)
+    assert_type(Redisson.from_url("redis://h", socket_keepalive=True), Redisson)
+    assert_type(Redisson.embedded(config=Config()), Redisson)
+    async with Redisson() as client:
+        assert_type(client, Redisson)
+        assert_type(client.id, str)
+        assert_type(client.config, Config)
+        assert_type(client.url, "str | None")
+        assert_type(client.get_lock("orders"), Lock)
+        assert_type(await client.close(), None)
+
+
+async def redissons_names(lock: Lock) -> None:
+    assert_type(lock.name, str)
+    assert_type(await lock.lock(), None)
+    await lock.lock(lease_time=timedelta(seconds=10))
+    assert_type(await lock.try_lock(), bool)
+    await lock.try_lock(timedelta(seconds=1), 30)
+    assert_type(await lock.unlock(), None)
+    assert_type(await lock.force_unlock(), bool)
+    assert_type(await lock.is_locked(), bool)
+    assert_type(await lock.is_held_by_current_thread(), bool)
+    assert_type(await lock.is_held_by_current_task(), bool)
+    assert_type(await lock.is_held_by_thread(pyredisson.current_thread_id()), bool)
+    assert_type(await lock.get_hold_count(), int)
+    assert_type(await lock.remain_time_to_live(), "float | None")
+
+
+async def threadings_names(lock: Lock) -> None:
+    assert_type(await lock.acquire(), bool)
+    await lock.acquire(blocking=True, timeout=1.5)
+    assert_type(await lock.release(), None)
+    assert_type(await lock.locked(), bool)
+    async with lock as entered:
+        assert_type(entered, bool)
+
+
+async def holds(lock: Lock) -> None:
+    assert_type(lock.hold(), Hold)
+    async with lock.hold(wait_time=5, lease_time=60, cancel_on_loss=True) as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.remaining(), float)
+        assert_type(lease.ensure_held(), None)
+
+
+async def after_a_block_code_goes_on(lock: Lock) -> int:
+    # A context manager that could swallow exceptions would make this a function that may return None.
+    async with lock:
+        return 1
+
+
+async def after_a_hold_code_goes_on(lock: Lock) -> int:
+    async with lock.hold():
+        return 1

@@ -1,0 +1,131 @@
+"""What callers write with threads. Never run: mypy --strict and pyright read it (``make check``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import redis
+from typing_extensions import assert_type
+
+import pyredisson
+from pyredisson import Config, Hold, Lease, Lock, Redisson
+from pyredisson.core import events
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
+
+
+def clients() -> None:
+    assert_type(Redisson(), Redisson)
+    assert_type(Redisson(redis.Redis(decode_responses=True)), Redisson)
+    assert_type(Redisson(redis=redis.Redis.from_url("redis://h"), config=Config(timeout=2)), Redisson)
+    assert_type(Redisson.from_url("redis://h", socket_keepalive=True), Redisson)
+    assert_type(Redisson.from_url("embedded://", config=Config()), Redisson)
+    assert_type(Redisson.embedded(), Redisson)
+    with Redisson() as client:
+        assert_type(client, Redisson)
+        assert_type(client.id, str)
+        assert_type(client.config, Config)
+        assert_type(client.url, "str | None")
+        assert_type(client.get_lock("orders"), Lock)
+        assert_type(client.close(), None)
+
+
+def redissons_names(lock: Lock) -> None:
+    assert_type(lock.name, str)
+    assert_type(lock.lock(), None)
+    lock.lock(10)
+    lock.lock(lease_time=timedelta(seconds=10))
+    assert_type(lock.try_lock(), bool)
+    lock.try_lock(0.5)
+    lock.try_lock(timedelta(seconds=1), 30)
+    lock.try_lock(wait_time=1, lease_time=None)
+    assert_type(lock.unlock(), None)
+    assert_type(lock.force_unlock(), bool)
+    assert_type(lock.is_locked(), bool)
+    assert_type(lock.is_held_by_current_thread(), bool)
+    assert_type(lock.is_held_by_thread(pyredisson.current_thread_id()), bool)
+    assert_type(lock.get_hold_count(), int)
+    assert_type(lock.remain_time_to_live(), "float | None")
+
+
+def threadings_names(lock: Lock) -> None:
+    assert_type(lock.acquire(), bool)
+    lock.acquire(False)
+    lock.acquire(True, 1.5)
+    lock.acquire(blocking=True, timeout=-1)
+    assert_type(lock.release(), None)
+    assert_type(lock.locked(), bool)
+    with lock as entered:
+        assert_type(entered, bool)
+
+
+def holds(lock: Lock) -> None:
+    assert_type(lock.hold(), Hold)
+    with lock.hold(wait_time=5, lease_time=timedelta(minutes=1)) as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.remaining(), float)
+        assert_type(lease.lost, bool)
+        assert_type(lease.token, "int | None")
+        assert_type(lease.ensure_held(), None)
+
+
+def after_a_block_code_goes_on(lock: Lock) -> int:
+    # A context manager that could swallow exceptions would make this a function that may return None.
+    with lock:
+        return 1
+
+
+def after_a_hold_code_goes_on(lock: Lock) -> int:
+    with lock.hold():
+        return 1
+
+
+def callbacks() -> None:
+    def told(name: str, thread_id: int) -> None:
+        print(name.upper(), thread_id + 1)
+
+    async def told_in_a_task(name: str, thread_id: int) -> None:
+        print(name.upper(), thread_id + 1)
+
+    def heard(event: events.Event) -> None:
+        if isinstance(event, events.Acquired):
+            assert_type(event.waited, float)
+
+    Config(on_lock_lost=told)
+    Config(on_lock_lost=told_in_a_task)
+    Config(listeners=(heard,), sharded_subscription_mode="OFF", restart_guard=60, quorum_node_timeout=None)
+    assert_type(Config().lock_watchdog_timeout, float)
+
+
+def errors(lock: Lock, work: Callable[[], None]) -> None:
+    try:
+        work()
+    except QuorumUnreachableError as error:
+        assert_type(error.nodes, "dict[str, object]")
+    except LockLostError as error:
+        assert_type(error.name, "str | None")
+        as_threading: RuntimeError = error
+        not_owned: LockNotOwnedError = error
+        of_a_lock: LockError = error
+        print(as_threading, not_owned, of_a_lock)
+    except pyredisson.LockTimeoutError as error:
+        as_timeout: TimeoutError = error
+        print(as_timeout)
+
+
+def a_lock_is_what_takes_locks(lock: Lock) -> None:
+    import threading
+
+    threading.Condition(lock)  # type: ignore[arg-type]  # typeshed wants its own classes
+    guarded_by(lock)
+
+
+def guarded_by(lock: Lock) -> Callable[[Callable[[], int]], Callable[[], int]]:
+    def decorate(work: Callable[[], int]) -> Callable[[], int]:
+        def guarded() -> int:
+            with lock:
+                return work()
+
+        return guarded
+
+    return decorate

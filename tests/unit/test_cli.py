@@ -1,0 +1,161 @@
+"""The command line as far as it needs no server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyredisson.demo import SaleResult, show_results
+from pyredisson.run_command import ExitCode, find_program
+from tests.command_line import Programs, programs
+from tests.servers import HOST, free_port
+
+PASSWORD = "s3cret"
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def nobody() -> str:
+    """A URL where nobody listens."""
+    return f"redis://:{PASSWORD}@{HOST}:{free_port()}"
+
+
+def test_help_and_version(command_line: Programs) -> None:
+    for arguments in (["--help"], ["-h"], ["--version"], ["run", "--help"], ["demo", "--help"]):
+        assert command_line.pyredisson(*arguments).exit_code() == 0
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from pyredisson.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert 'pip install "pyredisson[cli]"' in done.stderr
+    assert missing in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["name"],
+        ["name", "--"],
+        ["", "--", "true"],
+        ["x" * 65_537, "--", "true"],
+        ["name", "--wait", "-1", "--", "true"],
+        ["name", "--wait", "nan", "--", "true"],
+        ["name", "--wait", "soon", "--", "true"],
+        ["name", "--lease", "0", "--", "true"],
+        ["name", "--lease", "-1", "--", "true"],
+        ["name", "--lease", "inf", "--", "true"],
+        ["name", "--grace", "-1", "--", "true"],
+        ["name", "--grace", "nan", "--", "true"],
+        ["name", "--watchdog", "0", "--", "true"],
+        ["name", "--nonsense", "--", "true"],
+    ],
+)
+def test_wrong_usage(command_line: Programs, nobody: str, arguments: list[str]) -> None:
+    # Nobody listens there: whatever is wrong must be noticed before anything is sent.
+    program = command_line.pyredisson("run", *arguments, url=nobody)
+    assert program.exit_code() == 2
+    assert "Usage:" in program.stderr
+    assert "Traceback" not in program.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://:{PASSWORD}@localhost",
+        f"redis://:{PASSWORD}/x@localhost",
+        f"{PASSWORD}",
+        f"redis://localhost:{PASSWORD}",
+    ],
+)
+def test_a_wrong_url_is_not_repeated(command_line: Programs, url: str) -> None:
+    for command in (["run", "name", "--url", url, "--", "true"], ["demo", "--url", url]):
+        program = command_line.pyredisson(*command)
+        assert program.exit_code() == 2
+        assert "--url" in program.stderr
+        assert PASSWORD not in program.stderr
+        assert "Traceback" not in program.stderr
+
+
+@pytest.mark.parametrize("command", [["run", "name", "--", "echo", "ran"], ["demo"]])
+def test_no_server(command_line: Programs, nobody: str, command: list[str]) -> None:
+    program = command_line.pyredisson(*command[:2], "--url", nobody, *command[2:])
+    assert program.exit_code() == 69
+    assert program.stdout == ""
+    assert program.stderr.startswith("pyredisson: ")
+    assert program.stderr.count("\n") == 1
+    assert PASSWORD not in program.stderr
+
+
+def test_a_command_that_cannot_run_is_told_without_a_server(
+    command_line: Programs, nobody: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("not executable")
+    for name, expected in (
+        (f"{tmp_path}/nothing", 127),
+        ("no-such-command", 127),
+        (str(text), 126),
+        (str(tmp_path), 126),
+    ):
+        program = command_line.pyredisson("run", "name", "--", name, url=nobody)
+        assert program.exit_code() == expected
+        assert program.stderr.startswith(f"pyredisson: {name}: ")
+        assert program.stderr.count("\n") == 1
+
+
+def test_find_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "program"
+    program.write_text("")
+    (tmp_path / "folder").mkdir()
+    assert find_program("program") is ExitCode.NOT_EXECUTABLE
+    assert find_program("./program") is ExitCode.NOT_EXECUTABLE
+    program.chmod(0o755)
+    assert find_program("program") == str(program)
+    assert find_program("./program") == os.path.join(".", "program")
+    assert find_program("folder") is ExitCode.NOT_FOUND
+    assert find_program("./folder") is ExitCode.NOT_EXECUTABLE
+    assert find_program("") is ExitCode.NOT_FOUND
+
+
+EXACT = SaleResult("with lock", seats=5, sold=5, duplicates=0, left=0, seconds=1.0)
+OVERSOLD = SaleResult("without lock", seats=5, sold=7, duplicates=2, left=0, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("unlocked", "locked", "takeover", "exit_code", "said"),
+    [
+        (OVERSOLD, EXACT, 2.5, 0, "sold what others had already sold"),
+        (EXACT, EXACT, 2.5, 0, "by luck"),
+        (OVERSOLD, OVERSOLD, 2.5, 1, "must not happen"),
+        (OVERSOLD, SaleResult("with lock", 5, 5, 1, 0, 1.0), 2.5, 1, "must not happen"),
+        (OVERSOLD, SaleResult("with lock", 5, 4, 0, 1, 1.0), 2.5, 1, "must not happen"),
+        (OVERSOLD, EXACT, None, 1, "nobody had its lock"),
+    ],
+)
+def test_what_the_demo_makes_of_its_results(
+    unlocked: SaleResult, locked: SaleResult, takeover: float | None, exit_code: int, said: str
+) -> None:
+    from rich.console import Console
+
+    console = Console(width=80, record=True)
+    assert show_results(console, unlocked, locked, takeover) == exit_code
+    text = console.export_text()
+    assert said in text
+    assert max(map(len, text.splitlines())) <= 80

@@ -1,0 +1,376 @@
+"""The rules of the tree that no linter knows, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pyredisson"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+CORE = sorted((PACKAGE / "core").glob("*.py"))
+SCRIPTS = sorted((PACKAGE / "lua").glob("*.lua"))
+PRIMITIVES = [PACKAGE / "threads" / "primitives.py", PACKAGE / "asyncio" / "primitives.py"]
+CLIENTS = [PACKAGE / "threads" / "client.py", PACKAGE / "asyncio" / "client.py"]
+
+#: What the core may use of the world: nothing that knows the time, blocks, or differs from run to run.
+CORE_MAY_IMPORT = {
+    "__future__",
+    "abc",
+    "bisect",
+    "collections",
+    "contextlib",
+    "dataclasses",
+    "datetime",  # timedelta; that nobody asks it for the time is checked below
+    "enum",
+    "fractions",
+    "functools",
+    "itertools",
+    "math",
+    "numbers",
+    "operator",
+    "types",
+    "typing",
+    "typing_extensions",
+    "pyredisson.core",
+    "pyredisson.errors",
+    "pyredisson.lease",
+}
+CORE_MAY_IMPORT_FOR_TYPING = {"pyredisson.config"}
+
+
+def by_path(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def every(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=by_path)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def exports_of(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            names = ast.literal_eval(node.value)
+            assert isinstance(names, list)
+            return names
+    return None
+
+
+def imports_of(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
+    """Every module that is imported, anywhere, with whether that is for type checkers alone, and the line."""
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in typing_only, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            yield node.module, id(node) in typing_only, node.lineno
+            if node.module == "pyredisson":
+                for alias in node.names:
+                    yield f"pyredisson.{alias.name}", id(node) in typing_only, node.lineno
+
+
+def forbidden_imports(tree: ast.Module) -> list[str]:
+    found = []
+    for module, typing_only, line in imports_of(tree):
+        allowed = CORE_MAY_IMPORT | (CORE_MAY_IMPORT_FOR_TYPING if typing_only else set())
+        parts = module.split(".")
+        if not any(".".join(parts[:length]) in allowed for length in range(1, len(parts) + 1)):
+            found.append(f"line {line}: {module}")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in ("__import__", "open", "input") or called.endswith((".now", ".utcnow", ".today")):
+                root = called.split(".", 1)[0]
+                if called.count(".") == 0 or root in ("datetime", "date"):
+                    found.append(f"line {node.lineno}: {called}()")
+    return found
+
+
+# ---- the core --------------------------------------------------------------------------------------------------------
+
+
+@every(CORE)
+def test_the_core_imports_no_clock_socket_thread_or_chance(path: Path) -> None:
+    assert forbidden_imports(tree_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import time",
+        "import os.path",
+        "import redis.asyncio",
+        "from redis import exceptions",
+        "from pyredisson import clock",
+        "from pyredisson.config import Config",
+        "import pyredisson.threads.runtime",
+        "def f():\n    import random",
+        "async def f():\n    if True:\n        from threading import Lock",
+        "if TYPE_CHECKING:\n    import socket",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    from pyredisson.config import Config",
+        "datetime.now()",
+        "datetime.datetime.utcnow()",
+        "__import__('time')",
+    ],
+)
+def test_the_import_rule_sees_a_breach(planted: str) -> None:
+    assert forbidden_imports(ast.parse(planted)) != []
+
+
+@every(CORE)
+def test_the_core_waits_through_its_runtime_only(path: Path) -> None:
+    """Whatever the core awaits is its own or its runtime's: under threads nothing may ever suspend."""
+    for node in ast.walk(tree_of(path)):
+        assert not isinstance(node, (ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)) or path.name in (
+            "runtime.py",
+        ), f"line {node.lineno}"
+
+
+# ---- the scripts -----------------------------------------------------------------------------------------------------
+
+
+def header_of(path: Path) -> list[str]:
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return lines
+
+
+@every(SCRIPTS)
+def test_a_script_says_what_it_takes_and_what_it_replies(path: Path) -> None:
+    header = header_of(path)
+    starts = [line.split(" ", 1)[0] for line in header]
+    assert starts[0] not in ("KEYS", "ARGV", "Reply"), "what it does comes first"
+    at = [starts.index(word) for word in ("KEYS", "ARGV", "Reply")]
+    assert at == sorted(at)
+    listed = {
+        "KEYS": set(re.findall(r"(?:^|\s)(\d+)(?:\.\.)?\s", " ".join(header[at[0] : at[1]]))),
+        "ARGV": set(re.findall(r"(?:^|\s)(\d+)(?:\.\.)?\s", " ".join(header[at[1] : at[2]]))),
+    }
+    body = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("--"))
+    for kind, numbers in listed.items():
+        used = set(re.findall(rf"\b{kind}\[(\d+)\]", body))
+        assert used <= numbers, f"{kind} used, and not in the header"
+        if not re.search(rf"\b{kind}\[[^\d\]]|\({kind}\)", body):
+            assert numbers <= used, f"{kind} in the header, and not used"
+
+
+@every(SCRIPTS)
+def test_a_script_is_free_of_chance_and_of_globals(path: Path) -> None:
+    body = path.read_text(encoding="utf-8")
+    assert "math.random" not in body
+    assert not re.search(r"^[a-z_]\w* = ", re.sub(r"^\s*local .*$", "", body, flags=re.MULTILINE), re.MULTILINE)
+
+
+def test_each_script_is_bound_exactly_once() -> None:
+    bound = Counter(
+        node.args[0].value
+        for node in ast.walk(tree_of(PACKAGE / "core" / "scripts.py"))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "prepare"
+        and isinstance(node.args[0], ast.Constant)
+    )
+    assert bound == Counter(path.stem for path in SCRIPTS)
+
+
+def test_nobody_else_makes_a_script_ready() -> None:
+    for path in SOURCES:
+        if path.parent.name == "core" and path.name != "scripts.py":
+            assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
+
+
+@every(SOURCES)
+def test_names_in_redis_are_written_in_one_place(path: Path) -> None:
+    if path.name == "names.py" and path.parent.name == "core":
+        return
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            assert not re.match(r"(redisson|pyredisson)_\w", node.value), f"line {node.lineno}: {node.value!r}"
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+@every([path for path in SOURCES if path.read_text().strip()])
+def test_a_module_says_what_it_exports(path: Path) -> None:
+    if path.name == "__main__.py":
+        return
+    names = exports_of(tree_of(path))
+    assert names is not None, "no __all__"
+    assert len(names) == len(set(names))
+    defined = {
+        node.name
+        for node in tree_of(path).body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Assign):
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            defined.add(node.target.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            defined |= {alias.asname or alias.name for alias in node.names}
+    assert set(names) <= defined, "exported, and not there"
+
+
+def test_what_modules_take_from_each_other_is_exported() -> None:
+    exports = {module_of(path): exports_of(tree_of(path)) or [] for path in SOURCES}
+    modules = set(exports)
+    breaches = []
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module in modules:
+                for alias in node.names:
+                    if f"{node.module}.{alias.name}" not in modules and alias.name not in exports[node.module]:
+                        breaches.append(f"{by_path(path)}:{node.lineno}: {node.module}.{alias.name}")
+    assert breaches == []
+
+
+@pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
+def test_a_package_exports_every_public_name(package: object) -> None:
+    names = package.__all__  # type: ignore[attr-defined]
+    assert names == sorted(names)
+    submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "asyncio").iterdir()}
+    public = {name for name in vars(package) if not name.startswith("_")}
+    assert public - set(names) <= submodules
+    assert set(names) - public == {"__version__"}
+
+
+# ---- façades ---------------------------------------------------------------------------------------------------------
+
+
+def classes_in(path: Path) -> list[ast.ClassDef]:
+    return [node for node in tree_of(path).body if isinstance(node, ast.ClassDef)]
+
+
+def statements_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    first = function.body[0]
+    documented = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return function.body[1:] if documented else function.body
+
+
+@every([*PRIMITIVES, *CLIENTS, PACKAGE / "lease.py", PACKAGE / "config.py"])
+def test_public_classes_are_closed(path: Path) -> None:
+    for node in classes_in(path):
+        if not node.name.startswith("_"):
+            assert "final" in {ast.unparse(decorator) for decorator in node.decorator_list}, node.name
+
+
+@every(PRIMITIVES)
+def test_a_method_of_a_facade_is_one_or_two_statements(path: Path) -> None:
+    for node in classes_in(path):
+        for method in node.body:
+            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            if node.name == "Hold" and method.name.startswith("_"):
+                continue  # Keeps the lease between entering and leaving.
+            statements = statements_of(method)
+            at = f"{node.name}.{method.name}"
+            assert len(statements) <= 2, at
+            assert all(isinstance(statement, (ast.Return, ast.Expr, ast.Assign)) for statement in statements), at
+
+
+@every(CLIENTS)
+def test_a_client_makes_each_kind_in_two_statements(path: Path) -> None:
+    for node in classes_in(path):
+        for method in node.body:
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name.startswith("get_"):
+                assert len(statements_of(method)) <= 2, method.name
+
+
+# ---- files and docstrings --------------------------------------------------------------------------------------------
+
+
+def test_no_file_is_empty_without_need() -> None:
+    for path in PACKAGE.rglob("*"):
+        if path.is_dir() or "__pycache__" in path.parts or path.name == "py.typed":
+            continue
+        if path.name == "__init__.py":
+            others = [beside for beside in path.parent.iterdir() if beside != path and beside.name != "__pycache__"]
+            assert path.read_text().strip() or others, f"{by_path(path)}: a package of nothing"
+        else:
+            assert path.read_text(encoding="utf-8").strip(), by_path(path)
+
+
+@every([path for path in SOURCES if path.read_text().strip()])
+def test_a_module_opens_with_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(tree_of(path))
+
+
+def methods_of(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [child for child in node.body if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+@cache
+def documented_by_protocol() -> set[str]:
+    """Methods that a protocol describes; its implementations need not repeat it."""
+    found = {name for name in dir(asyncio.Protocol) if not name.startswith("_")}
+    for path in SOURCES:
+        for node in classes_in(path):
+            if any(ast.unparse(base).startswith("Protocol") for base in node.bases):
+                found |= {method.name for method in methods_of(node) if ast.get_docstring(method)}
+    return found
+
+
+@every(SOURCES)
+def test_whatever_is_exported_has_a_docstring(path: Path) -> None:
+    exported = set(exports_of(tree_of(path)) or [])
+    told_of_base = documented_by_protocol() | {
+        method.name for node in classes_in(path) for method in methods_of(node) if ast.get_docstring(method)
+    }
+    bare = []
+    for node in tree_of(path).body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in exported:
+            bare += [] if ast.get_docstring(node) else [node.name]
+            bare += [
+                f"{node.name}.{method.name}"
+                for method in (methods_of(node) if isinstance(node, ast.ClassDef) else [])
+                if not (method.name.startswith("_") or ast.get_docstring(method) or method.name in told_of_base)
+            ]
+    assert bare == []
+
+
+@every(PRIMITIVES + CLIENTS)
+def test_each_method_of_a_facade_has_its_own_docstring(path: Path) -> None:
+    for node in classes_in(path):
+        for method in methods_of(node):
+            assert method.name.startswith("_") or ast.get_docstring(method), f"{node.name}.{method.name}"
