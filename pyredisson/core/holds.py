@@ -145,6 +145,10 @@ class Claim:
         """Whether it can be forgotten."""
         return not (self.levels or self.pending or self.over or self.epoch or self.released_behind)
 
+    def has(self, level: Level) -> bool:
+        """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
+        return any(each is level for each in self.levels)
+
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.levels and self.loss is None else 0.0

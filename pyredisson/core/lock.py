@@ -69,9 +69,10 @@ class LockCore:
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
         """Take the lock for a block, whose body is told of a loss."""
         wait = wait_seconds(wait_time)
-        if not await self._take(wait, self._level(lease_time, block=True)):
+        level = self._level(lease_time, block=True)
+        if not await self._take(wait, level):
             raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
-        return Lease(self._claim(self.home.runtime.owner()), self.home.runtime)
+        return Lease(self._claim(self.home.runtime.owner()), level, self.home.runtime)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> Level:
         if lease_time is None:

@@ -105,12 +105,21 @@ def test_what_was_refused_leaves_nothing(claim: Claim) -> None:
     assert claim.idle()
 
 
+def test_an_acquire_that_was_surely_not_executed_is_no_repeat(claim: Claim) -> None:
+    claim.begin_acquire(PLAIN)
+    assert claim.begin_acquire(PLAIN)[2] is False
+    assert claim.epoch == 0
+
+
 def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(claim: Claim) -> None:
     turn, _, _ = claim.begin_acquire(PLAIN)
+    claim.doubt(turn)
+    epoch = claim.epoch
+    assert epoch == 1
     again, holds, repeat = claim.begin_acquire(PLAIN)
     assert (again, holds, repeat) == (turn + 1, 0, True)
-    assert claim.epoch == 1
-    assert claim.epoch_of(again) == 1
+    assert claim.epoch > epoch
+    assert claim.epoch_of(again) == claim.epoch
     claim.refused(turn)
     assert claim.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
 
@@ -118,7 +127,7 @@ def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(claim: Claim) ->
 def test_an_epoch_is_raised_by_whoever_has_the_turn(claim: Claim) -> None:
     turn, _, _ = claim.begin_acquire(PLAIN)
     assert claim.epoch_of(turn) == 0
-    claim.raise_epoch(turn)
+    claim.doubt(turn)
     assert claim.epoch_of(turn) == 1
     claim.raise_epoch(turn, above=7)
     assert claim.epoch_of(turn) == 8
@@ -126,16 +135,25 @@ def test_an_epoch_is_raised_by_whoever_has_the_turn(claim: Claim) -> None:
     assert claim.epoch_of(turn) == 9, "never lowered"
     other, _, _ = claim.begin_acquire(PLAIN)
     assert claim.epoch_of(turn) is None
-    claim.raise_epoch(turn)
-    assert claim.epoch_of(other) == 10
+    epoch = claim.epoch
+    claim.raise_epoch(turn, above=100)
+    claim.doubt(turn)
+    assert claim.epoch_of(other) == epoch
 
 
 def test_an_epoch_is_remembered(claim: Claim) -> None:
     """As long as the server may hold it: a request without would be refused as stale."""
     turn, _, _ = claim.begin_acquire(PLAIN)
-    claim.raise_epoch(turn)
+    claim.doubt(turn)
     claim.refused(turn)
     assert not claim.idle()
+
+
+def test_doubt_ends_with_the_request(claim: Claim) -> None:
+    turn, _, _ = claim.begin_acquire(PLAIN)
+    claim.doubt(turn)
+    claim.refused(turn)
+    assert claim.begin_acquire(PLAIN)[2] is False
 
 
 # ---- releasing -------------------------------------------------------------------------------------------------------
@@ -194,7 +212,7 @@ def test_a_release_whose_turn_is_over_changes_nothing(claim: Claim) -> None:
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(claim: Claim) -> None:
     take(claim, PLAIN, PLAIN)
     claim.begin_release()
-    turn, pending, _, _ = claim.take_over()
+    turn, pending, _, _, _ = claim.take_over()
     assert pending is Pending.RELEASE
     assert claim.released(turn, 0.0, behind=True)
     assert not claim.idle()
@@ -225,8 +243,8 @@ def test_nothing_pending_is_nothing_to_take_over(claim: Claim) -> None:
 def test_taking_over_an_acquire_gives_back_one_more_than_is_held(claim: Claim) -> None:
     take(claim, FIXED)
     claim.begin_acquire(PLAIN)
-    turn, pending, count, lease = claim.take_over()
-    assert (pending, count, lease) == (Pending.ACQUIRE, 2, 10_000)
+    turn, pending, count, lease, repeat = claim.take_over()
+    assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
     assert claim.epoch == 1
     assert claim.given_back(turn)
     assert claim.levels == [FIXED]
@@ -235,16 +253,22 @@ def test_taking_over_an_acquire_gives_back_one_more_than_is_held(claim: Claim) -
 
 def test_taking_over_a_first_acquire(claim: Claim) -> None:
     claim.begin_acquire(FIXED)
-    turn, pending, count, lease = claim.take_over()
-    assert (pending, count, lease) == (Pending.ACQUIRE, 1, 10_000)
+    turn, pending, count, lease, repeat = claim.take_over()
+    assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 1, 10_000, True)
     assert claim.given_back(turn)
     assert claim.levels == []
 
 
 def test_taking_over_a_release(claim: Claim) -> None:
     take(claim, FIXED, BLOCK)
-    claim.begin_release()
-    assert claim.take_over()[1:] == (Pending.RELEASE, 2, 10_000)
+    turn = claim.begin_release()[0]
+    assert claim.take_over()[1:] == (Pending.RELEASE, 2, 10_000, False), "it was surely not executed"
+    assert claim.epoch == 0
+    claim.doubt(turn)
+    assert claim.epoch == 0, "its turn is over"
+    claim.doubt(claim.turn)
+    assert claim.take_over()[1:] == (Pending.RELEASE, 2, 10_000, True)
+    assert claim.epoch == 2
 
 
 def test_whoever_takes_over_first_wins(claim: Claim) -> None:
@@ -319,7 +343,7 @@ def test_a_plain_hold_that_ran_out_is_over(claim: Claim) -> None:
     assert claim.begin_acquire(FIXED)[1] == 0, "the next acquire starts at one"
     claim.refused(claim.turn)
     for _ in range(2):
-        assert claim.begin_release()[1:] == (0, 1, Unlock.LOST)
+        assert claim.begin_release()[1:] == (0, 0, Unlock.LOST)
     assert claim.begin_release()[3] is Unlock.NOT_OWNED
 
 
@@ -363,9 +387,9 @@ def test_a_loss_is_of_a_generation(claim: Claim) -> None:
 def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(claim: Claim) -> None:
     take(claim, PLAIN, PLAIN)
     claim.lose("forced")
-    assert claim.begin_release()[1:] == (0, 1, Unlock.LOST)
+    assert claim.begin_release()[1:] == (0, 30_000, Unlock.LOST)
     assert claim.loss == "forced", "there is one level left"
-    assert claim.begin_release()[1:] == (0, 1, Unlock.LOST)
+    assert claim.begin_release()[1:] == (0, 30_000, Unlock.LOST)
     assert claim.loss is None
     assert claim.begin_release()[3] is Unlock.NOT_OWNED
     assert claim.begin_acquire(PLAIN)[1] == 0
@@ -579,11 +603,11 @@ class ClaimMachine(RuleBasedStateMachine):
             self.tells += 1
             return
         before = len(self.claim.levels)
-        was_pending = self.claim.pending is not None
+        in_doubt = self.claim.pending is not None and self.claim.doubtful
         turn, holds, repeat = self.claim.begin_acquire(level)
         self.turns.append(turn)
         assert holds == before
-        assert repeat == was_pending
+        assert repeat == in_doubt
         assert self.claim.epoch_of(turn) == self.claim.epoch
         if answer == "granted":
             self.claim.granted(level, self.world.now() + level.certain)
@@ -591,16 +615,19 @@ class ClaimMachine(RuleBasedStateMachine):
         elif answer == "refused" and not repeat:
             self.claim.refused(turn)
             assert len(self.claim.levels) == before
+        else:
+            epoch = self.claim.epoch
+            self.claim.doubt(turn)
+            assert self.claim.epoch > epoch, "late copies have to be refused"
 
     @precondition(lambda self: self.claim.pending is None)
-    @rule(answer=st.sampled_from(["done", "gone", "none"]))
+    @rule(answer=st.sampled_from(["done", "gone", "none", "not sent"]))
     def release(self, answer: str) -> None:
         if self.claim.expire(self.world.now()):
             self.tells += 1
         before, was_lost, over = len(self.claim.levels), self.lost(), self.claim.over
         turn, holds, lease, todo = self.claim.begin_release()
         self.turns.append(turn)
-        assert lease >= 1
         if not before and not over:
             assert todo is Unlock.NOT_OWNED
         elif was_lost or not before:
@@ -614,13 +641,18 @@ class ClaimMachine(RuleBasedStateMachine):
             elif answer == "gone":
                 self.tells += self.claim.lose_one(turn, GONE, self.world.now())
                 assert len(self.claim.levels) == before - 1
+            elif answer == "none":
+                self.claim.doubt(turn)
 
     @precondition(lambda self: self.claim.pending is not None)
     @rule(done=st.booleans(), behind=st.booleans())
     def settle(self, done: bool, behind: bool) -> None:
         before = len(self.claim.levels)
-        turn, pending, count, _ = self.claim.take_over()
+        epoch = self.claim.epoch
+        turn, pending, count, lease, repeat = self.claim.take_over()
         self.turns.append(turn)
+        assert lease >= 1
+        assert repeat == (self.claim.epoch > epoch), "what may have run is repeated under an epoch of its own"
         assert count == before + (pending is Pending.ACQUIRE)
         assert count >= 1
         if not done:
@@ -652,7 +684,8 @@ class ClaimMachine(RuleBasedStateMachine):
         assert not self.claim.lose_one(turn, GONE, self.world.now())
         self.claim.refused(turn)
         self.claim.abandon(turn)
-        self.claim.raise_epoch(turn)
+        self.claim.raise_epoch(turn, above=1000)
+        self.claim.doubt(turn)
         assert self.state() == before
 
     @rule(generation_back=st.integers(min_value=0, max_value=3))
