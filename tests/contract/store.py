@@ -34,7 +34,7 @@ class Store:
     def everything(self) -> dict[str, tuple[str, Any]]:
         """The whole database: the type and the content of each key."""
         found: dict[str, tuple[str, Any]] = {}
-        for raw in self._redis:
+        for raw in self._redis.scan_iter():
             key, kind = raw.decode(), self._redis.type(raw).decode()
             found[key] = (kind, self.hash(key) if kind == "hash" else self._redis.get(raw).decode())
         return found

@@ -185,12 +185,6 @@ class World(ABC):
     def unreachable(self) -> Any:
         """A client of redis-py that is connected to nothing, and never will be."""
 
-    def beside(self, work: Callable[[], Any]) -> Pending:
-        """Run a piece of the test beside the rest of it."""
-        pending = Pending()
-        threading.Thread(target=make, args=(pending, work), daemon=True).start()
-        return pending
-
     def client(self, redis: Any = None, **config: Any) -> Remote:
         """A new client of pyredisson, which is closed with the world."""
         made = self.api.Redisson(redis or self.redis_client(), config=self.api.Config(**config))
@@ -453,6 +447,8 @@ class Place:
     build: Build | None  # None: a fake in memory
 
     def __str__(self) -> str:
+        if self.runtime not in RUNTIMES:
+            return "simulated"
         runtime = "threads" if self.runtime is ThreadsWorld else "asyncio"
         return f"{runtime}-{self.build.id if self.build else 'fakeredis'}"
 
