@@ -11,8 +11,8 @@ import contextlib
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.asyncio
 import redis.exceptions as rx
@@ -22,13 +22,15 @@ from redis.backoff import NoBackoff
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
-from pyredisson.link import Link, Stream
+from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "link_to"]
+
+T = TypeVar("T")
 
 
 class _Wire(asyncio.Protocol):
@@ -239,6 +241,7 @@ class AsyncOwnLink:
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
+        self._watchdog: asyncio.Task[Any] | None = None
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         pipe = self._pipe
@@ -266,10 +269,12 @@ class AsyncOwnLink:
         if pipe is not None and pipe.broken is None and not pipe.retired:
             return pipe
         if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect(timeout))
+            self._connecting = self._loop.create_task(self._connect(max(timeout, CONNECTING)))
             self._connecting.add_done_callback(self._connect_done)
         # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
         connecting = self._connecting
+        if asyncio.current_task() is not self._watchdog:  # It has deadlines to tell of; the others have the time.
+            timeout = max(timeout, CONNECTING)
         await asyncio.wait({connecting}, timeout=timeout)
         if not connecting.done():
             raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
@@ -297,7 +302,7 @@ class AsyncOwnLink:
         return stream
 
     def reserve(self) -> None:
-        pass  # Nobody waits behind anybody on a shared connection.
+        self._watchdog = asyncio.current_task()
 
     def close(self) -> None:
         if self._connecting is not None:
@@ -391,7 +396,7 @@ class AsyncBorrowedLink:
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
+            return await _within(timeout, connection.read_response(disable_decoding=True))
         except rx.ResponseError as reply:
             return reply
         except asyncio.TimeoutError:
@@ -452,7 +457,7 @@ class AsyncBorrowedStream:
     async def read(self, timeout: float) -> list[Any] | None:
         if not self._changed.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if timeout == math.inf else timeout)
+                await _within(timeout, self._changed.wait())
         self._changed.clear()
         replies = list(self._in)
         self._in.clear()
@@ -492,6 +497,21 @@ class AsyncBorrowedStream:
             for task in self._tasks:
                 task.cancel()
         _disconnect(self._connection)
+
+
+async def _within(timeout: float, work: Coroutine[Any, Any, T]) -> T:
+    """``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that comes together with the result."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=None if timeout == math.inf else timeout)
+    except asyncio.CancelledError:
+        if not task.cancel() and not task.cancelled():
+            task.exception()  # Looked at, so that nobody complains.
+        raise
+    if not task.done():
+        task.cancel()
+        raise asyncio.TimeoutError
+    return task.result()
 
 
 _leaving: set[asyncio.Task[None]] = set()

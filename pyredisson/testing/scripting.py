@@ -235,6 +235,7 @@ _MANY: Final = 1000
 
 
 def sha1_of(text: bytes) -> str:
+    """The digest that a script is known by."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
