@@ -37,6 +37,7 @@ class ClientCore:
         self.config = config
         self.closed = False
         self._patience = config.timeout / 3
+        self._lease_of_patience = 6000 * self._patience
         self._listeners = config.listeners
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
@@ -89,6 +90,7 @@ class ClientCore:
         self,
         claim: Claim,
         turn: int,
+        request: Request,
         make: Callable[[int, bool], Request],
         lease_ms: int,
         repeat: bool = False,
@@ -99,7 +101,8 @@ class ClientCore:
         Args:
             claim: Whose request it is.
             turn: The turn that the claim gave for it; when that is over, so is this.
-            make: Makes the request for an epoch, and for whether an earlier copy may have run.
+            request: The first copy.
+            make: Makes further ones, for an epoch and for whether an earlier copy may have run.
             lease_ms: The lease that is at stake.
             repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
@@ -113,11 +116,13 @@ class ClientCore:
         """
         # Nearly always the first copy is answered, so that case comes without a loop around it.
         sent = self.runtime.now()
-        patience = min(self._patience, lease_ms / 6000)
+        patience = self._patience
+        if lease_ms < self._lease_of_patience:
+            patience = lease_ms / 6000
         if budget is not None and budget < patience:
             patience = budget
         try:
-            reply = await self.runtime.eval(make(self._epoch(claim, turn), repeat), patience)
+            reply = await self.runtime.eval(request, patience)
         except Failure as failure:
             over = sent + (self.config.timeout if budget is None else budget)
             return await self._persist(claim, turn, make, repeat, patience, over, failure)
@@ -163,10 +168,11 @@ class ClientCore:
                 await runtime.sleep(runtime.jitter(pause / 2, pause))
                 sent = runtime.now()
             pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
+            epoch = claim.epoch_of(turn)
+            if epoch is None:
+                raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
             try:
-                reply = await runtime.eval(
-                    make(self._epoch(claim, turn), repeat), max(min(patience, over - sent), 0.001)
-                )
+                reply = await runtime.eval(make(epoch, repeat), max(min(patience, over - sent), 0.001))
             except Failure as failure:
                 setback = failure
                 continue
@@ -175,16 +181,10 @@ class ClientCore:
                 return reply, sent, repeat
             setback = stale
 
-    def _epoch(self, claim: Claim, turn: int) -> int:
-        epoch = claim.epoch_of(turn)
-        if epoch is None:
-            raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
-        return epoch
-
     async def settle(
         self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
     ) -> Pending | None:
-        """Finish what the claim has pending: an acquire is given back, a release completed.
+        """Finish what the claim has pending (an acquire is given back, a release completed), then what is owed.
 
         Args:
             claim: The claim.
@@ -193,15 +193,47 @@ class ClientCore:
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
-            What was pending, or ``None`` if nothing was, or somebody else took it over.
+            What was pending at last, or ``None`` if nothing was, or somebody else took it over.
 
         Raises:
             Failure: It could not be settled; it is pending still.
             LockLostError: It was a release, and the hold was lost before (unless ``behind``).
         """
-        turn, pending, holds, lease_ms, repeat = claim.take_over(since)
-        if pending is None:
-            return None
+        left = self.config.timeout if budget is None else budget
+        over = self.runtime.now() + left
+        settled = None
+        while True:
+            turn, epoch, pending, holds, lease_ms, repeat = claim.take_over(since)
+            if pending is None:
+                return settled
+            try:
+                if not await self._settle(claim, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind):
+                    return None
+            except Refused:
+                raise
+            except BaseException as error:
+                if not isinstance(error, Failure):
+                    claim.doubt(turn)
+                if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
+                    self.watchdog.settle(claim)
+                raise
+            settled = pending
+            since = turn if since is not None else None
+            left = max(0.001, over - self.runtime.now())
+
+    async def _settle(
+        self,
+        claim: Claim,
+        turn: int,
+        epoch: int,
+        pending: Pending,
+        holds: int,
+        lease_ms: int,
+        repeat: bool,
+        budget: float,
+        *,
+        behind: bool,
+    ) -> bool:
         names = LockNames(claim.name)
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -209,29 +241,20 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        try:
-            reply, sent, repeat = await self.exchange(claim, turn, make, lease_ms, repeat, budget)
-        except Refused:
-            raise
-        except BaseException as error:
-            if not isinstance(error, Failure):
-                claim.doubt(turn)
-            if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
-                self.watchdog.settle(claim)
-            raise
+        reply, sent, repeated = await self.exchange(claim, turn, make(epoch, repeat), make, lease_ms, repeat, budget)
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
-                return None
+                return False
             self.emit(events.GivenBack(claim.name, claim.owner))
-        elif reply is None and not (repeat and holds == 1 and sent < claim.deadline):
+        elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(claim)
             if not behind:
                 raise lost_error(claim)
         elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
-            return None
-        return pending
+            return False
+        return True
 
     async def settle_on_leaving(self, claim: Claim) -> None:
         """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""

@@ -41,6 +41,7 @@ class SimulatedActor(Actor):
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._owner = SimulatedOwner(world.simulation)
+        self._under_way: SimulatedPending | None = None
 
     @property
     def number(self) -> int:
@@ -53,7 +54,9 @@ class SimulatedActor(Actor):
             result = method()
             return await result if inspect.isawaitable(result) else result
 
-        return SimulatedPending(self._world, self._world.process.start(work(), "actor", self._owner))
+        assert self._under_way is None or self._under_way.done(), "an actor does one thing at a time"
+        self._under_way = SimulatedPending(self._world, self._world.process.start(work(), "actor", self._owner))
+        return self._under_way
 
     def end(self) -> None:
         self._owner.ended = True
@@ -121,8 +124,14 @@ class SimulatedWorld(World):
         return self.adopt(client)
 
     def until(self, predicate: Callable[[], Any], within: float = PATIENCE, what: str = "") -> Any:
-        came = self.simulation.run(until=lambda: bool(predicate()), seconds=within)
-        assert came, f"not within {within} s: {what or predicate!r}"
+        found: list[Any] = []
+
+        def true() -> bool:
+            found[:] = [predicate()]
+            return bool(found[0])
+
+        assert self.simulation.run(until=true, seconds=within), f"not within {within} s: {what or predicate!r}"
+        return found[0]
 
     def pass_time(self, seconds: float) -> None:
         self.simulation.run(seconds=seconds)
