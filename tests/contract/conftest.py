@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.simulated import SimulatedWorld
-from tests.contract.worlds import EVERYWHERE, Place, World
+from tests.contract.places import EVERYWHERE
+from tests.contract.worlds import World
 from tests.servers import SharedServers
 
 
-@pytest.fixture(params=[*EVERYWHERE, Place(SimulatedWorld, None)], ids=str)
+@pytest.fixture(params=EVERYWHERE, ids=str)
 def world(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iterator[World]:
     """A runtime over a server, fresh for this test."""
     with request.param.open(shared_servers) as world:
