@@ -7,7 +7,6 @@ write, and replies, one line each, are handed to their futures in order.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +18,7 @@ import redis.asyncio
 
 from .contestants import REDIS_PY_LEASE_SECONDS
 from .report import Figure, at_least
-from .rounds import median_ratio, play_rounds
+from .rounds import Tournament, median_ratio
 from .server import Server
 from .throughput import WARM_UP_PAIRS, rates, throughput_table
 from .wire import ACQUIRED, RELEASED, STRANGER_ID, LockRequests, load_scripts, lock_name
@@ -220,17 +219,16 @@ async def measure(server: Server, contestant: Contestant, coroutines: int, secon
 
 
 def many_coroutines(
-    server: Server, *, rounds: int, seconds: float, order: random.Random, coroutines: int = 100
+    server: Server, *, rounds: int, seconds: float, tournament: Tournament, coroutines: int = 100
 ) -> Figure:
     """Acquire and release by many coroutines, each on a lock of its own."""
     title = f"{coroutines} coroutines on separate locks"
     contestants = {one.name: one for one in (RAW, REDIS_PY, PYREDISSON)}
-    samples = play_rounds(
+    samples = tournament.play(
         title,
         list(contestants),
         rounds,
         lambda name: asyncio.run(measure(server, contestants[name], coroutines, seconds)),
-        order,
     )
     columns, rows = throughput_table(samples, RAW.name)
     claims = [

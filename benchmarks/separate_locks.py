@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from .contestants import PYREDISSON, RAW, REDIS_PY, Contestant, LockCalls, prove_exclusion
 from .report import Claim, Figure, at_least, at_most
-from .rounds import Samples, median_ratio, play_rounds
+from .rounds import Samples, Tournament, median_ratio
 from .server import Server
 from .throughput import WARM_UP_PAIRS, rates, throughput_table
 
@@ -91,17 +90,17 @@ def measure(server: Server, contestant: Contestant, threads: int, seconds: float
         return rates(server, contestant.name, pairs, elapsed)
 
 
-def _play(server: Server, title: str, threads: int, rounds: int, seconds: float, order: random.Random) -> Samples:
+def _samples(server: Server, title: str, threads: int, rounds: int, seconds: float, tournament: Tournament) -> Samples:
     contestants = {one.name: one for one in (RAW, REDIS_PY, PYREDISSON)}
-    return play_rounds(
-        title, list(contestants), rounds, lambda name: measure(server, contestants[name], threads, seconds), order
+    return tournament.play(
+        title, list(contestants), rounds, lambda name: measure(server, contestants[name], threads, seconds)
     )
 
 
-def one_thread(server: Server, *, rounds: int, seconds: float, order: random.Random) -> Figure:
+def one_thread(server: Server, *, rounds: int, seconds: float, tournament: Tournament) -> Figure:
     """Acquire and release by a single thread."""
     title = "One thread, acquire and release"
-    samples = _play(server, title, 1, rounds, seconds, order)
+    samples = _samples(server, title, 1, rounds, seconds, tournament)
     columns, rows = throughput_table(samples, RAW.name)
     claims: list[Claim] = [
         at_most("time of redis-py's Lock", median_ratio(samples, PYREDISSON.name, REDIS_PY.name, "us/pair"), 1.0, "x"),
@@ -114,10 +113,10 @@ def one_thread(server: Server, *, rounds: int, seconds: float, order: random.Ran
     return Figure("one_thread", title, how, columns, rows, claims, samples=samples)
 
 
-def many_threads(server: Server, *, rounds: int, seconds: float, order: random.Random, threads: int = 64) -> Figure:
+def many_threads(server: Server, *, rounds: int, seconds: float, tournament: Tournament, threads: int = 64) -> Figure:
     """Acquire and release by many threads, each on a lock of its own."""
     title = f"{threads} threads on separate locks"
-    samples = _play(server, title, threads, rounds, seconds, order)
+    samples = _samples(server, title, threads, rounds, seconds, tournament)
     columns, rows = throughput_table(samples, RAW.name)
     claims: list[Claim] = [
         at_least("pairs of redis-py's Lock", median_ratio(samples, PYREDISSON.name, REDIS_PY.name, "pairs/s"), 4, "x"),

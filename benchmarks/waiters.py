@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
@@ -13,7 +12,7 @@ from statistics import median
 
 from .contestants import PYREDISSON, REDIS_PY, Contestant, Session, prove_exclusion
 from .report import Figure, at_most, show
-from .rounds import Samples, median_ratio, play_rounds, say
+from .rounds import Samples, Tournament, median_ratio, say
 from .server import Server
 from .wire import lock_name, pack
 
@@ -152,14 +151,14 @@ def _rows(watched: Samples, served: Samples) -> Sequence[Sequence[str]]:
     return rows
 
 
-def waiters(server: Server, *, rounds: int, watch_seconds: float, order: random.Random, count: int = 20) -> Figure:
+def waiters(server: Server, *, rounds: int, watch_seconds: float, tournament: Tournament, count: int = 20) -> Figure:
     """Threads of one process that wait for a lock somebody else holds."""
     title = f"{count} waiters of one process on a held lock"
     contestants = {one.name: one for one in (REDIS_PY, PYREDISSON)}
     names = list(contestants)
     say(f"{title}: watching the server")
-    watched = play_rounds(title, names, 1, lambda name: turn(server, contestants[name], count, watch_seconds), order)
-    served = play_rounds(title, names, rounds, lambda name: turn(server, contestants[name], count, 0), order)
+    watched = tournament.play(title, names, 1, lambda name: turn(server, contestants[name], count, watch_seconds))
+    served = tournament.play(title, names, rounds, lambda name: turn(server, contestants[name], count, 0))
     quiet = watched[PYREDISSON.name][0]
     claims = [
         at_most("commands while waiting, pings included", quiet["commands/s"], 1.0, "/s"),
