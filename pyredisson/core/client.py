@@ -10,7 +10,7 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.names import LockNames
 from pyredisson.core.renewal import Watchdog
-from pyredisson.core.runtime import Failure, NotSent, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 

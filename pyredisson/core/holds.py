@@ -231,7 +231,9 @@ class Claim:
             self.generation += 1
             self.pending = None
             self.levels.pop()
-            if self.levels and deadline > self.deadline:
+            if not self.levels:
+                self.loss = None  # The watchdog may have given it up for lost meanwhile.
+            elif deadline > self.deadline:
                 self.deadline = deadline
             return True
 

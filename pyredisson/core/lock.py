@@ -110,8 +110,8 @@ class LockCore:
                 )
         except Failure as failure:
             raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
-        except RedissonError:
-            raise
+        except (RedissonError, GeneratorExit):
+            raise  # A coroutine that is being closed can wait for nothing any more; its lease will end.
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
@@ -220,6 +220,8 @@ class LockCore:
 
         Unlike :meth:`unlock` this never stands for an earlier one that failed.
         """
+        if isinstance(error, GeneratorExit):
+            return  # The coroutine is being closed and can wait for nothing any more; the lease will end.
         try:
             await self._leave()
         except Exception:
@@ -273,6 +275,8 @@ class LockCore:
             claim.pending_until = claim.deadline
             home.watchdog.settle(claim)
             raise home.explain(failure, claim, "an unlock", lease) from failure.cause
+        except GeneratorExit:
+            raise
         except BaseException:
             if claim.pending is not None:
                 claim.pending_until = claim.deadline

@@ -177,6 +177,12 @@ class SimulatedRuntime:
         called, keys, args = request
 
         def execute() -> Any:
+            result = run_script()
+            for watch in self.world.watchers:
+                watch(self.node, called.name, keys, args, result)
+            return result
+
+        def run_script() -> Any:
             redis = self.node.redis
             if self.world.faults.forget_scripts and self.world.rng.random() < self.world.faults.forget_scripts:
                 self.world.note("forget_scripts")
@@ -274,6 +280,7 @@ class SimulatedRuntime:
             return
         self._channels.add(channel)
         self._wakeups.confirmed(channel)
+        self.unsubscribe(channel)  # Its waiters may have gone while it was under way.
 
     def _resubscribe(self) -> None:
         if self._wakeups is not None:

@@ -6,6 +6,7 @@ One seed, one history: everything that happens is an event in one queue, every d
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import math
@@ -146,12 +147,9 @@ class Task(Generic[T]):
 
     def drop(self) -> None:
         """End it as a crash does: nothing of it runs any more, no ``finally`` either."""
-        self._work = _nothing()  # type: ignore[assignment]
         self.outcome.settle(error=Cancelled("its process crashed"))
-
-
-async def _nothing() -> None:
-    pass
+        with contextlib.suppress(RuntimeError, ValueError):  # It awaits in a finally; or it is the one that runs.
+            self._work.close()
 
 
 class Process:
@@ -302,6 +300,8 @@ class World:
         self._sequence = itertools.count()
         self._trace = blake2b(digest_size=16)
         self._broken: list[Callable[[Node], None]] = []
+        #: Called after each script that a server ran: node, script's name, keys, arguments, result (or error).
+        self.watchers: list[Callable[[Node, str, list[bytes], list[bytes], Any], None]] = []
         self.nodes = [Node(self, f"node{index}") for index in range(nodes)]
         self.processes: list[Process] = []
 

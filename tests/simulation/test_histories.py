@@ -1,0 +1,53 @@
+"""Histories in virtual time: no seed may break a rule, and a seed is a history."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.histories import History, Plan, quiet
+
+CHUNKS = 8
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None:
+    grants = faults = 0
+    for seed in range(chunk, volume(20_000), CHUNKS):
+        try:
+            result = History(seed).run()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+        grants += result.grants
+        counts = result.world.counts
+        faults += sum(counts.get(name, 0) for name in ("lose_reply", "straggle", "reset", "lose_request", "duplicate"))
+    assert grants > 0
+    assert faults > 0, "nothing went wrong, so nothing was tested"
+
+
+def test_without_faults_nothing_is_ever_lost_or_unknown() -> None:
+    for seed in range(100):
+        result = History(seed, quiet(Plan())).run()
+        assert (result.lost, result.unknown, result.errors) == (0, 0, 0) or result.lost, f"seed {seed}: {result}"
+
+
+def test_a_seed_is_a_history() -> None:
+    assert History(7).run().world.trace == History(7).run().world.trace
+    assert History(7).run().world.trace != History(8).run().world.trace
+
+
+def test_a_seed_is_the_same_history_in_another_process() -> None:
+    code = "from tests.simulation.histories import History\nprint([History(s).run().world.trace for s in range(5)])"
+
+    def run(hash_seed: str) -> str:
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("1") == run("2")
