@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 told = disturbance(figure.samples)
                 figures.append(figure if told is None else replace(figure, notes=[*figure.notes, told]))
                 print(text(figures[-1]), flush=True)
-    write(figures, about, options.output)
+                write(figures, about, options.output)
     claims = [claim for figure in figures for claim in figure.claims]
     short = [claim for claim in claims if not claim.passed]
     print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")

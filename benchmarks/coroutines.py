@@ -20,7 +20,7 @@ from .contestants import REDIS_PY_LEASE_SECONDS
 from .report import Figure, at_least
 from .rounds import Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, rates, throughput_table
+from .throughput import WARM_UP_PAIRS, StopWatch, rates, throughput_table
 from .wire import ACQUIRED, RELEASED, STRANGER_ID, LockRequests, load_scripts, lock_name
 
 __all__ = ["many_coroutines"]
@@ -212,10 +212,10 @@ async def measure(server: Server, contestant: Contestant, coroutines: int, secon
         locks = [session.lock(number) for number in range(coroutines)]
         await asyncio.gather(*map(warm_up, locks))
         server.reset()
-        begin = time.perf_counter()
-        counts = await asyncio.gather(*(pairs_until(begin + seconds, calls) for calls in locks))
-        elapsed = time.perf_counter() - begin
-        return rates(server, contestant.name, sum(counts), elapsed)
+        watch = StopWatch()
+        counts = await asyncio.gather(*(pairs_until(watch.begin + seconds, calls) for calls in locks))
+        spent = watch.read()
+        return rates(server, contestant.name, sum(counts), spent)
 
 
 def many_coroutines(

@@ -53,6 +53,7 @@ class Tournament:
             if self._calm:
                 if sum(map(_is_calm, played)) >= rounds:
                     break
+                say(f"{title}: waiting for a quiet machine")
                 wait_for_quiet(QUIET_WITHIN_SECONDS)
             say(f"{title}: round {len(played) + 1} of {rounds}")
             played.append(
@@ -82,7 +83,10 @@ def disturbance(samples: Samples) -> str | None:
     cores = [sample[FOREIGN] for turns in samples.values() for sample in turns if FOREIGN in sample]
     if not cores:
         return None
-    return f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
+    told = f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
+    if median(cores) < CALM_CORES:
+        return told
+    return f"{told} That is too much for these figures to count: run them again on a quiet machine, or with --calm."
 
 
 def median_of(samples: Samples, contestant: str, number: str) -> float:

@@ -10,7 +10,7 @@ from .contestants import PYREDISSON, RAW, REDIS_PY, Contestant, LockCalls, prove
 from .report import Claim, Figure, at_least, at_most
 from .rounds import Samples, Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, rates, throughput_table
+from .throughput import WARM_UP_PAIRS, Spent, StopWatch, rates, throughput_table
 
 __all__ = ["many_threads", "one_thread"]
 
@@ -34,24 +34,24 @@ def warm_up(calls: LockCalls) -> None:
         calls.release()
 
 
-def one_by_one(calls: LockCalls, seconds: float) -> tuple[int, float]:
+def one_by_one(calls: LockCalls, seconds: float) -> tuple[int, Spent]:
     """Pairs made by the calling thread, and the time they took."""
-    begin = time.perf_counter()
-    return pairs_until(begin + seconds, calls), time.perf_counter() - begin
+    watch = StopWatch()
+    return pairs_until(watch.begin + seconds, calls), watch.read()
 
 
-def side_by_side(locks: Sequence[LockCalls], seconds: float, ready: Callable[[], None]) -> tuple[int, float]:
+def side_by_side(locks: Sequence[LockCalls], seconds: float, ready: Callable[[], None]) -> tuple[int, Spent]:
     """Pairs made by one thread for each lock together, and the time from the common start to the last one's end.
 
     ``ready`` is called when all threads have warmed up and none has begun.
     """
-    begin = 0.0
+    watch = StopWatch()
     counts: list[int] = []
 
     def start_the_clock() -> None:
-        nonlocal begin
+        nonlocal watch
         ready()
-        begin = time.perf_counter()
+        watch = StopWatch()
 
     barrier = threading.Barrier(len(locks), action=start_the_clock)
 
@@ -62,17 +62,17 @@ def side_by_side(locks: Sequence[LockCalls], seconds: float, ready: Callable[[],
         except BaseException:
             barrier.abort()
             raise
-        counts.append(pairs_until(begin + seconds, calls))
+        counts.append(pairs_until(watch.begin + seconds, calls))
 
     threads = [threading.Thread(target=work, args=(calls,)) for calls in locks]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    elapsed = time.perf_counter() - begin
+    spent = watch.read()
     if len(counts) != len(locks):
         raise RuntimeError(f"{len(locks) - len(counts)} of {len(locks)} threads failed")
-    return sum(counts), elapsed
+    return sum(counts), spent
 
 
 def measure(server: Server, contestant: Contestant, threads: int, seconds: float) -> dict[str, float]:
@@ -84,10 +84,10 @@ def measure(server: Server, contestant: Contestant, threads: int, seconds: float
         if threads == 1:
             warm_up(locks[0])
             server.reset()
-            pairs, elapsed = one_by_one(locks[0], seconds)
+            pairs, spent = one_by_one(locks[0], seconds)
         else:
-            pairs, elapsed = side_by_side(locks, seconds, ready=server.reset)
-        return rates(server, contestant.name, pairs, elapsed)
+            pairs, spent = side_by_side(locks, seconds, ready=server.reset)
+        return rates(server, contestant.name, pairs, spent)
 
 
 def _samples(server: Server, title: str, threads: int, rounds: int, seconds: float, tournament: Tournament) -> Samples:
