@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["DEFAULT_URL", "asks_for_embedded", "masked_url", "own_settings", "url_of"]
+__all__ = ["DEFAULT_URL", "asks_for_embedded", "own_settings", "url_of"]
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -45,20 +44,6 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
     if settings:
         raise TypeError("embedded:// takes no connection settings")
     return True
-
-
-def masked_url(url: str) -> str:
-    """Return a URL with its password, wherever it stands, as ``***``."""
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    if parts.password is not None:
-        credentials, _, host = netloc.rpartition("@")
-        netloc = f"{credentials.split(':', 1)[0]}:***@{host}"
-    query = "&".join(
-        "password=***" if item.split("=", 1)[0] in ("password", "ssl_password") else item
-        for item in parts.query.split("&")
-    )
-    return urlunsplit((parts.scheme, netloc, parts.path, query, parts.fragment))
 
 
 def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:

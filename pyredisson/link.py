@@ -7,7 +7,10 @@ from typing import Any, Protocol
 from pyredisson.core.runtime import Reply
 from pyredisson.wire import Packed
 
-__all__ = ["Link", "Stream"]
+__all__ = ["CONNECTING", "Link", "Stream"]
+
+#: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
+CONNECTING = 0.25
 
 
 class Link(Protocol):

@@ -38,7 +38,7 @@ class ThreadOwner:
     def __init__(self, pulse: _Pulse) -> None:
         self.number = next(_numbers)
         self._pulse = weakref.ref(pulse)
-        self._name = threading.current_thread().name
+        self._name = _thread_name()
 
     def __repr__(self) -> str:
         return f"<thread {self.number} {self._name!r}>"
@@ -50,6 +50,12 @@ class ThreadOwner:
     def gone_hint(self) -> str:
         """What to tell of it, when it ended with a lock in its hands."""
         return f"thread {self._name!r} ended without releasing it"
+
+
+def _thread_name() -> str:
+    # Not current_thread(): for a thread that was not started by `threading` it makes an object that stays for good.
+    ident = threading.get_ident()
+    return next((thread.name for thread in threading.enumerate() if thread.ident == ident), f"foreign {ident}")
 
 
 class _Local(threading.local):

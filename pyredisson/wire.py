@@ -100,10 +100,7 @@ _NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAG
 def reply_error(text: str) -> rx.RedisError:
     """Make the redis-py error of an error reply; its code stays readable at the front of the message."""
     code = text.split(" ", 1)[0]
-    kind = _ERRORS.get(code, rx.ResponseError)
-    if issubclass(kind, (rx.ClusterDownError, rx.TryAgainError)):
-        return kind(text) if kind is rx.TryAgainError else rx.ResponseError(text)
-    return kind(text)
+    return _ERRORS.get(code, rx.ResponseError)(text)
 
 
 def failure_of(error: Any) -> Failure:

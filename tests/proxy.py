@@ -169,7 +169,7 @@ class Held(Toxic):
     def release(self) -> list[Any]:
         """Deliver it now, over a connection of the proxy's own, whether or not the client's still exists.
 
-        It has been executed when this returns. Doing it again delivers it again.
+        It has been executed when this returns. Doing it again delivers it again. Of several, it is the last one.
 
         Returns:
             The server's replies, parsed, to it and to what came after it. Nobody else ever sees them.
@@ -181,6 +181,14 @@ class Held(Toxic):
 AnyToxic = TypeVar("AnyToxic", bound=Toxic)
 
 
+class Refusal(Toxic):
+    """A request that never gets to the server: the proxy answers with an error, as a server in another state would."""
+
+    def __init__(self, proxy: Proxy, name: str, match: Match, k: int | None, error: str) -> None:
+        super().__init__(proxy, name, match, k, "hang")
+        self.reply = f"-{error}\r\n".encode()
+
+
 @dataclass
 class _Awaited:
     """A request that the server has yet to answer."""
@@ -189,6 +197,7 @@ class _Awaited:
     confirmations: int  # how many replies it gets: one, but one a channel for a subscription
     dropped: Toxic | None = None
     copy: bool = False
+    canned: bytes | None = None  # the answer, where the server was not asked
 
 
 class _Stream:
@@ -338,6 +347,11 @@ class Connection:
             if isinstance(toxic, Held):
                 self._hold(toxic, args, raw)
                 return
+            if isinstance(toxic, Refusal):
+                self._awaited.append(_Awaited(args, 1, canned=toxic.reply))
+                toxic.took_effect(args)
+                self._answer()
+                return
             if toxic._name == "duplicate_request":
                 copies += 1
                 toxic.took_effect(args)
@@ -369,7 +383,17 @@ class Connection:
         channels.difference_update(names or list(channels))
         return count
 
+    def _answer(self) -> None:
+        """Give the answers that need no server, once their turn has come."""
+        while self._awaited and (canned := self._awaited[0].canned):
+            self._awaited.popleft()
+            self.down.send(canned)
+
     def _reply(self, value: Any, raw: bytes) -> None:
+        self._take_reply(value, raw)
+        self._answer()
+
+    def _take_reply(self, value: Any, raw: bytes) -> None:
         awaited = self._awaited[0] if self._awaited else None
         word = value[0].lower() if isinstance(value, list) and value and isinstance(value[0], bytes) else b""
         if isinstance(value, Push):
@@ -459,8 +483,8 @@ class Proxy:
         """
         return self._add(Toxic(self, "drop_reply", match, k, then))
 
-    def hold_request(self, match: Match, k: int = 1, *, then: Then = "hang") -> Held:
-        """Keep the ``k``-th matching request from the server until ``.release()``, as a network may.
+    def hold_request(self, match: Match, k: int | None = 1, *, then: Then = "hang") -> Held:
+        """Keep the ``k``-th matching request (``None``: each) from the server until ``.release()``, as a network may.
 
         What the client sends after it on that connection waits behind it; what it sends on others does not.
         """
@@ -469,6 +493,12 @@ class Proxy:
     def duplicate_request(self, match: Match, k: int | None = 1) -> Toxic:
         """Deliver the ``k``-th matching request twice; the client sees the first reply only."""
         return self._add(Toxic(self, "duplicate_request", match, k, "hang"))
+
+    def refuse_request(self, match: Match, error: str, k: int | None = None) -> Refusal:
+        """Answer the ``k``-th matching request (``None``: each) with this error; the server never hears of it."""
+        toxic = Refusal(self, "refuse_request", match, k, error)
+        self._toxics = [*self._toxics, toxic]
+        return toxic
 
     def cut(self) -> None:
         """Reset all connections and refuse new ones, until ``heal()``."""

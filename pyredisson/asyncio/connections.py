@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
-from pyredisson.link import Link, Stream
+from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
@@ -239,6 +239,7 @@ class AsyncOwnLink:
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
+        self._watchdog: asyncio.Task[Any] | None = None
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         pipe = self._pipe
@@ -266,10 +267,12 @@ class AsyncOwnLink:
         if pipe is not None and pipe.broken is None and not pipe.retired:
             return pipe
         if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect(timeout))
+            self._connecting = self._loop.create_task(self._connect(max(timeout, CONNECTING)))
             self._connecting.add_done_callback(self._connect_done)
         # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
         connecting = self._connecting
+        if asyncio.current_task() is not self._watchdog:  # It has deadlines to tell of; the others have the time.
+            timeout = max(timeout, CONNECTING)
         await asyncio.wait({connecting}, timeout=timeout)
         if not connecting.done():
             raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
@@ -297,7 +300,7 @@ class AsyncOwnLink:
         return stream
 
     def reserve(self) -> None:
-        pass  # Nobody waits behind anybody on a shared connection.
+        self._watchdog = asyncio.current_task()
 
     def close(self) -> None:
         if self._connecting is not None:

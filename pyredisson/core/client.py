@@ -117,7 +117,7 @@ class ClientCore:
         if budget is not None and budget < patience:
             patience = budget
         try:
-            reply = await self.runtime.eval(make(claim.epoch, repeat), patience)
+            reply = await self.runtime.eval(make(self._epoch(claim, turn), repeat), patience)
         except Failure as failure:
             over = sent + (self.config.timeout if budget is None else budget)
             return await self._persist(claim, turn, make, repeat, patience, over, failure)
@@ -142,13 +142,11 @@ class ClientCore:
         while True:
             match setback:
                 case scripts.Stale():
-                    # A forgotten epoch of this very owner; or somebody has taken this request over.
-                    if not claim.adopt_epoch(turn, setback):
-                        raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner"))
+                    # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
+                    claim.raise_epoch(turn, above=setback)
                     pause = 0.0
                 case Unanswered():
-                    if not claim.next_epoch(turn):
-                        raise setback
+                    claim.doubt(turn)
                     repeat = True
                 case _:
                     if not repeat:
@@ -166,7 +164,9 @@ class ClientCore:
                 sent = runtime.now()
             pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
             try:
-                reply = await runtime.eval(make(claim.epoch, repeat), max(min(patience, over - sent), 0.001))
+                reply = await runtime.eval(
+                    make(self._epoch(claim, turn), repeat), max(min(patience, over - sent), 0.001)
+                )
             except Failure as failure:
                 setback = failure
                 continue
@@ -175,24 +175,64 @@ class ClientCore:
                 return reply, sent, repeat
             setback = stale
 
-    async def settle(self, claim: Claim, budget: float | None = None, *, behind: bool = False) -> Pending | None:
-        """Finish what the claim has pending: an acquire is given back, a release completed.
+    def _epoch(self, claim: Claim, turn: int) -> int:
+        epoch = claim.epoch_of(turn)
+        if epoch is None:
+            raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
+        return epoch
+
+    async def settle(
+        self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
+    ) -> Pending | None:
+        """Finish what the claim has pending (an acquire is given back, a release completed), then what is owed.
 
         Args:
             claim: The claim.
             budget: Seconds; ``Config.timeout`` if ``None``.
+            since: The turn that left it pending, if it matters that nothing has begun since.
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
-            What was pending, or ``None`` if nothing was, or somebody else took it over.
+            What was pending at last, or ``None`` if nothing was, or somebody else took it over.
 
         Raises:
             Failure: It could not be settled; it is pending still.
             LockLostError: It was a release, and the hold was lost before (unless ``behind``).
         """
-        turn, pending, holds, lease_ms = claim.take_over()
-        if pending is None:
-            return None
+        left = self.config.timeout if budget is None else budget
+        over = self.runtime.now() + left
+        settled = None
+        while True:
+            turn, pending, holds, lease_ms, repeat = claim.take_over(since)
+            if pending is None:
+                return settled
+            try:
+                if not await self._settle(claim, turn, pending, holds, lease_ms, repeat, left, behind=behind):
+                    return None
+            except Refused:
+                raise
+            except BaseException as error:
+                if not isinstance(error, Failure):
+                    claim.doubt(turn)
+                if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
+                    self.watchdog.settle(claim)
+                raise
+            settled = pending
+            since = turn if since is not None else None
+            left = max(0.001, over - self.runtime.now())
+
+    async def _settle(
+        self,
+        claim: Claim,
+        turn: int,
+        pending: Pending,
+        holds: int,
+        lease_ms: int,
+        repeat: bool,
+        budget: float,
+        *,
+        behind: bool,
+    ) -> bool:
         names = LockNames(claim.name)
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -200,27 +240,35 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        reply, sent, _ = await self.exchange(claim, turn, make, lease_ms, True, budget)
+        reply, sent, repeated = await self.exchange(claim, turn, make, lease_ms, repeat, budget)
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
-                return None
+                return False
             self.emit(events.GivenBack(claim.name, claim.owner))
-        elif reply is None and (holds > 1 or sent >= claim.deadline):
+        elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(claim)
             if not behind:
                 raise lost_error(claim)
         elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
-            return None
-        return pending
+            return False
+        return True
 
-    async def settle_quietly(self, claim: Claim, budget: float) -> None:
-        """Settle if it can be done within the budget; the watchdog goes on otherwise."""
+    async def settle_on_leaving(self, claim: Claim) -> None:
+        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""
+
+        async def settle() -> None:
+            try:
+                await self.settle(claim, CLEANUP_BUDGET, behind=True)
+            except Failure:
+                pass
+
         try:
-            await self.settle(claim, budget, behind=True)
-        except Failure:
-            pass
+            await self.runtime.guard(settle(), CLEANUP_BUDGET)
+        finally:
+            if claim.pending is not None:
+                self.watchdog.settle(claim)
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""

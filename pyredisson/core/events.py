@@ -1,7 +1,7 @@
 """What the core tells those who watch: one frozen dataclass a happening.
 
 Listeners (``Config.listeners``) are called where it happens, so they must be quick; what they raise is logged and
-goes no further. ``pyredisson.observe`` turns events into log lines and metrics.
+goes no further. ``pyredisson.observe`` turns events into log lines.
 """
 
 from __future__ import annotations

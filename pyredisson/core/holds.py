@@ -8,6 +8,7 @@ Rules kept here:
 3. A request in flight is noted *before* it is sent (``pending``) and forgotten only when its outcome is known. Whoever
    finds one noted settles it first, or repeats it, under the next epoch: older copies are then refused by the server.
 4. Methods do no I/O, are atomic, and return what is now due.
+   Blocks that were left meanwhile are ``owed``: their holds are given back after what is pending.
 5. Lost is final: the levels of a lost claim can only be unlocked, one by one, and each says so.
 """
 
@@ -73,6 +74,7 @@ class Claim:
         "asked",
         "client",
         "deadline",
+        "doubtful",
         "epoch",
         "generation",
         "key",
@@ -81,8 +83,10 @@ class Claim:
         "loss",
         "mutex",
         "name",
+        "of_block",
         "on_loss",
         "over",
+        "owed",
         "owner",
         "pending",
         "pending_until",
@@ -109,7 +113,10 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
+        self.doubtful = False  # A copy of what is pending may have run.
         self.asked: Level | None = None
+        self.owed = 0
+        self.of_block = False
         self.released_behind = False
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
         self.acquire_request: Request | None = None
@@ -126,7 +133,7 @@ class Claim:
         """Whether the watchdog has to renew it."""
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
         # must not leave a lock behind that is renewed for ever. The owner's next successful step resumes it.
-        if self.loss is not None or self.released_behind or self.pending is Pending.RELEASE:
+        if self.loss is not None or self.released_behind or self.owed or self.pending is Pending.RELEASE:
             return False
         return any(level.watchdog for level in self.levels)
 
@@ -151,7 +158,7 @@ class Claim:
             The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
         """
         with self.mutex:
-            repeat = self.pending is not None
+            repeat = self.doubtful = self.doubtful and self.pending is not None
             if repeat:
                 self.epoch += 1
             self.turn += 1
@@ -160,17 +167,14 @@ class Claim:
             self.pending = Pending.ACQUIRE
             return self.turn, len(self.levels), repeat
 
-    def granted(self, turn: int, level: Level, deadline: float) -> bool:
-        """The server took the hold. Returns whether this is still the claim's business."""
+    def granted(self, level: Level, deadline: float) -> None:
+        """The server took the hold. Nobody but its owner has had the turn since it asked."""
         with self.mutex:
-            if turn != self.turn:
-                return False
             self.generation += 1
             if not self.levels or deadline > self.deadline:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
-            return True
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -180,8 +184,10 @@ class Claim:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def begin_release(self) -> tuple[int, int, int, Unlock]:
+    def begin_release(self, *, block: bool = False) -> tuple[int, int, int, Unlock]:
         """Note that an unlock is about to be sent; what was pending is settled by now.
+
+        ``block`` says that it is the end of a block: nobody will come and ask after it.
 
         Returns:
             The turn, the holds counted as yet, the longest lease of the holds that remain (of the one that goes, if
@@ -193,16 +199,18 @@ class Claim:
             self.released_behind = False
             if self.loss is not None:
                 self.pending = None
-                levels.pop()
+                lease = levels.pop().lease_ms
                 if not levels:
                     self.loss = None
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, lease, Unlock.LOST
             if not levels:
                 if not self.over:
-                    return self.turn, 0, 1, Unlock.NOT_OWNED
+                    return self.turn, 0, 0, Unlock.NOT_OWNED
                 self.over -= 1
-                return self.turn, 0, 1, Unlock.LOST
+                return self.turn, 0, 0, Unlock.LOST
             self.pending = Pending.RELEASE
+            self.doubtful = False
+            self.of_block = block
             if len(levels) == 1:
                 return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
             return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
@@ -227,7 +235,7 @@ class Claim:
         with self.mutex:
             if turn != self.turn:
                 return False
-            self.released_behind = behind
+            self.released_behind = behind and not self.of_block
             self.generation += 1
             self.pending = None
             self.levels.pop()
@@ -239,39 +247,74 @@ class Claim:
 
     # ---- repeating ----------------------------------------------------------------------------------------------
 
-    def next_epoch(self, turn: int) -> bool:
-        """No reply came: the next copy goes under an epoch of its own. Returns whether the turn still stands."""
+    def epoch_of(self, turn: int) -> int | None:
+        """The epoch for the next copy of a request, or ``None`` if its turn is over: no copy may be sent then."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch += 1
-            return True
+            return self.epoch if turn == self.turn else None
 
-    def adopt_epoch(self, turn: int, stored: int) -> bool:
-        """The server knows a later epoch of this owner than we remember. Returns whether the turn still stands."""
+    def doubt(self, turn: int) -> None:
+        """No reply came, so that the request may have run: further copies go under an epoch of their own."""
         with self.mutex:
-            if turn != self.turn:
-                return False
-            self.epoch = stored + 1
-            return True
+            if turn == self.turn:
+                self.epoch += 1
+                self.doubtful = True
+
+    def raise_epoch(self, turn: int, above: int) -> None:
+        """The server knows a later epoch of this owner."""
+        with self.mutex:
+            if turn == self.turn:
+                self.epoch = max(self.epoch, above) + 1
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def take_over(self) -> tuple[int, Pending | None, int, int]:
-        """Take what is pending upon oneself: whoever had it before finds its turn over.
+    def owe(self, *, block: bool) -> bool:
+        """One more hold is done with: settling gives it back after what is pending. Returns whether there is one."""
+        with self.mutex:
+            if self.owed and not block:
+                return True
+            if len(self.levels) - (self.pending is Pending.RELEASE) <= self.owed:
+                return False
+            self.owed += 1
+            self.of_block = block
+            return True
+
+    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
+        """Take what is pending, or owed, upon oneself: whoever had it before finds its turn over.
+
+        Args:
+            since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
 
         Returns:
-            The turn, what is pending, the number of holds to take one from, and the lease that remains with the rest.
+            The turn, what is pending, the number of holds to take one from, the lease that remains with the rest, and
+            whether an earlier copy of the request may have run.
         """
         with self.mutex:
-            self.turn += 1
+            if since not in (None, self.turn):
+                return self.turn, None, 0, 1, False
             if self.pending is None:
-                return self.turn, None, 0, 1
-            self.epoch += 1
+                if self.loss is not None:
+                    self._drop_owed()
+                if not self.owed or not self.levels:
+                    self.owed = 0
+                    return self.turn, None, 0, 1, False
+                self.owed -= 1
+                self.pending = Pending.RELEASE
+                self.doubtful = False
+            self.turn += 1
+            # An acquire is pending only while it is in doubt.
+            self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
+            self.epoch += self.doubtful
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
-            return self.turn, self.pending, count, lease
+            return self.turn, self.pending, count, lease, self.doubtful
+
+    def _drop_owed(self) -> None:
+        """Nothing is held any more: what is done with need not be given back."""
+        del self.levels[max(0, len(self.levels) - self.owed) :]
+        self.owed = 0
+        if not self.levels:
+            self.loss = None
 
     def given_back(self, turn: int) -> bool:
         """What an unanswered acquire may have taken is surely not (or no longer) held."""
@@ -290,9 +333,8 @@ class Claim:
             self.turn += 1
             if self.pending is Pending.RELEASE and self.levels:
                 self.levels.pop()
-                self.over += 1
-                if not self.levels:
-                    self.loss = None
+                self.over += not self.of_block
+            self._drop_owed()
             self.pending = None
 
     # ---- ending --------------------------------------------------------------------------------------------------
@@ -309,7 +351,8 @@ class Claim:
                 self.turn += 1
                 self.pending = None
                 self.levels.pop()
-                self.over += 1
+                self.over += not self.of_block
+            self._drop_owed()
             if any(level.watched for level in self.levels):
                 self.loss = "its lease ran out before it could be renewed"
                 return True
@@ -339,8 +382,9 @@ class Claim:
             self.pending = None
             tell = self.loss is None and (now < self.deadline or any(level.watched for level in self.levels))
             self.levels.pop()
-            self.over += behind
-            self.loss = reason if self.levels else None
+            self.over += behind and not self.of_block
+            self.loss = reason
+            self._drop_owed()
             return tell
 
     def clear(self) -> None:
@@ -352,6 +396,7 @@ class Claim:
             self.over = 0
             self.loss = None
             self.pending = None
+            self.owed = 0
             self.released_behind = False
 
     def renewed(self, generation: int, sent: float, lease_ms: int) -> None:
@@ -419,12 +464,18 @@ class Claims:
         now = self._runtime.now()
         remembered = []
         for claim in self:
-            if claim.loss is None and not claim.pending:
+            if not claim.pending and not claim.watched():  # The watchdog sees to the others, and tells of them.
                 claim.expire(now)
-            if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
-                self.drop(claim)
+            if claim.idle() or not claim.who.alive():
+                self._let_go(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)
         for claim in remembered[: -self.REMEMBERED]:
-            self.drop(claim)
+            self._let_go(claim)
         self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
+
+    def _let_go(self, claim: Claim) -> None:
+        # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
+        with claim.mutex:
+            if not claim.levels and not claim.pending:
+                self.drop(claim)

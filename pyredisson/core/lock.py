@@ -15,7 +15,7 @@ from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
-from pyredisson.core.runtime import Failure, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -127,6 +127,8 @@ class LockCore:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
         turn, holds, repeat = claim.begin_acquire(level)
+        if not claim.listed:  # Another thread has swept the table in this very moment, and took the claim for idle.
+            home.claims.enter(claim)
 
         def make(epoch: int, repeat: bool) -> Request:
             return self._acquire_request(claim, level, holds, epoch, repeat)
@@ -144,10 +146,10 @@ class LockCore:
                 if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
                     await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
                     return 0  # and look again at once.
-                claim.granted(turn, level, deadline)
+                claim.granted(level, deadline)
                 home.watchdog.watch(claim)
             else:
-                claim.granted(turn, level, deadline)
+                claim.granted(level, deadline)
             return None
         claim.refused(turn)
         answer = scripts.read_acquire(reply)
@@ -181,7 +183,7 @@ class LockCore:
         self._expire(claim)
         if claim.loss is not None:
             raise lost_error(claim, claim.loss)
-        if claim.pending is Pending.RELEASE:
+        if claim.pending is Pending.RELEASE or claim.owed:
             await home.settle(claim)
 
     def _expire(self, claim: Claim) -> None:
@@ -195,9 +197,9 @@ class LockCore:
         if claim.pending is None and len(claim.levels) > holds and claim.loss is None:
             await home.runtime.guard(self._release_quietly(claim), CLEANUP_BUDGET)
         elif claim.pending is not None:
+            claim.doubt(claim.turn)
             claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
-            home.watchdog.settle(claim)
-            await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+            await home.settle_on_leaving(claim)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -207,10 +209,15 @@ class LockCore:
         if home.closed:
             home.check_open()
         claim = self._claim(home.runtime.owner())
+        if claim.pending is not None:
+            # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
+            owes = claim.pending is Pending.ACQUIRE and claim.owe(block=False)
+            if await self._settle(claim) is Pending.RELEASE or owes:
+                claim.take_released_behind()
+                self._resume(claim)
+                return
+        # Not before what is pending: what the background settles in between is seen here.
         if claim.released_behind and claim.take_released_behind():
-            self._resume(claim)
-            return
-        if claim.pending is not None and await self._settle(claim) is Pending.RELEASE:
             self._resume(claim)
             return
         await self._release(claim)
@@ -233,11 +240,18 @@ class LockCore:
         home.check_open()
         claim = self._claim(home.runtime.owner())
         if claim.pending is not None:
+            # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
+            owes = claim.owe(block=True)
             try:
                 await self._settle(claim)
             except LockLostError:
-                pass  # That of an inner block, which has said so itself; ours comes now.
-        await self._release(claim)
+                if owes:
+                    raise
+                # Else that of an inner block, which has said so itself; ours comes now.
+            if owes:
+                self._resume(claim)
+                return
+        await self._release(claim, block=True)
 
     async def _settle(self, claim: Claim) -> Pending | None:
         try:
@@ -251,12 +265,13 @@ class LockCore:
         else:
             self.home.watchdog.unwatch(claim)
 
-    async def _release(self, claim: Claim) -> None:
+    async def _release(self, claim: Claim, *, block: bool = False) -> None:
         home = self.home
         if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
-        turn, holds, lease, todo = claim.begin_release()
+        turn, holds, lease, todo = claim.begin_release(block=block)
+        lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
             raise LockNotOwnedError(
                 f"lock {claim.name!r} is not held by {claim.owner}: only the thread (or task) that took it can "
@@ -273,15 +288,16 @@ class LockCore:
             if todo is Unlock.LOST:
                 raise lost_error(claim, reason) from failure.cause
             claim.pending_until = claim.deadline
-            home.watchdog.settle(claim)
+            if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
+                home.watchdog.settle(claim)
             raise home.explain(failure, claim, "an unlock", lease) from failure.cause
         except GeneratorExit:
             raise
         except BaseException:
             if claim.pending is not None:
+                claim.doubt(turn)
                 claim.pending_until = claim.deadline
-                home.watchdog.settle(claim)
-                await home.runtime.guard(home.settle_quietly(claim, CLEANUP_BUDGET), CLEANUP_BUDGET)
+                await home.settle_on_leaving(claim)
                 claim.take_released_behind()
             raise
         if todo is Unlock.LOST:

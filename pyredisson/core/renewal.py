@@ -37,7 +37,7 @@ class Watchdog:
         self._period = timeout / 3
         self._batch = home.config.lock_watchdog_batch_size
         self._watched: dict[Claim, None] = {}
-        self._unsettled: dict[Claim, None] = {}
+        self._unsettled: dict[Claim, int] = {}  # With the turn that left it so.
         self._round: deque[Claim] = deque()
         self._round_size = 0
         self._round_requests = 0
@@ -69,10 +69,12 @@ class Watchdog:
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
-        self._unsettled[claim] = None
-        self._settle_in = RETRY_FIRST
-        self._settle_at = self._runtime.now() + self._settle_in
-        self._background.nudge()
+        known = claim in self._unsettled
+        self._unsettled[claim] = claim.turn
+        if not known:
+            self._settle_in = RETRY_FIRST
+            self._settle_at = self._runtime.now() + self._settle_in
+            self._background.nudge()
 
     def watching(self) -> int:
         """How many claims are watched."""
@@ -185,17 +187,17 @@ class Watchdog:
     async def _settle(self) -> None:
         if self._runtime.now() < self._settle_at:
             return
-        for claim in list(self._unsettled):
-            if claim.pending is None:
-                self._unsettled.pop(claim, None)
-            elif self._runtime.now() >= claim.pending_until:
-                self._unsettled.pop(claim, None)
-                claim.abandon(claim.turn)
-            else:
-                try:
-                    await self._home.settle(claim, self._patience(self._runtime.now()), behind=True)
-                except Failure:
-                    break  # The server is away for the others too.
-                self._unsettled.pop(claim, None)
+        for claim, turn in list(self._unsettled.items()):
+            if claim.pending is not None and claim.turn == turn:
+                if self._runtime.now() >= claim.pending_until:
+                    claim.abandon(turn)
+                else:
+                    try:
+                        await self._home.settle(claim, self._patience(self._runtime.now()), since=turn, behind=True)
+                    except Failure:
+                        break  # It is noted again; and the server is away for the others too.
+            # Else its owner has begun something new, and settles what that leaves open.
+            if self._unsettled.get(claim) == turn:
+                del self._unsettled[claim]
         self._settle_in = min(2 * self._settle_in, RETRY_MAX)
         self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf

@@ -7,8 +7,9 @@ if stored and tonumber(stored) > tonumber(ARGV[2]) then
     return {'stale', stored}
 end
 local owners = redis.call('hkeys', KEYS[1])
-if redis.call('del', KEYS[1]) == 1 then
-    redis.call(ARGV[3], KEYS[2], ARGV[1])
+if #owners > 0 then
+    redis.call(ARGV[3], KEYS[2], ARGV[1])  -- First, since a user who may not publish shall free nothing.
+    redis.call('del', KEYS[1])
 end
 if ARGV[2] ~= '0' and stored ~= ARGV[2] then
     redis.call('set', KEYS[3], ARGV[2], 'px', 60000)

@@ -23,8 +23,9 @@ if left > 0 then
     redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))
     reply = 0
 elseif left == 0 then
-    redis.call('del', KEYS[1])
+    -- The message leaves when the script is over. First, since a user who may not publish shall free nothing.
     redis.call(ARGV[7], KEYS[2], ARGV[1])
+    redis.call('del', KEYS[1])
     reply = 1
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then

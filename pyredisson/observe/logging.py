@@ -25,28 +25,19 @@ def log_event(event: events.Event) -> None:
     """Log one event. Losses and doubts are warnings; what goes as it should is ``DEBUG``."""
     match event:
         case events.Acquired(waited=waited, holds=holds):
-            _of(event, _lock, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
+            _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
         case events.Released(holds=holds):
-            _of(event, _lock, logging.DEBUG, "lock %r of %s: released, %d holds left", holds)
+            _of(event, logging.DEBUG, "lock %r of %s: released, %d holds left", holds)
         case events.TimedOut(waited=waited):
-            _of(event, _lock, logging.DEBUG, "lock %r of %s: not got within %.3f s", waited)
+            _of(event, logging.DEBUG, "lock %r of %s: not got within %.3f s", waited)
         case events.Lost(reason=reason):
-            _of(event, _lock, logging.WARNING, "lock %r of %s: LOST: %s", reason)
+            _of(event, logging.WARNING, "lock %r of %s: LOST: %s", reason)
         case events.HolderGone(hint=hint):
-            _of(
-                event, _lock, logging.WARNING, "lock %r of %s: its holder is gone, so it is renewed no longer: %s", hint
-            )
+            _of(event, logging.WARNING, "lock %r of %s: its holder is gone, so it is renewed no longer: %s", hint)
         case events.OutcomeUnknown(request=request, error=error):
-            _of(
-                event,
-                _lock,
-                logging.WARNING,
-                "lock %r of %s: the outcome of %s is unknown (%s), settling it",
-                request,
-                error,
-            )
+            _of(event, logging.WARNING, "lock %r of %s: the outcome of %s is unknown (%s), settling it", request, error)
         case events.GivenBack():
-            _of(event, _lock, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
+            _of(event, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
         case events.Renewed(locks=locks, requests=requests):
             _renewal.debug("renewed %d locks by %d requests", locks, requests)
         case events.RenewalFailed(locks=locks, error=error):
@@ -61,7 +52,7 @@ def log_event(event: events.Event) -> None:
             pass
 
 
-def _of(event: events.LockEvent, logger: logging.Logger, level: int, text: str, *args: object) -> None:
-    if logger.isEnabledFor(level):
+def _of(event: events.LockEvent, level: int, text: str, *args: object) -> None:
+    if _lock.isEnabledFor(level):
         extra = {"lock": event.name, "owner": event.owner}
-        logger.log(level, text, event.name, event.owner, *args, extra=extra)
+        _lock.log(level, text, event.name, event.owner, *args, extra=extra)

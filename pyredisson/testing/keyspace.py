@@ -19,6 +19,8 @@ from typing_extensions import Self
 
 __all__ = [
     "COMMANDS",
+    "OK",
+    "TYPES",
     "Command",
     "Keyspace",
     "Reply",
@@ -110,7 +112,8 @@ class _Bound(NamedTuple):
 
 Value: TypeAlias = "bytes | dict[bytes, bytes] | list[bytes] | SortedSet"
 
-_TYPES: Final[dict[type, str]] = {bytes: "string", dict: "hash", list: "list", SortedSet: "zset"}
+TYPES: Final[dict[type, str]] = {bytes: "string", dict: "hash", list: "list", SortedSet: "zset"}
+"""What ``TYPE`` calls a value."""
 
 
 class Command(NamedTuple):
@@ -303,10 +306,8 @@ class Keyspace:
         raise _wrong_type()
 
     def _live_keys(self) -> list[bytes]:
-        for key, deadline in list(self._deadlines.items()):
-            if self._now_ms > deadline:
-                self._forget(key)
-        return list(self._values)
+        gone = {key for key, deadline in self._deadlines.items() if self._now_ms > deadline}
+        return [key for key in self._values if key not in gone]
 
     @redis_command("DEL", writes=True)
     def _del(self, key: bytes, *more: bytes) -> Reply:
@@ -321,7 +322,7 @@ class Keyspace:
     @redis_command("TYPE")
     def _type(self, key: bytes) -> Reply:
         value = self._find(key)
-        return Status(b"none" if value is None else _TYPES[type(value)].encode())
+        return Status(b"none" if value is None else TYPES[type(value)].encode())
 
     @redis_command("KEYS")
     def _keys(self, pattern: bytes) -> Reply:
@@ -334,7 +335,7 @@ class Keyspace:
 
     @redis_command("FLUSHALL", writes=True)
     def _flushall(self, *how: bytes) -> Reply:
-        if how and (len(how) > 1 or how[0].upper() not in (b"SYNC", b"ASYNC")):
+        if len(how) > 1 or any(word.upper() not in (b"SYNC", b"ASYNC") for word in how):
             raise _syntax_error()
         self._values.clear()
         self._deadlines.clear()

@@ -23,11 +23,12 @@ insertion.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, final
 
 from pyredisson.testing.keyspace import (
     COMMANDS,
     OK,
+    TYPES,
     Command,
     Keyspace,
     Reply,
@@ -81,13 +82,17 @@ class Snapshot(NamedTuple):
     restarts: int
 
 
+@final
 class SimulatedRedis(Keyspace):
     """A server.
+
+    Expired keys go when something touches them, so a clock that jumps back brings back those that nothing has touched.
 
     Args:
         clock: The server's wall clock, in microseconds since the Unix epoch. It is asked once a command or script, and
             may jump.
         on_message: See :attr:`on_message`.
+        name: Tells this server from others, in error messages and as part of the ``run_id`` of ``INFO``.
 
     Attributes:
         on_message: Takes what is published; without it ``PUBLISH`` reaches nobody.
@@ -97,8 +102,11 @@ class SimulatedRedis(Keyspace):
         up: False between :meth:`crash` and :meth:`restart`.
     """
 
-    def __init__(self, clock: Callable[[], int], *, on_message: OnMessage | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], int], *, on_message: OnMessage | None = None, name: str = "simulated"
+    ) -> None:
         super().__init__()
+        self.name = name
         self.on_message = on_message
         self.maxmemory_reached = False
         self.paused = False
@@ -112,7 +120,8 @@ class SimulatedRedis(Keyspace):
 
     def __repr__(self) -> str:
         state = "paused" if self.paused else "up" if self.up else "crashed"
-        return f"<SimulatedRedis {state}, {len(self._values)} keys{', out of memory' * self.maxmemory_reached}>"
+        memory = ", out of memory" if self.maxmemory_reached else ""
+        return f"<SimulatedRedis {self.name!r} {state}, {len(self._values)} keys{memory}>"
 
     # -- What a client sends
 
@@ -201,11 +210,13 @@ class SimulatedRedis(Keyspace):
     def dump(self) -> dict[bytes, Entry]:
         """Everything that is stored and has not expired. Works in a crashed server too."""
         self.now_us = self._clock()
-        return {
-            key: Entry(_type_of(value), _shown(value), None if deadline is None else deadline - self.now_us // 1000)
-            for key in self._live_keys()
-            for value, deadline in [(self._values[key], self._deadlines.get(key))]
-        }
+        return {key: self._entry(key) for key in self._live_keys()}
+
+    def _entry(self, key: bytes) -> Entry:
+        value, ttl_ms = self._values[key], self._pttl(key)
+        content = value.scores if isinstance(value, SortedSet) else value
+        copied = content if isinstance(content, bytes) else content.copy()
+        return Entry(TYPES[type(value)], copied, None if ttl_ms < 0 else ttl_ms)
 
     def snapshot(self) -> Snapshot:
         """The whole state, to come back to with :meth:`restore`. The clock and the hooks are not part of it."""
@@ -235,19 +246,19 @@ class SimulatedRedis(Keyspace):
 
     def _begin(self) -> None:
         if not self.up or self.paused:
-            raise ServerUnreachableError(f"the simulated server is {'paused' if self.up else 'crashed'}")
+            raise ServerUnreachableError(f"server {self.name!r} is {'paused' if self.up else 'crashed'}")
         self.now_us = self._clock()
 
     def _run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
         self._wrote = False
         return self._lua.run(self, script, keys, args)
 
-    def command_of_script(self, command: Command) -> None:
-        """The interpreter calls this before a command of a script that writes or may be refused."""
-        if command.deny_oom and self.maxmemory_reached and not self._wrote:
-            raise _out_of_memory()
+    def admit(self, command: Command) -> None:
+        """The interpreter's question before a script runs a command that writes, or is not for scripts."""
         if not command.in_scripts:
             raise ServerError("ERR", "This Redis command is not allowed from script")
+        if command.deny_oom and self.maxmemory_reached and not self._wrote:
+            raise _out_of_memory()
         # Issuing a write is enough: it need not change anything.
         if command.writes:
             self._wrote = True
@@ -320,7 +331,7 @@ class SimulatedRedis(Keyspace):
             "# Server",
             "redis_version:7.0.15",
             "redis_mode:standalone",
-            f"run_id:{sha1_of(b'%d' % self._restarts)}",
+            f"run_id:{sha1_of(f'{self.name} {self._restarts}'.encode())}",
             "# Memory",
             "maxmemory_policy:noeviction",
             "# Replication",
@@ -357,13 +368,3 @@ def _number_of_keys(text: bytes, keys_and_args: Sequence[bytes]) -> int:
 
 def _copied(values: dict[bytes, Value]) -> dict[bytes, Value]:
     return {key: value if isinstance(value, bytes) else value.copy() for key, value in values.items()}
-
-
-def _type_of(value: Value) -> str:
-    return {bytes: "string", dict: "hash", list: "list", SortedSet: "zset"}[type(value)]
-
-
-def _shown(value: Value) -> Any:
-    if isinstance(value, SortedSet):
-        return value.scores.copy()
-    return value if isinstance(value, bytes) else value.copy()

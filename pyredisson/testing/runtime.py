@@ -12,6 +12,7 @@ from typing import Any, TypeVar, final
 import redis.exceptions as rx
 from typing_extensions import Self
 
+from pyredisson import wire
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
@@ -21,7 +22,7 @@ from pyredisson.core.runtime import Background, NotSent, Reply, Request, Ticket,
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
-from pyredisson.wire import failure_of, reply_error, script
+from pyredisson.wire import failure_of, reply_error
 
 __all__ = ["SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
 
@@ -162,8 +163,8 @@ class SimulatedRuntime:
         self._loops.append(loop)
         return loop
 
-    def prepare(self, name: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
-        return script(name), [key.encode() for key in keys], [str(arg).encode() for arg in args]
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+        return wire.script(script), [key.encode() for key in keys], [str(arg).encode() for arg in args]
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.append(args)

@@ -2,7 +2,7 @@
 
 A script sees ``KEYS``, ``ARGV``, ``redis`` and the standard functions, and can neither set a global nor change what it
 sees there. What would make two runs differ is absent: ``math.random``, ``collectgarbage``, ``os``, and so on; calling
-it is an error. Absent, too, are ``cjson``, ``cmsgpack``, ``struct``, ``bit``, coroutines, ``xpcall`` and ``loadstring``.
+it is an error. Absent, too: ``cjson``, ``cmsgpack``, ``struct``, ``bit``, coroutines, ``xpcall`` and ``loadstring``.
 
 There is one interpreter a thread, shared by all the simulated servers in it, so that a script is compiled once.
 """
@@ -253,16 +253,17 @@ class Script(NamedTuple):
 class Caller(Protocol):
     """The server that a script runs in."""
 
-    def command_of_script(self, command: Command) -> None:
-        """Called before a command of a script that ``asks_first``; raises if the server refuses it."""
+    def admit(self, command: Command) -> None:
+        """Called before a script runs a command that ``asks_first``; raises if the server refuses it."""
 
 
 class Interpreter:
     """A Lua interpreter. Get the thread's own from :meth:`of_this_thread`."""
 
     def __init__(self) -> None:
+        new_runtime: Any = lua51.LuaRuntime  # its stub has none of these parameters
         # Lua's strings are bytes; and a script never gets hold of Python's builtins.
-        self._lua: Any = lua51.LuaRuntime(
+        self._lua = new_runtime(
             encoding=None, unpack_returned_tuples=False, register_eval=False, register_builtins=False
         )
         python = {
@@ -353,7 +354,7 @@ class Interpreter:
             raise ServerError("ERR", "Wrong number of args calling Redis command from script")
         caller = self._caller
         if command.asks_first:
-            caller.command_of_script(command)
+            caller.admit(command)
         reply = command.run(caller, *args)
         kind = type(reply)
         if kind is int or kind is bytes:

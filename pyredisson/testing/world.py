@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
+from typing_extensions import Self
+
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.redis import SimulatedRedis
 
@@ -379,6 +381,19 @@ class World:
                 raise Deadlock(f"nothing more can happen in {self!r}, and what was waited for has not")
             self.step()
         return True
+
+    def end(self) -> None:
+        """Let nothing happen any more: every task is dropped where it is."""
+        self._events.clear()
+        for process in self.processes:
+            for task in list(process.tasks):
+                task.drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     # ---- the network ---------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from redis.retry import Retry
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
-from pyredisson.link import Link, Stream
+from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ class OwnLink:
         self._class = connection_class
         self._settings = settings
         self._idle: list[Connection] = []
+        self._watchdog: int | None = None
         self._closed = False
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
@@ -274,13 +275,16 @@ class OwnLink:
             return reply
 
     def _connect(self, timeout: float) -> Connection:
+        # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
+        if threading.get_ident() != self._watchdog:
+            timeout = max(timeout, CONNECTING)
         return Connection(open_socket(self._class, self._settings, timeout), monotonic())
 
     async def stream(self, timeout: float) -> Stream:
         return SocketStream(open_socket(self._class, self._settings, timeout))
 
     def reserve(self) -> None:
-        pass  # Each request has a connection of its own.
+        self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
 
     def _trim(self) -> None:
         try:

@@ -70,6 +70,10 @@ class History:
         return 1.0 + self.world.rng.uniform(-self.plan.drift, self.plan.drift)
 
     def run(self) -> Result:
+        with self.world:
+            return self._run()
+
+    def _run(self) -> Result:
         world, plan = self.world, self.plan
         for index in range(plan.processes):
             process = world.process(f"p{index}", rate=self._rate())

@@ -352,19 +352,18 @@ def documented_by_protocol() -> set[str]:
 
 
 @every(SOURCES)
-def test_whatever_is_public_has_a_docstring(path: Path) -> None:
-    bare = []
+def test_whatever_is_exported_has_a_docstring(path: Path) -> None:
+    exported = set(exports_of(tree_of(path)) or [])
     told_of_base = documented_by_protocol() | {
         method.name for node in classes_in(path) for method in methods_of(node) if ast.get_docstring(method)
     }
+    bare = []
     for node in tree_of(path).body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("_"):
-            bare += [] if ast.get_docstring(node) else [node.name]
-        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in exported:
             bare += [] if ast.get_docstring(node) else [node.name]
             bare += [
                 f"{node.name}.{method.name}"
-                for method in methods_of(node)
+                for method in (methods_of(node) if isinstance(node, ast.ClassDef) else [])
                 if not (method.name.startswith("_") or ast.get_docstring(method) or method.name in told_of_base)
             ]
     assert bare == []

@@ -1,0 +1,370 @@
+"""Random things to do to a server: the shipped scripts with random arguments, and plain commands, right and wrong ones.
+
+Each script in ``pyredisson/lua`` has a generator here, entered under its file's name. It gets the random numbers and a
+model to look into, so that it can often do what makes sense at that point.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple, TypeAlias
+
+import pyredisson
+from pyredisson.testing.redis import ServerError, SimulatedRedis
+
+SCRIPTS: Final[dict[str, str]] = {
+    path.stem: path.read_text() for path in sorted((Path(pyredisson.__file__).parent / "lua").glob("*.lua"))
+}
+
+
+class Step(NamedTuple):
+    """One thing to do.
+
+    Attributes:
+        command: What both servers are told; in a step that sets ``out_of_memory``, only the real one.
+        about: For the failure report.
+        out_of_memory: What both are from now on, or ``None`` to leave it.
+    """
+
+    command: tuple[bytes, ...]
+    about: str
+    out_of_memory: bool | None = None
+
+
+Call: TypeAlias = tuple[Sequence[bytes], Sequence[bytes]]
+"""The KEYS and ARGV of a script."""
+
+ScriptGenerator: TypeAlias = Callable[[Random, SimulatedRedis], Call]
+
+GENERATORS: Final[dict[str, ScriptGenerator]] = {}
+
+
+def generates(script: str) -> Callable[[ScriptGenerator], ScriptGenerator]:
+    """Enter a generator for the script in ``pyredisson/lua/<script>.lua``."""
+
+    def enter(generator: ScriptGenerator) -> ScriptGenerator:
+        GENERATORS[script] = generator
+        return generator
+
+    return enter
+
+
+def encoded(*args: bytes | str | int) -> tuple[bytes, ...]:
+    return tuple(arg if isinstance(arg, bytes) else str(arg).encode() for arg in args)
+
+
+def script_step(name: str, keys: Sequence[bytes], args: Sequence[bytes]) -> Step:
+    return Step(encoded("EVAL", SCRIPTS[name], len(keys), *keys, *args), f"{name} {list(keys)} {list(args)}")
+
+
+def command_step(*args: bytes | str | int) -> Step:
+    return Step(encoded(*args), repr(encoded(*args)))
+
+
+def memory_step(out: bool) -> Step:
+    return Step(encoded("CONFIG", "SET", "maxmemory", int(out)), f"out of memory: {out}", out_of_memory=out)
+
+
+# -- The scripts
+
+LOCKS: Final = (b"orders", b"{shop}orders")
+OWNERS: Final = (b"C:7", b"C:9", b"8743c9c0-0795-4907-87fd-6c719a6b4586:9223372036854775807")
+# None ends while a history runs, and none is so near another that a late millisecond decides which is longer.
+LEASES: Final = (b"20000", b"30000", b"90000", b"600000")
+
+
+def channel_of(lock: bytes) -> bytes:
+    return b"redisson_lock__channel:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+def epoch_of(lock: bytes, owner: bytes) -> bytes:
+    return b"pyredisson_epoch:" + (lock if b"{" in lock else b"{" + lock + b"}") + b":" + owner
+
+
+SHARDED_CHANNELS: Final = (*map(channel_of, LOCKS), b"channel", b"{a}b")
+"""Where messages go; a subscriber has to name those of SPUBLISH."""
+
+
+def _peek(model: SimulatedRedis, *command: bytes) -> bytes:
+    """A string that is stored, or ``0``."""
+    try:
+        value = model.command(*command)
+    except ServerError:
+        return b"0"
+    return value if isinstance(value, bytes) else b"0"
+
+
+def _counted(random: Random, model: SimulatedRedis, lock: bytes, owner: bytes) -> bytes:
+    """How many holds the client says it has: mostly the truth, or off by one as after a lost reply."""
+    held = _peek(model, b"HGET", lock, owner)
+    if random.random() < 0.7 or not held.isdigit():
+        return held
+    return b"%d" % max(0, int(held) + random.choice((-1, 1, 2)))
+
+
+def _epoch(random: Random, model: SimulatedRedis, lock: bytes, owner: bytes) -> bytes:
+    """The epoch of a request: mostly none was ever raised."""
+    stored = _peek(model, b"GET", epoch_of(lock, owner))
+    if random.random() < 0.7 or not stored.isdigit():
+        return stored
+    return b"%d" % max(0, int(stored) + random.choice((-1, 1, 1, 9)))
+
+
+def _repeat(random: Random) -> bytes:
+    return random.choice((b"0", b"0", b"1"))
+
+
+def _publish(random: Random) -> bytes:
+    return random.choice((b"PUBLISH", b"PUBLISH", b"PUBLISH", b"SPUBLISH"))
+
+
+@generates("lock_acquire")
+def _lock_acquire(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(LOCKS), random.choice(OWNERS)
+    counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    return [lock, epoch_of(lock, owner)], [random.choice(LEASES), owner, counted, epoch, _repeat(random)]
+
+
+@generates("lock_release")
+def _lock_release(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(LOCKS), random.choice(OWNERS)
+    counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    return (
+        [lock, channel_of(lock), epoch_of(lock, owner)],
+        [b"0", random.choice(LEASES), owner, counted, epoch, _repeat(random), _publish(random)],
+    )
+
+
+@generates("lock_force_unlock")
+def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(LOCKS), random.choice(OWNERS)
+    epoch = _epoch(random, model, lock, owner)
+    return [lock, channel_of(lock), epoch_of(lock, owner)], [b"0", epoch, _publish(random)]
+
+
+@generates("lock_renew")
+def _lock_renew(random: Random, model: SimulatedRedis) -> Call:
+    held = [(random.choice((*LOCKS, b"gone")), random.choice(OWNERS)) for _ in range(random.randrange(5))]
+    return [lock for lock, _ in held], [random.choice(LEASES), *(owner for _, owner in held)]
+
+
+def _meddle(random: Random, model: SimulatedRedis) -> Step:
+    """What others do to the keys of a lock: expiry, PERSIST, another type, another count."""
+    lock, owner = random.choice(LOCKS), random.choice(OWNERS)
+    epoch = epoch_of(lock, owner)
+    key = random.choice((lock, lock, epoch))
+    return command_step(
+        *random.choice(
+            (
+                ("DEL", key),
+                ("PEXPIRE", key, 0),
+                ("PEXPIRE", key, 300_000),
+                ("PERSIST", key),
+                ("SET", key, random.choice(("1", "x", ""))),
+                ("RPUSH", key, owner),
+                ("ZADD", key, 1, owner),
+                ("HSET", key, owner, random.choice(("0", "1", "2", "-1", "x"))),
+                ("HSET", lock, "mode", "read"),
+                ("HINCRBY", lock, owner, 1),
+                ("SET", epoch, random.randrange(4)),
+                ("FLUSHALL",),
+            )
+        )
+    )
+
+
+def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterator[Step]:
+    """Calls of all scripts, for ever, and now and then somebody else meddling. The model takes each before the next."""
+    names = sorted(GENERATORS)
+    while True:
+        chance = random.random()
+        if chance < 0.85:
+            name = random.choice(names)
+            keys, args = GENERATORS[name](random, model)
+            if version == "6.2":
+                args = [b"PUBLISH" if arg == b"SPUBLISH" else arg for arg in args]
+            yield script_step(name, keys, args)
+        elif chance < 0.97:
+            yield _meddle(random, model)
+        else:
+            yield memory_step(not model.maxmemory_reached)
+
+
+# -- Plain commands
+
+_INTEGERS: Final = ("0", "1", "-1", "2", "7", "-7", "1000000")
+_BAD_INTEGERS: Final = ("x", "", "1.5", " 1", "+1", "01", "-0", "9223372036854775808", "1_0", "\u0661")
+_SCORES: Final = ("0", "1", "-1", "2.5", "1e3", "1785000330000", "922337203685477")
+_ODD_SCORES: Final = ("inf", "-inf", "+Inf", "(1", "(2.5", "(", "nan", "x", "", "1_0", "1e400")
+_MEMBERS: Final = ("a", "b", "c", "d")
+_FIELDS: Final = ("f", "g", "field three", "")
+_SHA_OF_RETURN_1: Final = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+
+
+Slot: TypeAlias = Callable[[Random], list[str]]
+"""Makes the arguments for one place of a command: none, one or more."""
+
+
+def _one(*choices: str) -> Slot:
+    return lambda random: [random.choice(choices)]
+
+
+def _some(slot: Slot, low: int, high: int) -> Slot:
+    return lambda random: [text for _ in range(random.randint(low, high)) for text in slot(random)]
+
+
+def _all(*slots: Slot) -> Slot:
+    return lambda random: [text for slot in slots for text in slot(random)]
+
+
+def _words(*choices: str) -> Slot:
+    return lambda random: random.choice(choices).split()
+
+
+def _mostly(usual: Slot, share: float, rare: Slot) -> Slot:
+    return lambda random: (usual if random.random() < share else rare)(random)
+
+
+_key = _one("s", "h", "l", "z", "new")
+_integer = _mostly(_one(*_INTEGERS), 0.94, _one(*_BAD_INTEGERS))
+_milliseconds = _mostly(_one("20000", "60000", "600000", "0", "-1"), 0.94, _one(*_BAD_INTEGERS))
+_value = _one("v", "", "1", "12", "-3", "x y")
+_field = _one(*_FIELDS)
+_member = _one(*_MEMBERS)
+_score = _mostly(_one(*_SCORES), 0.8, _one(*_SCORES, *_ODD_SCORES))
+_limit = _mostly(_one("-inf", "+inf", "(1", "(2.5", *_SCORES), 0.9, _one(*_ODD_SCORES))
+_expire_flags = _some(_one("NX", "XX", "gt", "LT", "lt", "FOO"), 0, 2)
+_set_option = _words("NX", "XX", "KEEPTTL", "get", "PX 30000", "EX 30", "ex 60", "PX", "PX x", "PX 0", "FOO")
+_patterns = _one("*", "?", "[hs]", "n*", "*w", "[^h]", "[a-m]", "\\h", "n?w", "[", "z[", "ne[v-x]", "h*?", "")
+_code = _one("return 1", "return {KEYS[1] or false, ARGV[1] or false}", "return redis.call('get', 's')", "not Lua")
+_number_of_keys = _one("0", "0", "1", "1", "2", "9", "-1", "x")
+_sha = _one("f" * 40, _SHA_OF_RETURN_1, _SHA_OF_RETURN_1.upper(), "x")
+_by_score_option = _mostly(_one("withscores"), 0.5, _all(_one("LIMIT"), _some(_integer, 1, 2)))
+_flush = _words("", "", "SYNC", "async", "FOO")
+
+# For each command the key that has the right type, and the arguments.
+_COMMANDS: Final[dict[str, tuple[str, list[Slot]]]] = {
+    "GET": ("s", [_key]),
+    "SET": ("s", [_key, _value, _some(_set_option, 0, 2)]),
+    "DEL": ("", [_key, _some(_key, 0, 2)]),
+    "EXISTS": ("", [_key, _some(_key, 0, 2)]),
+    "TYPE": ("", [_key]),
+    "PTTL": ("", [_key]),
+    "TTL": ("", [_key]),
+    "PEXPIRE": ("", [_key, _milliseconds, _expire_flags]),
+    "PEXPIREAT": ("", [_key, _one("0", "1", "99999999999999", "x", "-5"), _expire_flags]),
+    "PERSIST": ("", [_key]),
+    "HSET": ("h", [_key, _field, _value, _some(_all(_field, _integer), 0, 2)]),
+    "HGET": ("h", [_key, _field]),
+    "HDEL": ("h", [_key, _field, _some(_field, 0, 2)]),
+    "HEXISTS": ("h", [_key, _field]),
+    "HINCRBY": ("h", [_key, _field, _integer]),
+    "HKEYS": ("h", [_key]),
+    "HLEN": ("h", [_key]),
+    "HGETALL": ("h", [_key]),
+    "INCR": ("s", [_key]),
+    "INCRBY": ("s", [_key, _integer]),
+    "DECR": ("s", [_key]),
+    "DECRBY": ("s", [_key, _integer]),
+    "LINDEX": ("l", [_key, _integer]),
+    "LPOP": ("l", [_key, _words("", "", "1", "2", "-1", "x", "100", "0")]),
+    "LPUSH": ("l", [_key, _some(_member, 1, 3)]),
+    "RPUSH": ("l", [_key, _some(_member, 1, 3)]),
+    "LRANGE": ("l", [_key, _integer, _integer]),
+    "LREM": ("l", [_key, _integer, _member]),
+    "LLEN": ("l", [_key]),
+    "ZADD": ("z", [_key, _some(_one("NX", "XX", "gt", "LT", "CH", "incr"), 0, 2), _some(_all(_score, _member), 1, 3)]),
+    "ZADD once": ("z", [_key, _score, _member]),
+    "ZCARD": ("z", [_key]),
+    "ZCOUNT": ("z", [_key, _limit, _limit]),
+    "ZINCRBY": ("z", [_key, _score, _member]),
+    "ZRANGE": ("z", [_key, _integer, _integer, _words("", "withscores", "WITHSCORES", "FOO", "WITHSCORES WITHSCORES")]),
+    "ZRANGEBYSCORE": ("z", [_key, _limit, _limit, _some(_by_score_option, 0, 2)]),
+    "ZREM": ("z", [_key, _some(_member, 1, 3)]),
+    "ZSCORE": ("z", [_key, _member]),
+    "ZRANK": ("z", [_key, _member]),
+    "PUBLISH": ("", [_one("channel", "{a}b"), _value]),
+    "SPUBLISH": ("", [_one("channel", "{a}b"), _value]),
+    "TIME": ("", []),
+    "FLUSHALL": ("", [_flush]),
+    "DBSIZE": ("", []),
+    "KEYS": ("", [_patterns]),
+    "PING": ("", [_words("", "hello")]),
+    "WAIT": ("", [_words("0 0", "x 0", "0 x", "0 -1", "0")]),
+    "EVAL": ("", [_code, _number_of_keys, _some(_field, 0, 2)]),
+    "EVALSHA": ("", [_sha, _number_of_keys, _some(_field, 0, 2)]),
+    "SCRIPT load": ("", [_one("LOAD"), _code]),
+    "SCRIPT exists": ("", [_one("exists"), _one("f" * 40, _SHA_OF_RETURN_1)]),
+    "SCRIPT flush": ("", [_one("Flush"), _flush]),
+    "NOSUCH": ("", [_some(_field, 0, 2)]),
+}
+_NAMES: Final = sorted(_COMMANDS)
+
+
+def _means_otherwise(version: str, name: str, args: list[str]) -> bool:
+    """Whether this build lacks the command, or means something else by it than Redis 7.0."""
+    name, options = name.upper(), {arg.upper() for arg in args[2:]}
+    if version == "9.1":
+        return name == "ZRANK" and len(args) > 2
+    return version == "6.2" and (
+        name == "SPUBLISH"
+        or (name in ("PEXPIRE", "PEXPIREAT") and len(args) > 2)
+        or (name == "SET" and {"GET", "NX"} <= options)
+        or (name == "LPOP" and args[1:] == ["0"])
+        or (name == "SCRIPT EXISTS" and len(args) < 2)
+    )
+
+
+def plain_command(random: Random, version: str) -> tuple[bytes, ...]:
+    """A command; one in a few is wrong in some way. None that this version has not, or means otherwise."""
+    while True:
+        name = random.choice(_NAMES)
+        key, slots = _COMMANDS[name]
+        args = [text for slot in slots for text in slot(random)]
+        if key and random.random() < 0.75:
+            args[0] = key
+        if random.random() < 0.03:
+            args = args[:-1] if random.random() < 0.5 else [*args, "more"]
+        if _means_otherwise(version, name, args):
+            continue
+        spelt = random.choice((str.upper, str.lower, str.capitalize))(name) if random.random() < 0.2 else name
+        return encoded(spelt.partition(" ")[0], *args)
+
+
+def plain_steps(random: Random, model: SimulatedRedis, version: str) -> Iterator[Step]:
+    """Plain commands, for ever, and sometimes there is no memory."""
+    while True:
+        if random.random() < (0.1 if model.maxmemory_reached else 0.01):
+            yield memory_step(not model.maxmemory_reached)
+        yield command_step(*plain_command(random, version))
+
+
+def _literal(random: Random, text: bytes) -> str:
+    """The argument in Lua: in quotes, or if it is a number that all servers spell alike, often without."""
+    if re.fullmatch(rb"-?[1-9]\d{0,9}|0|2\.5", text) and random.random() < 0.5:
+        return text.decode()
+    return '"' + "".join(f"\\{byte:03}" for byte in text) + '"'
+
+
+def program(random: Random, version: str) -> str:
+    """A script of a few commands that replies with all their replies."""
+    lines = ["local replies = {}"]
+    for _ in range(random.randint(1, 4)):
+        name, *args = plain_command(random, version)
+        if name.upper() not in (b"TIME", b"TTL", b"KEYS", b"EVAL", b"EVALSHA", b"SCRIPT", b"WAIT", b"NOSUCH"):
+            call = "call" if random.random() < 0.8 else "pcall"
+            words = ", ".join([f"'{name.decode()}'", *(_literal(random, arg) for arg in args)])
+            lines.append(f"replies[#replies + 1] = redis.{call}({words})")
+    lines.append(random.choice(("return replies", "return replies", "return replies[1]", "return type(replies[1])")))
+    return "\n".join(lines)
+
+
+def program_steps(random: Random, model: SimulatedRedis, version: str) -> Iterator[Step]:
+    """Random scripts, for ever, between plain commands."""
+    for step in plain_steps(random, model, version):
+        yield step
+        text = program(random, version)
+        yield Step(encoded("EVAL", text, 0), text)

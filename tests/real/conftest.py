@@ -1,0 +1,38 @@
+"""Fixtures of the fault tests: each colour in turn, a proxy before the shared server, and a look past it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.proxy import Proxy
+from tests.real.looking import load_scripts
+from tests.real.worlds import WORLDS, World
+from tests.servers import Server
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Threads, then asyncio."""
+    world = WORLDS[request.param]()
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def proxy(valkey: Server) -> Iterator[Proxy]:
+    """Between a test's clients and the shared server, which knows the scripts: a call is one request."""
+    load_scripts(valkey)
+    with Proxy(valkey.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(valkey: Server) -> Iterator[redis.Redis]:
+    """The shared server, past the proxy."""
+    with valkey.client(decode_responses=True) as client:
+        yield client

@@ -1,0 +1,97 @@
+"""What the tests look at from outside: keys and subscriptions on the server, scripts on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from pyredisson.core.names import LockNames, owner_field
+from pyredisson.wire import script
+from tests.proxy import Proxy
+from tests.real.worlds import Actor
+from tests.servers import Server
+from tests.waiting import until
+
+
+def calls(*scripts: str) -> Callable[[list[bytes]], bool]:
+    """A match for the proxy: requests that run one of these scripts, by its digest or in full."""
+    wanted = {known for name in scripts for known in (script(name).sha.encode(), script(name).text)}
+    return lambda args: args[0].upper() in (b"EVALSHA", b"EVAL") and args[1] in wanted
+
+
+SCRIPTS = ("lock_acquire", "lock_release", "lock_renew", "lock_force_unlock")
+
+
+def load_scripts(server: Server) -> None:
+    """Make the scripts known, so that no first call is answered by NOSCRIPT."""
+    with server.client() as client:
+        for name in SCRIPTS:
+            client.script_load(script(name).text)
+
+
+ACQUIRE = calls("lock_acquire")
+RELEASE = calls("lock_release")
+RENEW = calls("lock_renew")
+FORCE = calls("lock_force_unlock")
+ANY_SCRIPT = calls(*SCRIPTS)
+
+
+def held(direct: redis.Redis, lock: Any, actor: Actor) -> int:
+    """How often the actor holds the lock, as it stands in Redis."""
+    return int(direct.hget(lock.name, owner_field(lock._client.id, actor.number)) or 0)
+
+
+def epoch(direct: redis.Redis, lock: Any, actor: Actor) -> int:
+    """The epoch that Redis keeps for the actor; 0 if none."""
+    return int(direct.get(LockNames(lock.name).epoch(owner_field(lock._client.id, actor.number))) or 0)
+
+
+def listeners(direct: redis.Redis, name: str) -> int:
+    """How many connections listen for the lock's unlocks."""
+    return int(direct.pubsub_numsub(LockNames(name).channel)[0][1])
+
+
+def waiting(client: Any, name: str) -> int:
+    """How many wait here for the lock, as the client sees it."""
+    return int(client._core.wakeups.waiting(LockNames(name).channel))
+
+
+def await_waiter(direct: redis.Redis, client: Any, name: str, count: int = 1) -> None:
+    """Until so many wait, and will be told."""
+    until(lambda: waiting(client, name) >= count, what=f"{count} wait for {name}")
+    until(lambda: listeners(direct, name) >= 1, what=f"somebody listens for {name}")
+
+
+def nothing_left(direct: redis.Redis, client: Any, *names: str) -> None:
+    """Nothing is held, queued, subscribed, watched or unsettled (any more, within a few seconds)."""
+    core = client._core
+    for name in names:
+        until(lambda name=name: not direct.exists(name), what=f"{name} is free")
+        until(lambda name=name: listeners(direct, name) == 0, what=f"nobody listens for {name}")
+        assert waiting(client, name) == 0
+    until(lambda: core.watchdog.watching() == 0, what="nothing is watched")
+    until(lambda: not busy(client), what=f"nothing is pending: {busy(client)}")
+
+
+def busy(client: Any) -> list[Any]:
+    """The claims that say more than an epoch."""
+    return [
+        claim
+        for claim in client._core.claims
+        if claim.levels or claim.pending or claim.loss or claim.owed or claim.released_behind
+    ]
+
+
+class Tally:
+    """How often a request passed through the proxy that matches."""
+
+    def __init__(self, proxy: Proxy, match: Callable[[list[bytes]], bool]) -> None:
+        self.count = 0
+        self._match = match
+        proxy.drop_reply(self._note, None)  # A toxic that never has an effect.
+
+    def _note(self, args: list[bytes]) -> bool:
+        self.count += self._match(args)
+        return False

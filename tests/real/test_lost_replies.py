@@ -1,0 +1,202 @@
+"""The reply of a script is lost after it ran: it counts once all the same."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis
+
+from pyredisson.core.events import GivenBack, RenewalFailed
+from pyredisson.errors import OutcomeUnknownError
+from tests.proxy import Proxy, Then
+from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, epoch, held, nothing_left
+from tests.real.worlds import World
+from tests.waiting import until
+
+# What is done: its method, its script, the holds before it and after it.
+OPERATIONS = {
+    "acquire": ("lock", ACQUIRE, 0, 1),
+    "re-entry": ("lock", ACQUIRE, 1, 2),
+    "third hold": ("lock", ACQUIRE, 2, 3),
+    "unlock": ("unlock", RELEASE, 1, 0),
+    "partial unlock": ("unlock", RELEASE, 2, 1),
+    "force_unlock": ("force_unlock", FORCE, 2, 0),
+}
+THENS: list[Then] = ["reset", "hang"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("then", THENS)
+@pytest.mark.parametrize("lost", [1, 2])
+def test_counts_once(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, operation: str, then: Then, lost: int
+) -> None:
+    method, script, before, after = OPERATIONS[operation]
+    client = world.client(proxy.url, timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(before):
+        actor.do(lock.lock)
+    toxics = [proxy.drop_reply(script, k, then=then) for k in range(1, lost + 1)]
+
+    actor.do(getattr(lock, method))
+
+    assert [toxic.hits for toxic in toxics] == [1] * lost
+    assert held(direct, lock, actor) == after
+    assert epoch(direct, lock, actor) == lost
+    for left in reversed(range(after)):
+        actor.do(lock.unlock)
+        assert held(direct, lock, actor) == left
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("then", THENS)
+def test_that_cannot_be_settled_is_said_and_made_good_behind(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, operation: str, then: Then
+) -> None:
+    method, _, before, after = OPERATIONS[operation]
+    client = world.client(proxy.url, timeout=0.6)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(before):
+        actor.do(lock.lock)
+    # Every script from now on: neither the call nor the background gets an answer.
+    lost = proxy.drop_reply(ANY_SCRIPT, None, then=then)
+
+    began = time.monotonic()
+    with pytest.raises(OutcomeUnknownError) as error:
+        actor.do(getattr(lock, method))
+
+    assert time.monotonic() - began < 0.6 + 0.5
+    assert isinstance(error.value.__cause__, (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError))
+    assert error.value.name == unique_name
+    assert lost.hits > 1
+
+    proxy.clear()
+    if method == "lock":
+        # Given back, and no more than that: the outer holds stand, and are renewed.
+        until(lambda: world.heard(GivenBack), what="given back")
+        assert held(direct, lock, actor) == before
+        for left in reversed(range(before)):
+            actor.do(lock.unlock)
+            assert held(direct, lock, actor) == left
+    elif method == "unlock":
+        until(lambda: held(direct, lock, actor) == after, what="released behind")
+        until(lambda: not client._core.watchdog._unsettled, what="settled")
+        actor.do(lock.unlock)  # The same one, continued: it learns that it is done.
+        assert held(direct, lock, actor) == after
+        for _ in range(after):
+            actor.do(lock.unlock)
+    else:
+        assert actor.do(lock.force_unlock) in (True, False)
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+@pytest.mark.parametrize("then", THENS)
+@pytest.mark.parametrize("holds", [1, 2])
+def test_an_unlock_called_again_continues_the_one_that_failed(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then, holds: int
+) -> None:
+    client = world.client(proxy.url, timeout=0.4)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(holds):
+        actor.do(lock.lock)
+    lost = proxy.drop_reply(ANY_SCRIPT, None, then=then)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            actor.do(lock.unlock)
+    lost.remove()
+
+    actor.do(lock.unlock)
+
+    assert held(direct, lock, actor) == holds - 1
+    for _ in range(holds - 1):
+        actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("then", THENS)
+def test_of_each_script_of_a_nested_run_in_turn(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+) -> None:
+    client = world.client(proxy.url, timeout=0.9)
+    lock = client.get_lock(unique_name)
+    for k in range(1, 7):
+        actor = world.actor()  # A new owner each: no epoch of the last one's helps it.
+        lost = proxy.drop_reply(ANY_SCRIPT, k, then=then)
+        counts = []
+        for method in (lock.lock, lock.lock, lock.unlock, lock.lock, lock.unlock, lock.unlock):
+            actor.do(method)
+            counts.append(held(direct, lock, actor))
+        assert counts == [1, 2, 1, 2, 1, 0]
+        assert lost.hits == 1
+        lost.remove()
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("then", THENS)
+def test_of_a_renewal_is_asked_again_and_nothing_is_lost(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+) -> None:
+    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    lost = [proxy.drop_reply(RENEW, k, then=then) for k in (1, 2, 4)]
+
+    for toxic in lost:
+        toxic.wait()
+    until(lambda: len(world.heard(RenewalFailed)) == 3, what="three renewals failed")
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 1.0 or not held(direct, lock, actor))
+
+    assert held(direct, lock, actor) == 1
+    assert not world.losses
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_of_one_owner_holds_up_others_by_one_patience_at_most(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=3.0)
+    actor, other = world.actor(), world.actor()
+    lock, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
+    actor.do(lock.lock)
+    other.do(another.lock)
+    other.do(another.unlock)
+    lost = proxy.drop_reply(RELEASE, 1, then="hang")
+    hanging = actor.start(lock.unlock)
+    lost.wait()
+
+    began = time.monotonic()
+    other.do(another.lock)
+    other.do(another.unlock)
+    took = time.monotonic() - began
+
+    # Threads have a connection each. Tasks share one: when that falls silent it does so for all of them, for a third
+    # of the budget, and then all of them go by another.
+    assert took < (0.8 if world.colour == "threads" else 1.8)
+    hanging.result(5)
+    nothing_left(direct, client, unique_name, another.name)
+
+
+def test_under_many_at_once_counts_once_for_each(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=1.5)
+    actors = [world.actor() for _ in range(12)]
+    locks = [client.get_lock(f"{unique_name}-{index}") for index in range(12)]
+    lost = [proxy.drop_reply(ANY_SCRIPT, k, then=then) for k, then in zip((3, 9, 14, 20, 31), THENS * 3, strict=False)]
+    futures = []
+    for actor, lock in zip(actors, locks, strict=True):
+        for method in (lock.lock, lock.lock, lock.unlock):
+            futures.append(actor.start(method))
+    for future in futures:
+        future.result(20)
+
+    assert [held(direct, lock, actor) for lock, actor in zip(locks, actors, strict=True)] == [1] * 12
+    assert sum(toxic.hits for toxic in lost) >= 4
+    for actor, lock in zip(actors, locks, strict=True):
+        actor.do(lock.unlock)
+    nothing_left(direct, client, *(lock.name for lock in locks))

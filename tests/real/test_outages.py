@@ -1,0 +1,377 @@
+"""The server is away: at the first contact, in the middle, while somebody waits, and between nested blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from pyredisson.errors import LockLostError, LockTimeoutError, OutcomeUnknownError
+from tests.proxy import Proxy
+from tests.real.looking import ACQUIRE, RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
+from tests.real.worlds import World
+from tests.servers import Server, free_port
+from tests.waiting import until
+
+AWAY = (RedisConnectionError, RedisTimeoutError)
+MARGIN = 0.6  # seconds; this machine may be busy
+
+
+# --- at the first contact ---
+
+
+@pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked", "force_unlock", "get_hold_count"])
+def test_nobody_there_at_first_raises_at_once(world: World, unique_name: str, method: str) -> None:
+    client = world.client(f"redis://127.0.0.1:{free_port()}", timeout=5.0)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    began = time.monotonic()
+
+    with pytest.raises(RedisConnectionError, match="111"):
+        actor.do(getattr(lock, method), *([60] if method == "try_lock" else []))
+
+    assert time.monotonic() - began < 1.0
+    assert client._core.watchdog.watching() == 0
+    assert not client._core.watchdog._unsettled
+    assert waiting(client, unique_name) == 0
+
+
+def test_nobody_there_at_first_and_then_somebody_is(world: World, proxy: Proxy, unique_name: str) -> None:
+    proxy.cut()
+    client = world.client(proxy.url)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(2):
+        with pytest.raises(AWAY):
+            actor.do(lock.lock)
+    proxy.heal()
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+
+
+@pytest.mark.parametrize("wait", [0, 0.5])
+def test_one_who_takes_connections_and_says_nothing(world: World, proxy: Proxy, unique_name: str, wait: float) -> None:
+    proxy.blackhole()
+    client = world.client(proxy.url, timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    began = time.monotonic()
+    with pytest.raises(AWAY):
+        actor.do(lock.try_lock, wait)
+    assert time.monotonic() - began < wait + 0.9 + MARGIN
+
+
+# --- in the middle ---
+
+
+def test_cut_off_while_holding(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(proxy.url, timeout=0.6, lock_watchdog_timeout=3.0)
+    lock, other = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
+    actor = world.actor()
+    actor.do(lock.lock)
+    proxy.cut()
+    began = time.monotonic()
+    for call in (lock.lock, other.lock, lock.unlock, lock.unlock, lock.is_locked, lock.force_unlock):
+        with pytest.raises((*AWAY, OutcomeUnknownError)):
+            actor.do(call)
+    assert time.monotonic() - began < 6 * 0.6 + MARGIN
+    proxy.heal()
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name, other.name)
+    assert not world.losses
+
+
+def test_the_server_dies_and_comes_back_empty(
+    world: World, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client = world.client(server.url, timeout=0.6, lock_watchdog_timeout=1.2)
+    lock, actor, other = client.get_lock(unique_name), world.actor(), world.actor()
+    context = lock.hold()
+    lease = actor.do(world.enter(context))
+    server.kill()
+    with pytest.raises((*AWAY, OutcomeUnknownError)):
+        other.do(lock.try_lock)
+    server.restart()
+
+    # Nobody holds it now, and its holder is told by the next renewal.
+    until(lambda: world.losses, what="told")
+    assert world.losses == [(unique_name, actor.number)]
+    assert lease.lost
+    with pytest.raises(LockLostError):
+        lease.ensure_held()
+    assert other.do(lock.try_lock)
+    with pytest.raises(LockLostError):
+        actor.do(world.leave(context))
+    with server.client() as direct:
+        assert held(direct, lock, other) == 1
+        other.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("method", ["lock", "unlock"])
+def test_the_server_dies_in_the_middle(
+    world: World, fresh_server: Callable[..., Server], unique_name: str, method: str
+) -> None:
+    server = fresh_server()
+    client = world.client(server.url, timeout=3.0)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    if method == "lock":
+        actor.do(lock.unlock)
+    server.pause()
+    under_way = actor.start(getattr(lock, method))
+    until(lambda: _unread(server) or under_way.done(), what="the request is there")
+    server.resume()
+    server.kill()
+    server.restart()
+    # Taken before the end or after it; given back by this unlock or gone with the server.
+    if method == "lock":
+        under_way.result(5)
+        under_way = actor.start(lock.unlock)
+    with suppress(LockLostError):
+        under_way.result(5)
+    with server.client() as direct:
+        nothing_left(direct, client, unique_name)
+
+
+def _unread(server: Server) -> bool:
+    """Whether bytes stand in the server's sockets that it has not read."""
+    port = f":{server.port:04X}"
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    return any(row[1].endswith(port) and int(row[4].split(":")[1], 16) > 0 for row in rows)
+
+
+# --- while waiting ---
+
+
+@pytest.mark.parametrize("outage", ["cut", "blackhole"])
+def test_a_waiter_lives_through_it(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str
+) -> None:
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.client(proxy.url, timeout=0.6, ping_interval=0.2, ping_timeout=0.4, max_wait_without_check=1.0)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    getattr(proxy, outage)()
+    until(lambda: client._core.wakeups.down is not None, what="the outage is seen")
+    holder.do(theirs.unlock)  # Nobody hears it.
+    assert not taken.done()
+    proxy.heal()
+
+    began = time.monotonic()
+    taken.result(5)
+
+    assert time.monotonic() - began < 2.5
+    assert held(direct, lock, waiter) == 1
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_waiters_live_through_a_restart(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+    server = fresh_server()
+    client = world.client(server.url, timeout=0.6)
+    lock, holder = client.get_lock(unique_name), world.actor()
+    waiters = [world.actor() for _ in range(3)]
+    holder.do(world.client(server.url).get_lock(unique_name).lock, 60)
+    calls = [call for waiter in waiters for call in (waiter.start(lock.lock), waiter.start(lock.unlock))]
+    until(lambda: waiting(client, unique_name) == 3, what="three wait")
+    server.kill()
+    until(lambda: client._core.wakeups.down is not None, what="the outage is seen")
+    server.restart()
+    for call in calls:
+        call.result(10)
+    with server.client() as direct:
+        nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("outage", ["cut", "blackhole"])
+@pytest.mark.parametrize("how", ["try_lock", "hold"])
+def test_a_wait_that_ends_meanwhile_raises_and_does_not_say_no(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str, how: str
+) -> None:
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.client(proxy.url, timeout=0.6, ping_interval=0.2, ping_timeout=0.3)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    began = time.monotonic()
+    wait = 1.2
+    call = waiter.start(lock.try_lock, wait) if how == "try_lock" else waiter.start(world.enter(lock.hold(wait)))
+    await_waiter(direct, client, unique_name)
+    getattr(proxy, outage)()
+
+    with pytest.raises((*AWAY, OutcomeUnknownError)) as error:
+        call.result(10)
+
+    assert not isinstance(error.value, LockTimeoutError)
+    assert wait <= time.monotonic() - began < wait + 0.6 + MARGIN
+    proxy.heal()
+    assert held(direct, theirs, holder) == 1
+    holder.do(theirs.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+# --- an unlock that could not be settled ---
+
+
+def test_an_unlock_that_does_not_get_through_ends_the_renewal(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3, lock_watchdog_timeout=1.2)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    swallowed = proxy.hold_request(RELEASE, None, then="reset")
+    renewals = Tally(proxy, RENEW)
+    with pytest.raises(OutcomeUnknownError):
+        actor.do(lock.unlock)
+    before = renewals.count
+
+    # Nobody renews it, so it ends with its lease although its thread lives; and nothing was lost: it was not wanted.
+    until(lambda: not direct.exists(unique_name), what="it has run out")
+    until(lambda: not client._core.watchdog._unsettled, what="given up")
+    assert renewals.count == before
+    assert not world.losses
+    swallowed.remove()
+    with pytest.raises(LockLostError):
+        actor.do(lock.unlock)
+    actor.do(lock.lock)
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_a_partial_unlock_that_gets_through_at_last_resumes_the_renewal(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3, lock_watchdog_timeout=1.5)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    actor.do(lock.lock)
+    swallowed = proxy.hold_request(RELEASE, None, then="reset")
+    with pytest.raises(OutcomeUnknownError):
+        actor.do(lock.unlock)
+    swallowed.remove()
+    actor.do(lock.unlock)
+    assert held(direct, lock, actor) == 1
+
+    renewals = Tally(proxy, RENEW)
+    until(lambda: renewals.count >= 4, what="renewed over more than a lease")
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+# --- nested blocks ---
+
+
+@pytest.mark.parametrize("healed", ["between", "after"])
+@pytest.mark.parametrize("kind", ["with", "hold"])
+def test_nested_blocks_strand_no_hold(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: str, healed: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3, lock_watchdog_timeout=1.5)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    outer, inner = (lock, lock) if kind == "with" else (lock.hold(), lock.hold())
+    actor.do(world.enter(outer))
+    actor.do(world.enter(inner))
+    proxy.cut()
+    with pytest.raises((*AWAY, OutcomeUnknownError)) as error:
+        actor.do(world.leave(inner))
+    if healed == "between":
+        proxy.heal()
+        # The inner hold's exception goes before any error of the outer one's, and the outer one is given back.
+        actor.do(world.leave(outer), error.value)
+    else:
+        actor.do(world.leave(outer), error.value)
+        proxy.heal()
+    nothing_left(direct, client, unique_name)
+    actor.do(lock.lock)
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("healed", ["before the outer one is left", "after"])
+@pytest.mark.parametrize("outage", ["cut", "blackhole"])
+def test_the_inner_block_cannot_be_entered(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str, healed: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3, lock_watchdog_timeout=3.0)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(world.enter(lock))
+    getattr(proxy, outage)()
+    with pytest.raises((*AWAY, OutcomeUnknownError)) as error:
+        actor.do(world.enter(lock))
+    if healed != "after":
+        proxy.heal()
+    actor.do(world.leave(lock), error.value)
+    proxy.heal()
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_an_unlock_after_a_re_entry_that_failed_ends_the_renewal_too(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3, lock_watchdog_timeout=3.0)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    proxy.blackhole()
+    with pytest.raises(OutcomeUnknownError):
+        actor.do(lock.lock)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            actor.do(lock.unlock)
+    proxy.heal()
+    # Its thread lives and does nothing more: both the re-entry and the hold are given back behind it.
+    until(lambda: not direct.exists(unique_name), within=2.0, what="given back, well before the lease is over")
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_an_outer_block_goes_on_after_an_inner_one_that_could_not_be_left(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3, lock_watchdog_timeout=1.5)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    outer, inner = lock.hold(), lock.hold()
+    lease = actor.do(world.enter(outer))
+    actor.do(world.enter(inner))
+    swallowed = proxy.hold_request(RELEASE, None, then="reset")
+    with pytest.raises(OutcomeUnknownError):
+        actor.do(world.leave(inner))
+    swallowed.remove()
+    until(lambda: held(direct, lock, actor) == 1, what="left behind")
+
+    # Nobody comes back for the inner hold, so once that is settled the outer one is renewed as before.
+    renewals = Tally(proxy, RENEW)
+    until(lambda: renewals.count >= 4, what="renewed over more than a lease")
+    lease.ensure_held()
+    actor.do(world.leave(outer))
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_a_retry_is_not_disturbed_by_the_background(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=0.3)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(5):
+        lost = proxy.drop_reply(ACQUIRE, None, then="hang")
+        with pytest.raises(OutcomeUnknownError):
+            actor.do(lock.lock, 20)
+        lost.remove()
+        # The retry is on its way for longer than the background waits before it gives back.
+        proxy.latency(0.08, direction="up")
+        actor.do(lock.lock, 20)
+        proxy.latency(0)
+        assert held(direct, lock, actor) == 1
+        actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)

@@ -1,0 +1,607 @@
+"""A server that has its reasons: no memory, no script, no permission, no time; and keys that others meddle with."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import redis
+import redis.exceptions as rx
+
+from pyredisson.core.events import RenewalFailed
+from pyredisson.errors import LockLostError, LockNotOwnedError
+from tests.proxy import Proxy
+from tests.real.looking import (
+    ACQUIRE,
+    ANY_SCRIPT,
+    RELEASE,
+    RENEW,
+    Tally,
+    await_waiter,
+    busy,
+    held,
+    load_scripts,
+    nothing_left,
+)
+from tests.real.worlds import World
+from tests.servers import HOST, Build, Server
+from tests.waiting import until
+
+# --- out of memory ---
+
+
+@pytest.fixture
+def full(build: Build, fresh_server: Callable[..., Server]) -> Iterator[tuple[Server, redis.Redis]]:
+    """A server of each build that knows the scripts; ``fill`` it."""
+    server = fresh_server(build, "--maxmemory-policy", "noeviction")
+    load_scripts(server)
+    with server.client(decode_responses=True) as direct:
+        yield server, direct
+
+
+def fill(direct: redis.Redis) -> None:
+    """From now on it refuses whatever may need memory."""
+    direct.set("ballast", "x" * 1_000_000)
+    direct.config_set("maxmemory", 1_000_000)
+    with pytest.raises(rx.OutOfMemoryError):
+        direct.set("more", "y")
+
+
+def test_out_of_memory_an_acquire_fails_clean(world: World, full: tuple[Server, redis.Redis], unique_name: str) -> None:
+    server, direct = full
+    client = world.client(server.url)
+    lock, free, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
+    actor.do(lock.lock)
+    fill(direct)
+    for call in (free.lock, free.try_lock, lock.lock, lock.try_lock):
+        with pytest.raises(rx.OutOfMemoryError):
+            actor.do(call)
+    assert not direct.exists(free.name)
+    assert held(direct, lock, actor) == 1
+    assert [claim.name for claim in busy(client)] == [lock.name]
+    actor.do(lock.unlock)
+    nothing_left(direct, client, lock.name, free.name)
+    direct.config_set("maxmemory", 0)
+    actor.do(free.lock)
+    actor.do(free.unlock)
+
+
+def test_out_of_memory_what_gives_back_works(world: World, full: tuple[Server, redis.Redis], unique_name: str) -> None:
+    server, direct = full
+    client = world.client(server.url, lock_watchdog_timeout=0.9)
+    lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
+    for _ in range(3):
+        actor.do(lock.lock)
+    actor.do(another.lock)
+    fill(direct)
+
+    # Renewal: more than one lease goes by.
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 1.1)
+    for left in (2, 1, 0):
+        actor.do(lock.unlock)
+        assert held(direct, lock, actor) == left
+    assert actor.do(another.force_unlock) is True
+    nothing_left(direct, client, lock.name, another.name)
+    assert not world.heard(RenewalFailed)
+    assert not world.losses
+
+
+def test_out_of_memory_a_waiter_is_served_or_told(
+    world: World, full: tuple[Server, redis.Redis], unique_name: str
+) -> None:
+    server, direct = full
+    client = world.client(server.url)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(lock.lock)
+    waiting = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    fill(direct)
+    holder.do(lock.unlock)
+    with pytest.raises(rx.OutOfMemoryError):
+        waiting.result(5)
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("holds", [1, 2])
+def test_out_of_memory_and_a_lost_reply_at_once(
+    world: World, full: tuple[Server, redis.Redis], unique_name: str, holds: int
+) -> None:
+    server, direct = full
+    with Proxy(server.port) as proxy:
+        client = world.client(proxy.url)
+        lock, actor = client.get_lock(unique_name), world.actor()
+        for _ in range(holds):
+            actor.do(lock.lock)
+        fill(direct)
+        lost = proxy.drop_reply(RELEASE, 1, then="reset")
+        actor.do(lock.unlock)
+        assert lost.hits == 1
+        assert held(direct, lock, actor) == holds - 1
+        lost = proxy.drop_reply(ANY_SCRIPT, 1, then="reset")
+        for _ in range(holds - 1):
+            actor.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+        world.run(client.close)
+
+
+# --- no script ---
+
+
+def test_the_server_forgets_its_scripts_under_load(
+    world: World, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int]
+) -> None:
+    server = fresh_server()
+    client = world.client(server.url, lock_watchdog_timeout=0.9)
+    actors, rounds = [world.actor() for _ in range(6)], volume(1000)
+    shared, kept = client.get_lock(unique_name), client.get_lock(f"{unique_name}-kept")
+    keeper = world.actor()
+    keeper.do(kept.lock)
+    own = [client.get_lock(f"{unique_name}-{index}") for index in range(len(actors))]
+    steps = []
+    with server.client(decode_responses=True) as direct:
+        for actor, lock in zip(actors, own, strict=True):
+            assert actor.number
+            for _ in range(rounds):
+                steps += [actor.start(call) for call in (lock.lock, lock.lock, lock.unlock)]
+                steps.append(actor.start(lock.unlock))
+            for _ in range(3):
+                steps += [actor.start(shared.lock), actor.start(shared.unlock)]
+        flushes = 0
+        while not all(step.done() for step in steps):
+            direct.script_flush("SYNC")
+            flushes += 1
+            threading.Event().wait(random.uniform(0, 0.01))
+        for step in steps:
+            step.result(0)
+        assert flushes >= 10
+        missed = int(direct.info("errorstats").get("errorstat_NOSCRIPT", {}).get("count", flushes))
+        assert missed >= 10
+        assert held(direct, kept, keeper) == 1
+        keeper.do(kept.unlock)
+        nothing_left(direct, client, shared.name, kept.name, *(lock.name for lock in own))
+    assert not world.losses
+
+
+# --- not now ---
+
+NOT_NOW = {
+    "LOADING": ("LOADING Redis is loading the dataset in memory", rx.BusyLoadingError),
+    "READONLY": ("READONLY You can't write against a read only replica.", rx.ReadOnlyError),
+    "BUSY": ("BUSY Redis is busy running a script.", rx.ResponseError),
+    "MASTERDOWN": ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", rx.RedisError),
+    "CLUSTERDOWN": ("CLUSTERDOWN The cluster is down", rx.ResponseError),
+    "TRYAGAIN": ("TRYAGAIN Multiple keys request during rehashing of slot", rx.RedisError),
+}
+
+
+@pytest.mark.parametrize("state", NOT_NOW)
+def test_a_request_that_the_server_cannot_take_now(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, state: str
+) -> None:
+    text, kind = NOT_NOW[state]
+    client = world.client(proxy.url, lock_watchdog_timeout=1.2, timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+
+    # An acquire: told at once, and nothing is left of it.
+    refusal = proxy.refuse_request(ANY_SCRIPT, text)
+    for call in (lock.lock, lock.try_lock):
+        with pytest.raises(kind, match=state):
+            actor.do(call)
+    assert not busy(client)
+    refusal.remove()
+    actor.do(lock.lock)
+    actor.do(lock.lock)
+
+    # Renewals: asked again until they are taken.
+    refusals = [proxy.refuse_request(RENEW, text, k) for k in (1, 2, 3)]
+    until(lambda: all(refusal.hits for refusal in refusals), what="three renewals refused")
+
+    # An unlock: told at once; calling again continues it, however often.
+    refusal = proxy.refuse_request(RELEASE, text)
+    for _ in range(2):
+        with pytest.raises((kind, RuntimeError), match=state):
+            actor.do(lock.unlock)
+    refusal.remove()
+    actor.do(lock.unlock)
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_a_waiter_lives_through_a_state_of_the_server(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.client(proxy.url, max_wait_without_check=0.3)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    waiting = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    refusal = proxy.refuse_request(ACQUIRE, NOT_NOW["READONLY"][0])
+    holder.do(theirs.unlock)
+    until(lambda: refusal.hits >= 2, what="asked and refused twice")
+    assert not waiting.done()
+    refusal.remove()
+    waiting.result(5)
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_a_primary_that_was_demoted_and_promoted_again(
+    world: World, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client = world.client(server.url, lock_watchdog_timeout=2.4)
+    lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
+    actor.do(lock.lock)
+    with server.client(decode_responses=True) as direct:
+        direct.replicaof(HOST, 1)  # Of nobody: it keeps what it has, and is read-only.
+        with pytest.raises(rx.ReadOnlyError):
+            actor.do(another.lock)
+        until(lambda: world.heard(RenewalFailed), what="a renewal failed")
+        direct.replicaof("NO", "ONE")
+        renewed = len(world.heard(RenewalFailed))
+        actor.do(another.lock)
+        actor.do(another.unlock)
+        until(lambda: direct.pttl(unique_name) > 2000, what="renewed again")
+        assert len(world.heard(RenewalFailed)) <= renewed + 1
+        actor.do(lock.unlock)
+        nothing_left(direct, client, lock.name, another.name)
+    assert not world.losses
+
+
+def test_a_script_of_somebody_elses_keeps_the_server_busy(
+    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server(build, "--lua-time-limit", "20")
+    client = world.client(server.url, lock_watchdog_timeout=3.0, timeout=0.9)
+    lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
+    actor.do(lock.lock)
+    with server.client(decode_responses=True) as direct, server.client(socket_timeout=20) as bore:
+        boring = threading.Thread(target=_suppressing, args=(bore.eval, "while true do end", 0))
+        boring.start()
+        until(lambda: _says_busy(server), what="busy")
+        with pytest.raises(rx.RedisError, match="BUSY"):
+            actor.do(another.lock)
+        with pytest.raises((rx.RedisError, RuntimeError), match="BUSY"):
+            actor.do(lock.unlock)
+        with server.client() as killer:
+            killer.script_kill()
+        boring.join(5)
+        actor.do(lock.unlock)
+        nothing_left(direct, client, lock.name, another.name)
+
+
+def _suppressing(call: Callable[..., Any], *args: Any) -> None:
+    with suppress(rx.RedisError):
+        call(*args)
+
+
+def _says_busy(server: Server) -> bool:
+    with server.client(socket_timeout=1.0) as client:
+        try:
+            client.get("x")
+        except rx.RedisError as error:
+            return "BUSY" in str(error)
+        return False
+
+
+# --- keys that others meddle with ---
+
+OTHERS: dict[str, Callable[[redis.Redis, str], object]] = {
+    "string": lambda direct, name: direct.set(name, "theirs"),
+    "list": lambda direct, name: direct.rpush(name, "theirs"),
+    "set": lambda direct, name: direct.sadd(name, "theirs"),
+    "zset": lambda direct, name: direct.zadd(name, {"theirs": 1}),
+    "stream": lambda direct, name: direct.xadd(name, {"theirs": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_key_of_another_type(world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: str) -> None:
+    client = world.client(valkey.url)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    OTHERS[kind](direct, unique_name)
+    before = direct.dump(unique_name) if kind != "stream" else direct.xlen(unique_name)
+    for call in (lock.lock, lock.try_lock, lock.force_unlock, lock.get_hold_count, lock.is_held_by_current_thread):
+        with pytest.raises(rx.ResponseError, match="WRONGTYPE"):
+            actor.do(call)
+    with pytest.raises(LockNotOwnedError):
+        actor.do(lock.unlock)
+    assert (direct.dump(unique_name) if kind != "stream" else direct.xlen(unique_name)) == before
+    assert direct.ttl(unique_name) == -1
+    direct.delete(unique_name)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_a_key_that_becomes_another_type_while_held(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url, lock_watchdog_timeout=0.9)
+    lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
+    actor.do(another.lock)
+    context = lock.hold()
+    lease = actor.do(world.enter(context))
+    direct.set(unique_name, "theirs")
+
+    until(lambda: world.losses, what="told")
+
+    assert world.losses == [(unique_name, actor.number)]
+    with pytest.raises(LockLostError):
+        lease.ensure_held()
+    with pytest.raises((LockLostError, rx.ResponseError)):
+        actor.do(world.leave(context))
+    assert direct.get(unique_name) == "theirs"
+    # It hurt none of those that are renewed by the same request.
+    assert held(direct, another, actor) == 1
+    actor.do(another.unlock)
+    direct.delete(unique_name)
+    nothing_left(direct, client, lock.name, another.name)
+
+
+@pytest.mark.parametrize("step", ["renewal", "re-entry", "partial unlock"])
+def test_a_key_without_an_end_gets_one_again(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, step: str
+) -> None:
+    client = world.client(valkey.url, lock_watchdog_timeout=0.9 if step == "renewal" else 30.0)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    actor.do(lock.lock)
+    assert direct.persist(unique_name)
+    if step == "re-entry":
+        actor.do(lock.lock)
+    elif step == "partial unlock":
+        actor.do(lock.unlock)
+    until(lambda: direct.pttl(unique_name) > 0, what="it has an end again")
+    while held(direct, lock, actor):
+        actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+MEDDLING: dict[str, Callable[[redis.Redis, str], object]] = {
+    "DEL": lambda direct, name: direct.delete(name),
+    "FLUSHALL": lambda direct, name: direct.flushall(),
+    "RENAME": lambda direct, name: direct.rename(name, f"{name}-away"),
+    "EXPIRE": lambda direct, name: direct.pexpire(name, 1),
+    "HDEL": lambda direct, name: direct.hdel(name, *direct.hkeys(name)),
+    "eviction": lambda direct, name: _evict(direct, name),
+    "taken over": lambda direct, name: (direct.delete(name), direct.hset(name, "somebody:1", "1")),
+}
+
+
+def _evict(direct: redis.Redis, name: str) -> None:
+    direct.config_set("maxmemory-policy", "volatile-ttl")
+    used = int(direct.info("memory")["used_memory"])
+    direct.config_set("maxmemory", used + 100_000)
+    for index in range(1000):
+        if not direct.exists(name):
+            break
+        with suppress(rx.OutOfMemoryError):
+            direct.set(f"ballast-{index}", "x" * 10_000)
+    direct.config_set("maxmemory", 0)
+    assert direct.info("stats")["evicted_keys"] >= 1
+
+
+@pytest.mark.parametrize("how", MEDDLING)
+def test_a_hold_that_others_end_is_told(
+    world: World, fresh_server: Callable[..., Server], unique_name: str, how: str
+) -> None:
+    server = fresh_server()
+    client = world.client(server.url, lock_watchdog_timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    context = lock.hold()
+    lease = actor.do(world.enter(context))
+    with server.client(decode_responses=True) as direct:
+        began = time.monotonic()
+        MEDDLING[how](direct, unique_name)
+        until(lambda: lease.lost, what="told")
+        assert time.monotonic() - began < 0.9 + 0.3
+        until(lambda: world.losses == [(unique_name, actor.number)], what="called back")
+        with pytest.raises(LockLostError):
+            lease.ensure_held()
+        with pytest.raises(LockLostError):
+            actor.do(world.leave(context))
+        if how == "taken over":
+            assert direct.hgetall(unique_name) == {"somebody:1": "1"}
+            direct.delete(unique_name)
+        nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("holds", [1, 2])
+def test_a_hold_that_others_ended_is_told_by_its_unlock_at_the_latest(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, holds: int
+) -> None:
+    client = world.client(valkey.url)
+    lock, actor, other = client.get_lock(unique_name), world.actor(), world.actor()
+    for _ in range(holds):
+        actor.do(lock.lock)
+    direct.delete(unique_name)
+    other.do(lock.lock)
+    for _ in range(holds):
+        with pytest.raises(LockLostError):
+            actor.do(lock.unlock)
+    with pytest.raises(LockNotOwnedError):
+        actor.do(lock.unlock)
+    assert held(direct, lock, other) == 1
+    other.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+# --- permissions ---
+
+
+@contextmanager
+def user(server: Server, *rules: str) -> Iterator[str]:
+    """A user with everything, but for what the rules say; the URL for it."""
+    with server.client(decode_responses=True) as direct:
+        direct.execute_command("ACL", "SETUSER", "guest", "reset", "on", ">sesame", "~*", "&*", "+@all", *rules)
+    yield f"redis://guest:sesame@{HOST}:{server.port}/0"
+
+
+# The rules, what is named, and what fails: an acquire, an unlock, a wait.
+PROFILES = {
+    "no EVALSHA": (["-evalsha"], "evalsha", "acquire"),
+    "no scripts at all": (["-@scripting"], "evalsha", "acquire"),
+    "other keys": (["resetkeys", "~other:*"], "key", "acquire"),
+    "no epoch keys": (["resetkeys", "~test-*"], "key", "acquire"),
+    "read-only": (["-@write"], "hincrby|user", "acquire"),
+    "no HINCRBY": (["-hincrby"], "hincrby|user", "acquire"),
+    "no PEXPIRE": (["-pexpire"], "pexpire|user", "acquire"),
+    "no PUBLISH": (["-publish"], "publish|user", "unlock"),
+    "no channels": (["resetchannels"], "channel|user", "unlock"),
+    "no SUBSCRIBE": (["-subscribe"], "subscribe", "wait"),
+    "channels of others": (["resetchannels", "&other:*"], "channel", "wait"),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_is_not_permitted_is_named_and_not_half_done(
+    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str, profile: str
+) -> None:
+    rules, named, what = PROFILES[profile]
+    server = fresh_server(build)
+    load_scripts(server)
+    with user(server, *rules) as url, server.client(decode_responses=True) as direct:
+        client = world.client(url, timeout=0.6)
+        lock, actor, holder = client.get_lock(unique_name), world.actor(), world.actor()
+        began = time.monotonic()
+        if what == "acquire":
+            for call in (lock.lock, lock.try_lock):
+                with pytest.raises(rx.ResponseError, match=f"(?i){named}"):
+                    actor.do(call)
+        elif what == "unlock":
+            actor.do(lock.lock, 30)
+            with pytest.raises(rx.ResponseError, match=f"(?i){named}"):
+                actor.do(lock.unlock)
+            assert held(direct, lock, actor) == 1  # All of it, not half.
+            with user(server):
+                actor.do(lock.unlock)
+        else:
+            theirs = world.client(server.url).get_lock(unique_name)
+            holder.do(theirs.lock)
+            assert actor.do(lock.try_lock) is False  # That needs none of it.
+            for _ in range(2):
+                with pytest.raises(rx.ResponseError, match=f"(?i){named}"):
+                    actor.do(lock.lock)
+            assert held(direct, theirs, holder) == 1
+            holder.do(theirs.unlock)
+            if "subscribe" in named:
+                actor.do(lock.lock)
+                actor.do(lock.unlock)
+        assert time.monotonic() - began < 3.0
+        nothing_left(direct, client, unique_name)
+
+
+def test_a_wrong_password_is_said_at_once(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+    server = fresh_server()
+    with user(server) as url:
+        client = world.client(url.replace("sesame", "abracadabra"))
+        with pytest.raises(rx.AuthenticationError) as error:
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert "abracadabra" not in repr(error.value) + repr(client)
+
+
+def test_permissions_taken_away_while_waiting(
+    world: World, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    with user(server) as url, server.client(decode_responses=True) as direct:
+        client = world.client(url, max_wait_without_check=0.5)
+        theirs = world.client(server.url).get_lock(unique_name)
+        lock, actor, holder = client.get_lock(unique_name), world.actor(), world.actor()
+        holder.do(theirs.lock)
+        waiting = actor.start(lock.lock)
+        await_waiter(direct, client, unique_name)
+        with user(server, "-subscribe", "-evalsha", "-eval"):
+            direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            with pytest.raises(rx.ResponseError, match=r"(?i)subscribe|evalsha|eval"):
+                waiting.result(5)
+        assert held(direct, theirs, holder) == 1
+        holder.do(theirs.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+# --- no connection to be had ---
+
+
+def test_the_server_is_full_of_clients_while_we_hold(
+    world: World, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client = world.client(server.url, lock_watchdog_timeout=1.2)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    with server.client(decode_responses=True) as direct:
+        direct.ping()
+        # No more than there are: a new connection is turned away.
+        direct.config_set("maxclients", int(direct.info("clients")["connected_clients"]))
+        with pytest.raises(rx.ConnectionError, match="max number of clients"), server.client() as late:
+            late.ping()
+        began = time.monotonic()
+        until(lambda: time.monotonic() > began + 1.5)
+        assert held(direct, lock, actor) == 1
+        actor.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+@pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
+def test_the_users_one_connection_is_busy(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, pool: str
+) -> None:
+    module = redis if world.colour == "threads" else redis.asyncio
+    connections = getattr(module, pool).from_url(valkey.url, max_connections=1)
+    theirs = module.Redis(connection_pool=connections)
+    client = world.adopt(_made(world, theirs, lock_watchdog_timeout=0.9))
+    lock, actor, user_of_it = client.get_lock(unique_name), world.actor(), world.actor()
+    actor.do(lock.lock)
+    blocked = user_of_it.start(theirs.blpop, [f"{unique_name}-empty"], 2)
+
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 1.4)
+
+    assert not blocked.done()
+    assert held(direct, lock, actor) == 1
+    assert not world.losses
+    direct.rpush(f"{unique_name}-empty", "1")
+    blocked.result(5)
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    world.run(client.close)
+    world.run(theirs.aclose if world.colour == "asyncio" else theirs.close)
+    if world.colour == "asyncio":
+        world.run(connections.disconnect)
+    else:
+        connections.disconnect()
+
+
+def _made(world: World, redis_client: Any, **config: Any) -> Any:
+    import pyredisson
+    import pyredisson.asyncio
+
+    module = pyredisson if world.colour == "threads" else pyredisson.asyncio
+    return module.Redisson(redis_client, config=pyredisson.Config(on_lock_lost=world._lost, **config))
+
+
+def test_one_renewal_that_is_refused_for_good_does_not_end_the_others(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    proxy.refuse_request(RENEW, "ERR what is this?", 1)
+    renewals = Tally(proxy, RENEW)
+    until(lambda: renewals.count >= 4, what="asked again")
+    assert len(world.heard(RenewalFailed)) == 1
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)

@@ -1,0 +1,199 @@
+"""A request that comes twice, or so late that its owner went on long ago: it changes nothing any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from pyredisson.core.events import GivenBack
+from pyredisson.errors import OutcomeUnknownError
+from tests.proxy import Held, Proxy, Then
+from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
+from tests.real.worlds import World
+from tests.waiting import until
+
+THENS: list[Then] = ["reset", "hang"]
+
+
+def refused(late: Held) -> bool:
+    """Deliver it, and see whether the server says that it was overtaken."""
+    (reply, *_) = late.release()
+    return isinstance(reply, list) and reply[0] == b"stale"
+
+
+# --- twice ---
+
+
+def test_every_request_comes_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(proxy.url)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    twice = proxy.duplicate_request(ANY_SCRIPT, None)
+    counts = []
+    steps = [lock.lock, lock.lock, lock.lock, lock.unlock, lock.unlock, lock.lock, lock.unlock, lock.unlock]
+    for step in steps:
+        actor.do(step)
+        counts.append(held(direct, lock, actor))
+
+    assert counts == [1, 2, 3, 2, 1, 2, 1, 0]
+    assert twice.hits == len(steps)
+    actor.do(lock.lock)
+    actor.do(lock.lock)
+    assert actor.do(lock.force_unlock) is True
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_renewals_come_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    twice = proxy.duplicate_request(RENEW, None)
+    actor.do(lock.lock)
+    until(lambda: twice.hits >= 3, what="three renewals")
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_what_others_wait_for_comes_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(proxy.url)
+    lock, actors = client.get_lock(unique_name), [world.actor() for _ in range(4)]
+    proxy.duplicate_request(ANY_SCRIPT, None)
+    for actor in actors:
+        assert actor.number
+    inside: list[int] = []
+    futures = []
+    for actor in actors:
+        for _ in range(3):
+            futures.append(actor.start(lock.lock))
+            futures.append(actor.start(lambda actor=actor: inside.append(held(direct, lock, actor))))
+            futures.append(actor.start(lock.unlock))
+    for future in futures:
+        future.result(20)
+    assert inside == [1] * 12
+    nothing_left(direct, client, unique_name)
+
+
+# --- late ---
+
+
+@pytest.mark.parametrize("then", THENS)
+@pytest.mark.parametrize("before", [0, 1])
+def test_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then) -> None:
+    client = world.client(proxy.url, timeout=0.6)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(before):
+        actor.do(lock.lock)
+    late = proxy.hold_request(ACQUIRE, then=then)
+
+    actor.do(lock.lock)
+
+    assert late.hits == 1
+    assert refused(late)
+    assert held(direct, lock, actor) == before + 1
+    for left in reversed(range(before + 1)):
+        actor.do(lock.unlock)
+        assert refused(late)
+        assert held(direct, lock, actor) == left
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("then", THENS)
+@pytest.mark.parametrize("before", [1, 2])
+def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
+) -> None:
+    client = world.client(proxy.url, timeout=0.6)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(before):
+        actor.do(lock.lock)
+    late = proxy.hold_request(RELEASE, then=then)
+    actor.do(lock.unlock)
+    assert held(direct, lock, actor) == before - 1
+
+    actor.do(lock.lock)
+
+    assert refused(late)
+    assert held(direct, lock, actor) == before
+    for _ in range(before):
+        actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("then", THENS)
+def test_a_force_unlock_does_not_free_the_next_holder(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+) -> None:
+    client, other = world.client(proxy.url, timeout=0.6), world.client(proxy.url)
+    lock, actor, next_one = client.get_lock(unique_name), world.actor(), world.actor()
+    actor.do(lock.lock)
+    late = proxy.hold_request(FORCE, then=then)
+    assert actor.do(lock.force_unlock) is True
+    theirs = other.get_lock(unique_name)
+    next_one.do(theirs.lock)
+
+    assert refused(late)
+
+    assert held(direct, theirs, next_one) == 1
+    next_one.do(theirs.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("then", THENS)
+def test_a_renewal_raises_no_lock_from_the_dead(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+) -> None:
+    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    late = proxy.hold_request(RENEW, then=then)
+    actor.do(lock.lock)
+    late.wait()
+    actor.do(lock.unlock)
+
+    assert late.release()[0] == [b"0"]
+
+    nothing_left(direct, client, unique_name)
+    next_one = world.actor()
+    next_one.do(lock.lock)
+    assert late.release()[0] == [b"0"]
+    next_one.do(lock.unlock)
+
+
+@pytest.mark.parametrize("then", THENS)
+@pytest.mark.parametrize("method", ["lock", "unlock"])
+def test_what_its_caller_gave_up(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Then
+) -> None:
+    client = world.client(proxy.url, timeout=0.5)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    script = ACQUIRE
+    if method == "unlock":
+        script = RELEASE
+        actor.do(lock.lock)
+    # Nothing passes any more: the caller gives up, and the background as well for the time being.
+    lates: list[Any] = [proxy.hold_request(script, k, then=then) for k in (1, 2)]
+    swallowed = proxy.hold_request(RELEASE, None, then="reset")
+    lost = proxy.hold_request(script, None, then="reset")
+    with pytest.raises(OutcomeUnknownError):
+        actor.do(getattr(lock, method))
+    swallowed.remove()
+    lost.remove()
+    if method == "lock":
+        until(lambda: world.heard(GivenBack), what="given back")
+    else:
+        until(lambda: not client._core.watchdog._unsettled, what="released behind")
+        actor.do(lock.unlock)
+    assert not direct.exists(unique_name)
+
+    for late in lates:
+        assert not late.hits or refused(late)
+    assert lates[0].hits
+
+    assert not direct.exists(unique_name)
+    actor.do(lock.lock)
+    assert not lates[1].hits or refused(lates[1])
+    assert refused(lates[0])
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)

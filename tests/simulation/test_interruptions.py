@@ -1,0 +1,211 @@
+"""Cancellation at every point at which a call can be cancelled, walked one by one; the same for Ctrl-C at every port.
+
+Whatever the point: afterwards nothing is held that was not held before, nobody is queued or subscribed, the next one
+gets the lock at once, and the owner itself can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from pyredisson.asyncio.primitives import Lock
+from pyredisson.config import Config
+from pyredisson.testing.checkers import LockRules, leftovers
+from pyredisson.testing.faults import Faults
+from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
+from pyredisson.testing.world import Cancelled, Process, Task, World
+
+CONFIG = Config(lock_watchdog_timeout=6.0, timeout=1.2, max_wait_without_check=2.0)
+
+
+async def _nothing(lock: Lock) -> None:
+    pass
+
+
+async def _once(lock: Lock) -> None:
+    await lock.lock()
+
+
+async def _twice(lock: Lock) -> None:
+    await lock.lock()
+    await lock.lock()
+
+
+async def _acquire(lock: Lock) -> None:
+    await lock.lock()
+
+
+async def _acquire_with_lease(lock: Lock) -> None:
+    await lock.try_lock(3, 4.0)
+
+
+async def _release(lock: Lock) -> None:
+    await lock.unlock()
+
+
+async def _block(lock: Lock) -> None:
+    async with lock.hold(wait_time=3):
+        pass
+
+
+@dataclass
+class Case:
+    """What is done before, and what is interrupted; how many holds may be left if it is, and if it is not."""
+
+    before: Callable[[Lock], Awaitable[None]]
+    call: Callable[[Lock], Awaitable[None]]
+    holds_before: int
+    left_if_interrupted: tuple[int, ...]
+    contended: bool = False
+    reply_lost: bool = False
+
+
+CASES = {
+    "acquire": Case(_nothing, _acquire, 0, (0,)),
+    "acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True),
+    "acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True),
+    "acquire after a wait, with a lease": Case(_nothing, _acquire_with_lease, 0, (0,), contended=True),
+    "re-entry": Case(_once, _acquire, 1, (1,)),
+    "re-entry, replies lost": Case(_once, _acquire, 1, (1,), reply_lost=True),
+    # An unlock that is interrupted is finished, not undone.
+    "unlock": Case(_once, _release, 1, (0, 1)),
+    "unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True),
+    "partial unlock": Case(_twice, _release, 2, (1, 2)),
+    "block": Case(_nothing, _block, 0, (0,)),
+    "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
+}
+
+
+class Scene:
+    """A holder who contends for a second, a victim that is interrupted, and one who comes afterwards."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        self.case = case
+        self.world = World(seed)
+        self.process: Process = self.world.process("victim")
+        self.client = SimulatedClient(self.process, config=CONFIG)
+        self.other = SimulatedClient(self.world.process("other"), config=CONFIG)
+        self.owner = SimulatedOwner(self.world)
+        self.lock = self.client.get_lock("orders")
+        LockRules(self.world, [self.client, self.other])
+
+    def perform(self, work: Awaitable[None], owner: SimulatedOwner | None = None) -> None:
+        async def run() -> None:
+            await work
+
+        task = self.process.start(run(), "step", owner)
+        self.world.run(until=task.done, seconds=60)
+        task.outcome.result()
+
+    def count(self) -> int:
+        entry = self.world.node.redis.dump().get(b"orders")
+        if entry is None:
+            return 0
+        assert isinstance(entry.value, dict)
+        return int(entry.value.get(f"{self.client.id}:{self.owner.number}".encode(), b"0"))
+
+    def begin(self) -> Task[None]:
+        """Set the scene up and start the call that is to be interrupted."""
+        self.perform(self.case.before(self.lock), self.owner)
+        assert self.count() == self.case.holds_before
+        if self.case.contended:
+
+            async def hold() -> None:
+                async with self.other.get_lock("orders"):
+                    await self.world.pause_of(self.other.runtime.process, 0.7)
+
+            self.other.runtime.process.start(hold(), "holder")
+            self.world.run(seconds=0.2)
+        if self.case.reply_lost:  # The first one; the repetition is answered.
+            self.world.faults = Faults(lose_reply=1.0)
+            self.world.after(0.2, lambda: setattr(self.world, "faults", Faults()))
+        self.client.runtime.calls = 0
+
+        async def call() -> None:
+            await self.case.call(self.lock)
+
+        return self.process.start(call(), "call", self.owner)
+
+    def finish(self, task: Task[None]) -> bool:
+        """Let the call end. Returns whether it was interrupted."""
+        self.world.run(until=task.done, seconds=60)
+        try:
+            task.outcome.result()
+        except Cancelled:
+            return True
+        return False
+
+    def check(self, *, interrupted: bool) -> None:
+        """After an interruption: nothing is left behind, and everybody can go on."""
+        self.world.faults = Faults()
+        self.world.run(seconds=1.5)
+        if interrupted:
+            assert self.count() in self.case.left_if_interrupted
+        while (count := self.count()) > 0:
+            self.perform(self.lock.unlock(), self.owner)
+            assert self.count() == count - 1, "the client counts otherwise than the server"
+
+        async def take() -> None:
+            assert await self.other.get_lock("orders").try_lock(0.5), "the lock is not to be had"
+            await self.other.get_lock("orders").unlock()
+
+        task = self.other.runtime.process.start(take(), "next")
+        self.world.run(until=task.done, seconds=10)
+        task.outcome.result()
+        self.perform(self.lock.lock(), self.owner)
+        assert self.count() == 1
+        self.perform(self.lock.unlock(), self.owner)
+        self.world.run(seconds=90)
+        assert not leftovers(self.world, [self.client, self.other])
+        self.world.end()
+
+
+def _walk(
+    case: Case, interrupt: Callable[[Scene, Task[None], int], None], points: Callable[[Scene, Task[None]], int]
+) -> int:
+    """Run the case as often as it can be interrupted, each time at the next point."""
+    interrupted = 0
+    for seed in range(3):
+        scene = Scene(case, seed)
+        task = scene.begin()
+        assert not scene.finish(task)
+        scene.world.end()
+        for point in range(1, points(scene, task) + 1):
+            scene = Scene(case, seed)
+            task = scene.begin()
+            interrupt(scene, task, point)
+            was = scene.finish(task)
+            interrupted += was
+            scene.check(interrupted=was)
+    return interrupted
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cancelled_wherever_it_waits(name: str) -> None:
+    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
+        task.cancel_at = point
+
+    assert _walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interrupted_before_and_after_each_request(name: str) -> None:
+    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
+        scene.client.runtime.interrupt_at = frozenset({point})
+
+    assert _walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls) >= 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cancelled_twice(name: str) -> None:
+    """The second cancellation comes while the first is being cleaned up after."""
+
+    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
+        task.cancel_at = point
+        scene.world.after(0.0012, task.cancel)
+        scene.world.after(0.0031, task.cancel)
+
+    assert _walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3

@@ -1,0 +1,215 @@
+"""A regime that finds no bug proves nothing until it finds those that are put there.
+
+Each planted bug is one that a lock library has had, or could well have; the histories or the walk of interruptions must
+find it within so many seeds. The table that is printed with ``-rP`` says which one found it, and how soon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from pyredisson.core import client, holds, lock, waiting
+from pyredisson.core.holds import Claim, Claims, Level, Pending
+from pyredisson.core.renewal import Watchdog
+from pyredisson.core.wakeups import Wakeups
+from pyredisson.testing.world import Cancelled
+from pyredisson.wire import script
+from tests.simulation.histories import History
+from tests.simulation.test_interruptions import CASES, Scene
+
+SEEDS = 400
+
+
+@dataclass
+class Bug:
+    """A bug: how it is planted."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+
+
+def in_script(name: str, *changes: tuple[str, str]) -> Bug:
+    """A bug in a script: some text becomes another."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        target = script(name)
+        text = target.text.decode()
+        for old, new in changes:
+            assert old in text, f"{name} says no longer {old!r}"
+            text = text.replace(old, new)
+        patch.setattr(target, "text", text.encode())
+        patch.setattr(target, "sha", hashlib.sha1(text.encode()).hexdigest())
+
+    return Bug(plant)
+
+
+def in_code(target: object, name: str, value: object) -> Bug:
+    """A bug in the code: an attribute is another."""
+    return Bug(lambda patch: patch.setattr(target, name, value))
+
+
+def _granted_from_the_reply(self: Claim, level: Level, deadline: float) -> None:
+    ORIGINAL_GRANTED(self, level, deadline + 0.4)
+
+
+def _granted_without_counting(self: Claim, level: Level, deadline: float) -> None:
+    ORIGINAL_GRANTED(self, level, deadline)
+    if len(self.levels) > 1:
+        self.levels.pop()
+
+
+def _renewable_in_any_case(self: Claim) -> bool:
+    return any(level.watchdog for level in self.levels)
+
+
+def _never_expires(self: Claim, now: float) -> bool:
+    return False
+
+
+async def _no_compensation(self: lock.LockCore, claim: Claim, holds_before: int, level: Level) -> None:
+    return None
+
+
+async def _no_settling_on_leaving(self: client.ClientCore, claim: Claim) -> None:
+    claim.pending = None
+
+
+def _unknown_is_forgotten(
+    self: client.ClientCore, failure: Exception, claim: Claim, what: str, lease_ms: int
+) -> Exception:
+    claim.pending = None
+    return failure.cause if hasattr(failure, "cause") else failure
+
+
+def _take_over_what_is_in_flight(self: Claim, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
+    return ORIGINAL_TAKE_OVER(self, None)
+
+
+def _confirmed_silently(self: Wakeups, channel: str) -> None:
+    entry = self._channels.get(channel)
+    if entry is not None:
+        entry.confirmed = True
+
+
+def _doubt_under_the_same_epoch(self: Claim, turn: int) -> None:
+    if turn == self.turn:
+        self.doubtful = True
+
+
+ORIGINAL_GRANTED = Claim.granted
+ORIGINAL_TAKE_OVER = Claim.take_over
+
+BUGS = {
+    "an unlock does not look who holds": in_script(
+        "lock_release",
+        ("local held = redis.call('hget', KEYS[1], ARGV[3])", "local held = redis.call('hvals', KEYS[1])[1]"),
+    ),
+    "an unlock ignores the count": in_script("lock_release", ("held == ARGV[4] or ARGV[4] == '0'", "true")),
+    "an unlock deletes at count 2": in_script("lock_release", ("if left > 0 then", "if left > 1 then")),
+    "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")),
+    "an unlock does not store the epoch": in_script("lock_release", ("ARGV[5] ~= '0' and", "false and")),
+    "a partial unlock shortens the TTL": in_script(
+        "lock_release", ("math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2]))", "ARGV[2]")
+    ),
+    "a partial unlock forgets the TTL": in_script(
+        "lock_release",
+        (
+            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))",
+            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held)) redis.call('persist', KEYS[1])",
+        ),
+    ),
+    "a re-entry shortens the TTL": in_script(
+        "lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if true then")
+    ),
+    "a re-entry is not counted": in_script(
+        "lock_acquire",
+        ("redis.call('hincrby', KEYS[1], ARGV[2], 1)\nelseif", "redis.call('hexists', KEYS[1], ARGV[2])\nelseif"),
+    ),
+    "an acquire sets no TTL": in_script(
+        "lock_acquire", ("    redis.call('pexpire', KEYS[1], ARGV[1])\n    return nil", "    return nil")
+    ),
+    "an acquire does not look who holds": in_script("lock_acquire", ("if not held then", "if false then")),
+    "an acquire does not check the epoch": in_script("lock_acquire", ("tonumber(stored) > tonumber(ARGV[4])", "false")),
+    "a repeated acquire counts twice": in_script(
+        "lock_acquire", ("if held == ARGV[3] then", "if held == ARGV[3] or ARGV[5] == '1' then")
+    ),
+    "an acquire ignores what is counted": in_script("lock_acquire", ("if ARGV[3] ~= '0' then", "if false then")),
+    "a renewal does not look who holds": in_script(
+        "lock_renew", ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
+    ),
+    "a renewal brings back what is gone": in_script(
+        "lock_renew",
+        (
+            "if redis.pcall('hexists', key, ARGV[i + 1]) == 1 then",
+            "redis.call('hincrby', key, ARGV[i + 1], 0)\n    if true then",
+        ),
+    ),
+    "validity is counted from the reply": in_code(Claim, "granted", _granted_from_the_reply),
+    "no drift is taken off": Bug(
+        lambda patch: (
+            patch.setattr(holds, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(lock, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(client, "certain_for", lambda ms: ms / 1000),
+        )[0]
+    ),
+    "a deadline is no end": in_code(
+        Claim, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0
+    ),
+    "a late acquire counts as held": in_code(Claim, "expire", _never_expires),
+    "an epoch is not raised on a repeat": in_code(Claim, "doubt", _doubt_under_the_same_epoch),
+    "a request goes on when its turn is over": in_code(Claim, "epoch_of", lambda self, turn: self.epoch),
+    "what its owner has in flight is settled for it": in_code(Claim, "take_over", _take_over_what_is_in_flight),
+    "unknown is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_forgotten),
+    "a failed unlock does not end the renewal": in_code(Claim, "renewable", _renewable_in_any_case),
+    "a dead holder is renewed": Bug(lambda patch: patch.setattr(Watchdog, "_bury", lambda self, claim: None)),
+    "a re-entry is not counted here": in_code(Claim, "granted", _granted_without_counting),
+    "an interrupted acquire is not given back": in_code(lock.LockCore, "_go_away", _no_compensation),
+    "an interrupted request is not settled": in_code(client.ClientCore, "settle_on_leaving", _no_settling_on_leaving),
+    "nobody looks again after subscribing": in_code(Wakeups, "confirmed", _confirmed_silently),
+    "a wait has no end": in_code(waiting, "_look_in", lambda refused: 1e9),
+    "a claim is forgotten while it is held": in_code(Claims, "find", lambda self, key: None),
+}
+
+
+def _found_by(limit: int) -> str | None:
+    for seed in range(limit):
+        try:
+            History(seed).run()
+        except BaseException as error:
+            return f"history {seed}: {type(error).__name__}"
+        if seed % 50 == 0:
+            found = _found_by_interruption(seed // 50)
+            if found:
+                return found
+    return None
+
+
+def _found_by_interruption(seed: int) -> str | None:
+    for name, case in CASES.items():
+        scene = Scene(case, seed)
+        try:
+            task = scene.begin()
+            scene.finish(task)
+            points = task.suspensions
+            scene.world.end()
+            for point in range(1, points + 1):
+                scene = Scene(case, seed)
+                task = scene.begin()
+                task.cancel_at = point
+                scene.check(interrupted=scene.finish(task))
+        except (Exception, Cancelled) as error:
+            return f"{name}, cancelled: {type(error).__name__}"
+        finally:
+            scene.world.end()
+    return None
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name].plant(monkeypatch)
+    found = _found_by(SEEDS)
+    print(f"{name}: {found}")
+    assert found is not None, f"{SEEDS} histories did not find it"
