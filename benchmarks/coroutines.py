@@ -20,7 +20,7 @@ from .contestants import REDIS_PY_LEASE_SECONDS
 from .report import Figure, at_least
 from .rounds import Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, StopWatch, rates, throughput_table
+from .throughput import WARM_UP_SECONDS, Counted, Window, rates, throughput_table
 from .wire import ACQUIRED, RELEASED, STRANGER_ID, LockRequests, load_scripts, lock_name
 
 __all__ = ["many_coroutines"]
@@ -185,13 +185,6 @@ async def prove_exclusion(server: Server, session: Session, number: int = 0) -> 
         raise RuntimeError("the lock was not freed")
 
 
-async def warm_up(calls: LockCalls) -> None:
-    """Connect, load scripts, fill caches."""
-    for _ in range(WARM_UP_PAIRS):
-        await calls.acquire()
-        await calls.release()
-
-
 async def pairs_until(deadline: float, calls: LockCalls) -> int:
     """Acquire and release until the time is over; the measured loop of every contestant."""
     acquire, release, now = calls.acquire, calls.release, time.perf_counter
@@ -210,12 +203,17 @@ async def measure(server: Server, contestant: Contestant, coroutines: int, secon
     async with contestant.open(server) as session:
         await prove_exclusion(server, session)
         locks = [session.lock(number) for number in range(coroutines)]
-        await asyncio.gather(*map(warm_up, locks))
         server.reset()
-        watch = StopWatch()
-        counts = await asyncio.gather(*(pairs_until(watch.begin + seconds, calls) for calls in locks))
-        spent = watch.read()
-        return rates(server, contestant.name, sum(counts), spent)
+        window = Window.after(WARM_UP_SECONDS, seconds)
+
+        async def work(calls: LockCalls) -> tuple[int, int]:
+            return await pairs_until(window.begin, calls), await pairs_until(window.end, calls)
+
+        watching = asyncio.create_task(asyncio.to_thread(window.watch))
+        counts = await asyncio.gather(*map(work, locks))
+        within = sum(count for _, count in counts)
+        counted = Counted(sum(map(sum, counts)), within, await watching)
+        return rates(server, contestant.name, counted)
 
 
 def many_coroutines(

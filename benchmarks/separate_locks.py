@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .contestants import PYREDISSON, RAW, REDIS_PY, Contestant, LockCalls, prove_exclusion
 from .report import Claim, Figure, at_least, at_most
 from .rounds import Samples, Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, Spent, StopWatch, rates, throughput_table
+from .throughput import WARM_UP_SECONDS, Counted, Window, rates, throughput_table
 
 __all__ = ["many_threads", "one_thread"]
 
@@ -27,52 +27,38 @@ def pairs_until(deadline: float, calls: LockCalls) -> int:
     return pairs
 
 
-def warm_up(calls: LockCalls) -> None:
-    """Connect, load scripts, fill caches."""
-    for _ in range(WARM_UP_PAIRS):
-        calls.acquire()
-        calls.release()
+def side_by_side(locks: Sequence[LockCalls], seconds: float) -> Counted:
+    """Let one thread for each lock acquire and release, and count in a window in which all of them are at it.
 
-
-def one_by_one(calls: LockCalls, seconds: float) -> tuple[int, Spent]:
-    """Pairs made by the calling thread, and the time they took."""
-    watch = StopWatch()
-    return pairs_until(watch.begin + seconds, calls), watch.read()
-
-
-def side_by_side(locks: Sequence[LockCalls], seconds: float, ready: Callable[[], None]) -> tuple[int, Spent]:
-    """Pairs made by one thread for each lock together, and the time from the common start to the last one's end.
-
-    ``ready`` is called when all threads have warmed up and none has begun.
+    The pools of the contestants open connections as they need them; the time before the window is for that.
     """
-    watch = StopWatch()
-    counts: list[int] = []
+    window: Window | None = None
+    before: list[int] = []
+    within: list[int] = []
 
-    def start_the_clock() -> None:
-        nonlocal watch
-        ready()
-        watch = StopWatch()
+    def open_the_window() -> None:
+        nonlocal window
+        window = Window.after(WARM_UP_SECONDS, seconds)
 
-    barrier = threading.Barrier(len(locks), action=start_the_clock)
+    barrier = threading.Barrier(len(locks) + 1, action=open_the_window)
 
     def work(calls: LockCalls) -> None:
-        try:
-            warm_up(calls)
-            barrier.wait()
-        except BaseException:
-            barrier.abort()
-            raise
-        counts.append(pairs_until(watch.begin + seconds, calls))
+        barrier.wait()
+        assert window is not None
+        before.append(pairs_until(window.begin, calls))
+        within.append(pairs_until(window.end, calls))
 
     threads = [threading.Thread(target=work, args=(calls,)) for calls in locks]
     for thread in threads:
         thread.start()
+    barrier.wait()
+    assert window is not None
+    spent = window.watch()
     for thread in threads:
         thread.join()
-    spent = watch.read()
-    if len(counts) != len(locks):
-        raise RuntimeError(f"{len(locks) - len(counts)} of {len(locks)} threads failed")
-    return sum(counts), spent
+    if len(within) != len(locks):
+        raise RuntimeError(f"{len(locks) - len(within)} of {len(locks)} threads failed")
+    return Counted(sum(before) + sum(within), sum(within), spent)
 
 
 def measure(server: Server, contestant: Contestant, threads: int, seconds: float) -> dict[str, float]:
@@ -81,13 +67,8 @@ def measure(server: Server, contestant: Contestant, threads: int, seconds: float
     with contestant.open(server) as session:
         prove_exclusion(server, session)
         locks = [session.lock(number) for number in range(threads)]
-        if threads == 1:
-            warm_up(locks[0])
-            server.reset()
-            pairs, spent = one_by_one(locks[0], seconds)
-        else:
-            pairs, spent = side_by_side(locks, seconds, ready=server.reset)
-        return rates(server, contestant.name, pairs, spent)
+        server.reset()
+        return rates(server, contestant.name, side_by_side(locks, seconds))
 
 
 def _samples(server: Server, title: str, threads: int, rounds: int, seconds: float, tournament: Tournament) -> Samples:

@@ -10,9 +10,9 @@ from .report import show
 from .rounds import Samples, median_of, median_ratio
 from .server import Server
 
-__all__ = ["WARM_UP_PAIRS", "Spent", "StopWatch", "rates", "throughput_table"]
+__all__ = ["WARM_UP_SECONDS", "Counted", "Spent", "Window", "rates", "throughput_table"]
 
-WARM_UP_PAIRS = 5
+WARM_UP_SECONDS = 0.15
 
 COLUMNS = ("contestant", "pairs/s", "slowest - fastest round", "us/pair", "CPU us/pair", "of raw", "bytes/pair")
 
@@ -25,34 +25,52 @@ class Spent:
     cpu: float
 
 
-class StopWatch:
-    """Runs from its making on."""
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When pairs count. A pair that is under way at an edge counts where it began, so the two edges even out."""
 
-    def __init__(self) -> None:
-        self._cpu = time.process_time()
-        self.begin = time.perf_counter()
+    begin: float
+    end: float
 
-    def read(self) -> Spent:
-        """What was spent since."""
-        return Spent(time.perf_counter() - self.begin, time.process_time() - self._cpu)
+    @classmethod
+    def after(cls, warm_up: float, seconds: float) -> Window:
+        """The window that opens that long from now, and is that wide."""
+        begin = time.perf_counter() + warm_up
+        return cls(begin, begin + seconds)
+
+    def watch(self) -> Spent:
+        """Sleep through it, and tell what it cost."""
+        time.sleep(max(0.0, self.begin - time.perf_counter()))
+        wall, cpu = time.perf_counter(), time.process_time()
+        time.sleep(max(0.0, self.end - time.perf_counter()))
+        return Spent(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def rates(server: Server, contestant: str, pairs: int, spent: Spent) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Pairs made in all, and those in the window with what they cost."""
+
+    in_all: int
+    pairs: int
+    spent: Spent
+
+
+def rates(server: Server, contestant: str, counted: Counted) -> dict[str, float]:
     """A turn's numbers, once the server's own counters agree with them.
 
     Raises:
         RuntimeError: The server freed another number of locks than the contestant says, or keys are left.
     """
     freed, left = server.calls().get("del", 0), server.keys()
-    if freed != pairs:
-        raise RuntimeError(f"{contestant} says {pairs} releases, the server deleted {freed} keys")
+    if freed != counted.in_all:
+        raise RuntimeError(f"{contestant} says {counted.in_all} releases, the server deleted {freed} keys")
     if left:
         raise RuntimeError(f"{contestant} left {left} keys behind")
     return {
-        "pairs/s": pairs / spent.wall,
-        "us/pair": spent.wall / pairs * 1e6,
-        "CPU us/pair": spent.cpu / pairs * 1e6,
-        "bytes/pair": server.bytes_received() / pairs,
+        "pairs/s": counted.pairs / counted.spent.wall,
+        "us/pair": counted.spent.wall / counted.pairs * 1e6,
+        "CPU us/pair": counted.spent.cpu / counted.pairs * 1e6,
+        "bytes/pair": server.bytes_received() / counted.in_all,
     }
 
 
