@@ -11,8 +11,8 @@ import contextlib
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.asyncio
 import redis.exceptions as rx
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import hiredis
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "link_to"]
+
+T = TypeVar("T")
 
 
 class _Wire(asyncio.Protocol):
@@ -394,7 +396,7 @@ class AsyncBorrowedLink:
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
+            return await _within(timeout, connection.read_response(disable_decoding=True))
         except rx.ResponseError as reply:
             return reply
         except asyncio.TimeoutError:
@@ -455,7 +457,7 @@ class AsyncBorrowedStream:
     async def read(self, timeout: float) -> list[Any] | None:
         if not self._changed.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if timeout == math.inf else timeout)
+                await _within(timeout, self._changed.wait())
         self._changed.clear()
         replies = list(self._in)
         self._in.clear()
@@ -495,6 +497,21 @@ class AsyncBorrowedStream:
             for task in self._tasks:
                 task.cancel()
         _disconnect(self._connection)
+
+
+async def _within(timeout: float, work: Coroutine[Any, Any, T]) -> T:
+    """``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that comes together with the result."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=None if timeout == math.inf else timeout)
+    except asyncio.CancelledError:
+        if not task.cancel() and not task.cancelled():
+            task.exception()  # Looked at, so that nobody complains.
+        raise
+    if not task.done():
+        task.cancel()
+        raise asyncio.TimeoutError
+    return task.result()
 
 
 _leaving: set[asyncio.Task[None]] = set()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
@@ -63,6 +63,36 @@ class Unlock(Enum):
     RELEASE = "release"  # ask the server to take one hold away
     LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
     NOT_OWNED = "not owned"
+
+
+class Asking(NamedTuple):
+    """An acquire that is about to be sent."""
+
+    turn: int
+    epoch: int
+    holds: int  # as counted before it
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+class Leaving(NamedTuple):
+    """An unlock that is about to be sent."""
+
+    turn: int
+    epoch: int
+    holds: int  # as counted before it
+    lease_ms: int  # the longest lease of the holds that remain, or of the one that goes if none does; 0 if unknown
+    todo: Unlock
+
+
+class Settling(NamedTuple):
+    """A request that was left open, and is about to be settled."""
+
+    turn: int
+    epoch: int
+    pending: Pending | None
+    holds: int  # to take one from
+    lease_ms: int  # what remains with the rest
+    repeat: bool  # whether an earlier copy of it may have run
 
 
 class Claim:
@@ -145,18 +175,18 @@ class Claim:
         """Whether it can be forgotten."""
         return not (self.levels or self.pending or self.over or self.epoch or self.released_behind)
 
+    def has(self, level: Level) -> bool:
+        """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
+        return any(each is level for each in self.levels)
+
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.levels and self.loss is None else 0.0
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def begin_acquire(self, level: Level) -> tuple[int, int, bool]:
-        """Note that an acquire is about to be sent.
-
-        Returns:
-            The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
-        """
+    def begin_acquire(self, level: Level) -> Asking:
+        """Note that an acquire is about to be sent."""
         with self.mutex:
             repeat = self.doubtful = self.doubtful and self.pending is not None
             if repeat:
@@ -165,7 +195,7 @@ class Claim:
             self.released_behind = False
             self.asked = level
             self.pending = Pending.ACQUIRE
-            return self.turn, len(self.levels), repeat
+            return Asking(self.turn, self.epoch, len(self.levels), repeat)
 
     def granted(self, level: Level, deadline: float) -> None:
         """The server took the hold. Nobody but its owner has had the turn since it asked."""
@@ -184,14 +214,10 @@ class Claim:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def begin_release(self, *, block: bool = False) -> tuple[int, int, int, Unlock]:
+    def begin_release(self, *, block: bool = False) -> Leaving:
         """Note that an unlock is about to be sent; what was pending is settled by now.
 
         ``block`` says that it is the end of a block: nobody will come and ask after it.
-
-        Returns:
-            The turn, the holds counted as yet, the longest lease of the holds that remain (of the one that goes, if
-            none does), and what to do.
         """
         with self.mutex:
             levels = self.levels
@@ -202,24 +228,25 @@ class Claim:
                 lease = levels.pop().lease_ms
                 if not levels:
                     self.loss = None
-                return self.turn, 0, lease, Unlock.LOST
+                return Leaving(self.turn, self.epoch, 0, lease, Unlock.LOST)
             if not levels:
                 if not self.over:
-                    return self.turn, 0, 0, Unlock.NOT_OWNED
+                    return Leaving(self.turn, self.epoch, 0, 0, Unlock.NOT_OWNED)
                 self.over -= 1
-                return self.turn, 0, 0, Unlock.LOST
+                return Leaving(self.turn, self.epoch, 0, 0, Unlock.LOST)
             self.pending = Pending.RELEASE
             self.doubtful = False
             self.of_block = block
             if len(levels) == 1:
-                return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
-            return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
+                return Leaving(self.turn, self.epoch, 1, levels[0].lease_ms, Unlock.RELEASE)
+            lease = max(level.lease_ms for level in levels[:-1])
+            return Leaving(self.turn, self.epoch, len(levels), lease, Unlock.RELEASE)
 
-    def begin_force(self) -> int:
-        """Note that the lock is about to be forced open. Returns the turn."""
+    def begin_force(self) -> tuple[int, int]:
+        """Note that the lock is about to be forced open. Returns the turn and the epoch."""
         with self.mutex:
             self.turn += 1
-            return self.turn
+            return self.turn, self.epoch
 
     def take_released_behind(self) -> bool:
         """Whether an unlock that had failed was settled since, and nobody has asked after it yet."""
@@ -278,25 +305,21 @@ class Claim:
             self.of_block = block
             return True
 
-    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
+    def take_over(self, since: int | None = None) -> Settling:
         """Take what is pending, or owed, upon oneself: whoever had it before finds its turn over.
 
         Args:
             since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
-
-        Returns:
-            The turn, what is pending, the number of holds to take one from, the lease that remains with the rest, and
-            whether an earlier copy of the request may have run.
         """
         with self.mutex:
             if since not in (None, self.turn):
-                return self.turn, None, 0, 1, False
+                return Settling(self.turn, self.epoch, None, 0, 1, False)
             if self.pending is None:
                 if self.loss is not None:
                     self._drop_owed()
                 if not self.owed or not self.levels:
                     self.owed = 0
-                    return self.turn, None, 0, 1, False
+                    return Settling(self.turn, self.epoch, None, 0, 1, False)
                 self.owed -= 1
                 self.pending = Pending.RELEASE
                 self.doubtful = False
@@ -307,7 +330,7 @@ class Claim:
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
-            return self.turn, self.pending, count, lease, self.doubtful
+            return Settling(self.turn, self.epoch, self.pending, count, lease, self.doubtful)
 
     def _drop_owed(self) -> None:
         """Nothing is held any more: what is done with need not be given back."""

@@ -72,7 +72,7 @@ def test_times_are_positive_and_finite(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize("value", ["1", True, False, Decimal(1), b"1", [], object()], ids=repr)
+@pytest.mark.parametrize("value", ["1", True, False, Decimal(1), b"1", [], ...], ids=repr)
 def test_times_are_numbers(name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=name):
         Config(**{name: value})

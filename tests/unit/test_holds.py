@@ -61,7 +61,7 @@ def test_a_new_claim_says_nothing(claim: Claim) -> None:
 
 
 def test_an_acquire_is_noted_before_it_is_sent(claim: Claim) -> None:
-    assert claim.begin_acquire(PLAIN) == (1, 0, False)
+    assert claim.begin_acquire(PLAIN) == (1, 0, 0, False)
     assert claim.pending is Pending.ACQUIRE
     assert claim.asked is PLAIN
     assert not claim.idle()
@@ -80,7 +80,7 @@ def test_what_was_granted_is_held(claim: Claim) -> None:
 
 def test_the_next_acquire_counts_what_is_held(claim: Claim) -> None:
     take(claim, PLAIN, FIXED)
-    turn, holds, repeat = claim.begin_acquire(FIXED)
+    turn, _, holds, repeat = claim.begin_acquire(FIXED)
     assert (holds, repeat) == (2, False)
     assert turn == claim.turn
 
@@ -94,61 +94,79 @@ def test_reentry_never_brings_the_deadline_forward(claim: Claim) -> None:
 
 def test_a_first_hold_starts_a_deadline_of_its_own(claim: Claim) -> None:
     take(claim, PLAIN)
-    claim.released(claim.begin_release()[0], 0.0)
+    claim.released(claim.begin_release().turn, 0.0)
     take(claim, BLOCK)
     assert claim.deadline == 1000 + certain_for(5_000)
 
 
 def test_what_was_refused_leaves_nothing(claim: Claim) -> None:
-    turn, _, _ = claim.begin_acquire(PLAIN)
+    turn = claim.begin_acquire(PLAIN).turn
     claim.refused(turn)
     assert claim.idle()
 
 
+def test_an_acquire_that_was_surely_not_executed_is_no_repeat(claim: Claim) -> None:
+    claim.begin_acquire(PLAIN)
+    assert claim.begin_acquire(PLAIN).repeat is False
+    assert claim.epoch == 0
+
+
 def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(claim: Claim) -> None:
-    turn, _, _ = claim.begin_acquire(PLAIN)
-    again, holds, repeat = claim.begin_acquire(PLAIN)
+    turn = claim.begin_acquire(PLAIN).turn
+    claim.doubt(turn)
+    epoch = claim.epoch
+    assert epoch == 1
+    again, _, holds, repeat = claim.begin_acquire(PLAIN)
     assert (again, holds, repeat) == (turn + 1, 0, True)
-    assert claim.epoch == 1
-    assert claim.epoch_of(again) == 1
+    assert claim.epoch > epoch
+    assert claim.epoch_of(again) == claim.epoch
     claim.refused(turn)
     assert claim.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
 
 
 def test_an_epoch_is_raised_by_whoever_has_the_turn(claim: Claim) -> None:
-    turn, _, _ = claim.begin_acquire(PLAIN)
+    turn = claim.begin_acquire(PLAIN).turn
     assert claim.epoch_of(turn) == 0
-    claim.raise_epoch(turn)
+    claim.doubt(turn)
     assert claim.epoch_of(turn) == 1
     claim.raise_epoch(turn, above=7)
     assert claim.epoch_of(turn) == 8
     claim.raise_epoch(turn, above=3)
     assert claim.epoch_of(turn) == 9, "never lowered"
-    other, _, _ = claim.begin_acquire(PLAIN)
+    other = claim.begin_acquire(PLAIN).turn
     assert claim.epoch_of(turn) is None
-    claim.raise_epoch(turn)
-    assert claim.epoch_of(other) == 10
+    epoch = claim.epoch
+    claim.raise_epoch(turn, above=100)
+    claim.doubt(turn)
+    assert claim.epoch_of(other) == epoch
 
 
 def test_an_epoch_is_remembered(claim: Claim) -> None:
     """As long as the server may hold it: a request without would be refused as stale."""
-    turn, _, _ = claim.begin_acquire(PLAIN)
-    claim.raise_epoch(turn)
+    turn = claim.begin_acquire(PLAIN).turn
+    claim.doubt(turn)
     claim.refused(turn)
     assert not claim.idle()
+
+
+def test_doubt_ends_with_the_request(claim: Claim) -> None:
+    turn = claim.begin_acquire(PLAIN).turn
+    claim.doubt(turn)
+    claim.refused(turn)
+    assert claim.begin_acquire(PLAIN).repeat is False
 
 
 # ---- releasing -------------------------------------------------------------------------------------------------------
 
 
 def test_releasing_what_is_not_held(claim: Claim) -> None:
-    assert claim.begin_release()[3] is Unlock.NOT_OWNED
+    assert claim.begin_release().todo is Unlock.NOT_OWNED
     assert claim.pending is None
 
 
 def test_releasing_the_only_hold(claim: Claim) -> None:
     take(claim, FIXED)
-    turn, holds, lease, todo = claim.begin_release()
+    turn, _, holds, lease, todo = claim.begin_release()
     assert (holds, lease, todo) == (1, 10_000, Unlock.RELEASE)
     assert claim.pending is Pending.RELEASE
     assert not claim.renewable(), "whoever unlocks wants no more of it"
@@ -159,7 +177,7 @@ def test_releasing_the_only_hold(claim: Claim) -> None:
 
 def test_releasing_one_of_several_leaves_the_longest_lease(claim: Claim) -> None:
     take(claim, FIXED, PLAIN, BLOCK)
-    turn, holds, lease, todo = claim.begin_release()
+    turn, _, holds, lease, todo = claim.begin_release()
     assert (holds, lease, todo) == (3, 30_000, Unlock.RELEASE)
     assert claim.released(turn, 1234567.0)
     assert claim.levels == [FIXED, PLAIN]
@@ -170,21 +188,21 @@ def test_releasing_one_of_several_leaves_the_longest_lease(claim: Claim) -> None
 def test_a_partial_release_never_brings_the_deadline_forward(claim: Claim) -> None:
     take(claim, PLAIN, FIXED)
     deadline = claim.deadline
-    claim.released(claim.begin_release()[0], 1000.5)
+    claim.released(claim.begin_release().turn, 1000.5)
     assert claim.deadline == deadline
 
 
 def test_renewal_lasts_while_a_watchdog_hold_is_among_them(claim: Claim) -> None:
     take(claim, FIXED, PLAIN)
     assert claim.renewable()
-    claim.released(claim.begin_release()[0], 0.0)
+    claim.released(claim.begin_release().turn, 0.0)
     assert not claim.renewable()
     assert not claim.watched()
 
 
 def test_a_release_whose_turn_is_over_changes_nothing(claim: Claim) -> None:
     take(claim, FIXED)
-    turn = claim.begin_release()[0]
+    turn = claim.begin_release().turn
     claim.take_over()
     assert not claim.released(turn, 0.0)
     assert claim.levels == [FIXED]
@@ -194,7 +212,7 @@ def test_a_release_whose_turn_is_over_changes_nothing(claim: Claim) -> None:
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(claim: Claim) -> None:
     take(claim, PLAIN, PLAIN)
     claim.begin_release()
-    turn, pending, _, _ = claim.take_over()
+    turn, _, pending, _, _, _ = claim.take_over()
     assert pending is Pending.RELEASE
     assert claim.released(turn, 0.0, behind=True)
     assert not claim.idle()
@@ -207,7 +225,7 @@ def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(claim:
 def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(claim: Claim) -> None:
     take(claim, FIXED)
     claim.begin_release()
-    claim.released(claim.take_over()[0], 0.0, behind=True)
+    claim.released(claim.take_over().turn, 0.0, behind=True)
     take(claim, FIXED)
     assert not claim.take_released_behind()
 
@@ -218,15 +236,15 @@ def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(claim: Claim
 def test_nothing_pending_is_nothing_to_take_over(claim: Claim) -> None:
     take(claim, PLAIN)
     turn, epoch = claim.turn, claim.epoch
-    assert claim.take_over()[1] is None
+    assert claim.take_over().pending is None
     assert (claim.turn, claim.epoch) == (turn, epoch)
 
 
 def test_taking_over_an_acquire_gives_back_one_more_than_is_held(claim: Claim) -> None:
     take(claim, FIXED)
     claim.begin_acquire(PLAIN)
-    turn, pending, count, lease = claim.take_over()
-    assert (pending, count, lease) == (Pending.ACQUIRE, 2, 10_000)
+    turn, _, pending, count, lease, repeat = claim.take_over()
+    assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
     assert claim.epoch == 1
     assert claim.given_back(turn)
     assert claim.levels == [FIXED]
@@ -235,33 +253,39 @@ def test_taking_over_an_acquire_gives_back_one_more_than_is_held(claim: Claim) -
 
 def test_taking_over_a_first_acquire(claim: Claim) -> None:
     claim.begin_acquire(FIXED)
-    turn, pending, count, lease = claim.take_over()
-    assert (pending, count, lease) == (Pending.ACQUIRE, 1, 10_000)
+    turn, _, pending, count, lease, repeat = claim.take_over()
+    assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 1, 10_000, True)
     assert claim.given_back(turn)
     assert claim.levels == []
 
 
 def test_taking_over_a_release(claim: Claim) -> None:
     take(claim, FIXED, BLOCK)
-    claim.begin_release()
-    assert claim.take_over()[1:] == (Pending.RELEASE, 2, 10_000)
+    turn = claim.begin_release().turn
+    assert claim.take_over()[2:] == (Pending.RELEASE, 2, 10_000, False), "it was surely not executed"
+    assert claim.epoch == 0
+    claim.doubt(turn)
+    assert claim.epoch == 0, "its turn is over"
+    claim.doubt(claim.turn)
+    assert claim.take_over()[2:] == (Pending.RELEASE, 2, 10_000, True)
+    assert claim.epoch == 2
 
 
 def test_whoever_takes_over_first_wins(claim: Claim) -> None:
     claim.begin_acquire(FIXED)
-    first = claim.take_over()[0]
-    second = claim.take_over()[0]
+    first = claim.take_over().turn
+    second = claim.take_over().turn
     assert not claim.given_back(first)
     assert claim.given_back(second)
 
 
 def test_the_background_leaves_alone_what_the_owner_began_since(claim: Claim) -> None:
-    since, _, _ = claim.begin_acquire(FIXED)
+    since = claim.begin_acquire(FIXED).turn
     claim.begin_acquire(FIXED)
     turn = claim.turn
-    assert claim.take_over(since)[1] is None
+    assert claim.take_over(since).pending is None
     assert claim.turn == turn
-    assert claim.take_over(turn)[1] is Pending.ACQUIRE
+    assert claim.take_over(turn).pending is Pending.ACQUIRE
 
 
 def test_what_is_abandoned_has_ended_with_its_lease(claim: Claim) -> None:
@@ -270,8 +294,8 @@ def test_what_is_abandoned_has_ended_with_its_lease(claim: Claim) -> None:
     claim.abandon(claim.turn)
     assert claim.levels == []
     assert claim.pending is None
-    assert claim.begin_release()[3] is Unlock.LOST, "a late unlock is told so"
-    assert claim.begin_release()[3] is Unlock.NOT_OWNED
+    assert claim.begin_release().todo is Unlock.LOST, "a late unlock is told so"
+    assert claim.begin_release().todo is Unlock.NOT_OWNED
 
 
 def test_an_abandoned_acquire_held_nothing(claim: Claim) -> None:
@@ -283,7 +307,7 @@ def test_an_abandoned_acquire_held_nothing(claim: Claim) -> None:
 
 
 def test_nothing_is_abandoned_out_of_turn(claim: Claim) -> None:
-    turn, _, _ = claim.begin_acquire(FIXED)
+    turn = claim.begin_acquire(FIXED).turn
     claim.begin_acquire(FIXED)
     claim.abandon(turn)
     assert claim.pending is Pending.ACQUIRE
@@ -316,20 +340,20 @@ def test_expiry(claim: Claim, levels: list[Level], told: bool, lost: bool, over:
 def test_a_plain_hold_that_ran_out_is_over(claim: Claim) -> None:
     take(claim, FIXED, FIXED)
     claim.expire(claim.deadline)
-    assert claim.begin_acquire(FIXED)[1] == 0, "the next acquire starts at one"
+    assert claim.begin_acquire(FIXED).holds == 0, "the next acquire starts at one"
     claim.refused(claim.turn)
     for _ in range(2):
-        assert claim.begin_release()[1:] == (0, 1, Unlock.LOST)
-    assert claim.begin_release()[3] is Unlock.NOT_OWNED
+        assert claim.begin_release()[2:] == (0, 0, Unlock.LOST)
+    assert claim.begin_release().todo is Unlock.NOT_OWNED
 
 
 def test_nobody_is_told_of_the_expiry_of_what_is_being_released(claim: Claim) -> None:
     take(claim, PLAIN)
-    turn = claim.begin_release()[0]
+    turn = claim.begin_release().turn
     assert not claim.expire(claim.deadline)
     assert claim.pending is None
     assert not claim.released(turn, 0.0), "its turn is over"
-    assert claim.begin_release()[3] is Unlock.LOST
+    assert claim.begin_release().todo is Unlock.LOST
 
 
 def test_but_of_the_others_beneath_it(claim: Claim) -> None:
@@ -354,7 +378,7 @@ def test_a_loss_is_of_a_generation(claim: Claim) -> None:
     """A renewal's answer that comes late says nothing of a hold that was taken since."""
     take(claim, PLAIN)
     generation = claim.generation
-    claim.released(claim.begin_release()[0], 0.0)
+    claim.released(claim.begin_release().turn, 0.0)
     take(claim, PLAIN)
     assert not claim.lose(GONE, generation)
     assert claim.lose(GONE, claim.generation)
@@ -363,17 +387,17 @@ def test_a_loss_is_of_a_generation(claim: Claim) -> None:
 def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(claim: Claim) -> None:
     take(claim, PLAIN, PLAIN)
     claim.lose("forced")
-    assert claim.begin_release()[1:] == (0, 1, Unlock.LOST)
+    assert claim.begin_release()[2:] == (0, 30_000, Unlock.LOST)
     assert claim.loss == "forced", "there is one level left"
-    assert claim.begin_release()[1:] == (0, 1, Unlock.LOST)
+    assert claim.begin_release()[2:] == (0, 30_000, Unlock.LOST)
     assert claim.loss is None
-    assert claim.begin_release()[3] is Unlock.NOT_OWNED
-    assert claim.begin_acquire(PLAIN)[1] == 0
+    assert claim.begin_release().todo is Unlock.NOT_OWNED
+    assert claim.begin_acquire(PLAIN).holds == 0
 
 
 def test_an_unlock_that_finds_the_hold_gone(claim: Claim) -> None:
     take(claim, PLAIN, PLAIN)
-    turn = claim.begin_release()[0]
+    turn = claim.begin_release().turn
     assert claim.lose_one(turn, GONE, 1000.0)
     assert claim.levels == [PLAIN]
     assert claim.loss == GONE
@@ -385,7 +409,7 @@ def test_an_unlock_that_finds_the_hold_gone(claim: Claim) -> None:
 )
 def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(claim: Claim, level: Level, late: bool, told: bool) -> None:
     take(claim, level)
-    turn = claim.begin_release()[0]
+    turn = claim.begin_release().turn
     assert claim.lose_one(turn, GONE, claim.deadline if late else claim.deadline - 1) is told
     assert claim.levels == []
     assert claim.loss is None, "there is nothing left to lose"
@@ -394,17 +418,17 @@ def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(claim: Claim, level: Level
 def test_a_loss_found_behind_the_callers_back_is_told_to_the_next_unlock(claim: Claim) -> None:
     take(claim, PLAIN)
     claim.begin_release()
-    claim.lose_one(claim.take_over()[0], GONE, 1000.0, behind=True)
-    assert claim.begin_release()[3] is Unlock.LOST
+    claim.lose_one(claim.take_over().turn, GONE, 1000.0, behind=True)
+    assert claim.begin_release().todo is Unlock.LOST
 
 
 def test_what_the_owner_ended_itself_is_not_lost(claim: Claim) -> None:
     take(claim, PLAIN, FIXED)
-    turn = claim.begin_force()
+    turn, _ = claim.begin_force()
     claim.clear()
     assert claim.turn > turn
     assert claim.idle()
-    assert claim.begin_release()[3] is Unlock.NOT_OWNED
+    assert claim.begin_release().todo is Unlock.NOT_OWNED
 
 
 def test_a_renewal_counts_from_when_it_was_sent(claim: Claim) -> None:
@@ -503,7 +527,7 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(world: FakeRuntime) -> No
     world.pass_time(60)
     claims.enter(claim_of(world, "one more"))
     assert [claim.listed for claim in made] == [False] * Claims.REMEMBERED + [True] * Claims.REMEMBERED
-    assert made[-1].begin_release()[3] is Unlock.LOST
+    assert made[-1].begin_release().todo is Unlock.LOST
 
 
 def test_what_is_held_is_never_forgotten(world: FakeRuntime) -> None:
@@ -579,11 +603,11 @@ class ClaimMachine(RuleBasedStateMachine):
             self.tells += 1
             return
         before = len(self.claim.levels)
-        was_pending = self.claim.pending is not None
-        turn, holds, repeat = self.claim.begin_acquire(level)
+        in_doubt = self.claim.pending is not None and self.claim.doubtful
+        turn, _, holds, repeat = self.claim.begin_acquire(level)
         self.turns.append(turn)
         assert holds == before
-        assert repeat == was_pending
+        assert repeat == in_doubt
         assert self.claim.epoch_of(turn) == self.claim.epoch
         if answer == "granted":
             self.claim.granted(level, self.world.now() + level.certain)
@@ -591,16 +615,19 @@ class ClaimMachine(RuleBasedStateMachine):
         elif answer == "refused" and not repeat:
             self.claim.refused(turn)
             assert len(self.claim.levels) == before
+        else:
+            epoch = self.claim.epoch
+            self.claim.doubt(turn)
+            assert self.claim.epoch > epoch, "late copies have to be refused"
 
     @precondition(lambda self: self.claim.pending is None)
-    @rule(answer=st.sampled_from(["done", "gone", "none"]))
+    @rule(answer=st.sampled_from(["done", "gone", "none", "not sent"]))
     def release(self, answer: str) -> None:
         if self.claim.expire(self.world.now()):
             self.tells += 1
         before, was_lost, over = len(self.claim.levels), self.lost(), self.claim.over
-        turn, holds, lease, todo = self.claim.begin_release()
+        turn, _, holds, lease, todo = self.claim.begin_release()
         self.turns.append(turn)
-        assert lease >= 1
         if not before and not over:
             assert todo is Unlock.NOT_OWNED
         elif was_lost or not before:
@@ -614,13 +641,18 @@ class ClaimMachine(RuleBasedStateMachine):
             elif answer == "gone":
                 self.tells += self.claim.lose_one(turn, GONE, self.world.now())
                 assert len(self.claim.levels) == before - 1
+            elif answer == "none":
+                self.claim.doubt(turn)
 
     @precondition(lambda self: self.claim.pending is not None)
     @rule(done=st.booleans(), behind=st.booleans())
     def settle(self, done: bool, behind: bool) -> None:
         before = len(self.claim.levels)
-        turn, pending, count, _ = self.claim.take_over()
+        epoch = self.claim.epoch
+        turn, _, pending, count, lease, repeat = self.claim.take_over()
         self.turns.append(turn)
+        assert lease >= 1
+        assert repeat == (self.claim.epoch > epoch), "what may have run is repeated under an epoch of its own"
         assert count == before + (pending is Pending.ACQUIRE)
         assert count >= 1
         if not done:
@@ -652,7 +684,8 @@ class ClaimMachine(RuleBasedStateMachine):
         assert not self.claim.lose_one(turn, GONE, self.world.now())
         self.claim.refused(turn)
         self.claim.abandon(turn)
-        self.claim.raise_epoch(turn)
+        self.claim.raise_epoch(turn, above=1000)
+        self.claim.doubt(turn)
         assert self.state() == before
 
     @rule(generation_back=st.integers(min_value=0, max_value=3))
@@ -672,7 +705,7 @@ class ClaimMachine(RuleBasedStateMachine):
 
     @rule()
     def force(self) -> None:
-        self.turns.append(self.claim.begin_force())
+        self.turns.append(self.claim.begin_force()[0])
         self.claim.clear()
         assert self.claim.levels == []
         assert not self.lost()

@@ -18,16 +18,19 @@ def world() -> FakeRuntime:
 
 @pytest.fixture
 def claim(world: FakeRuntime) -> Claim:
-    claim = Claim(("orders", "client:1"), FakeOwner(), "client", world)
+    return Claim(("orders", "client:1"), FakeOwner(), "client", world)
+
+
+def take(claim: Claim, world: FakeRuntime) -> Lease:
     level = Level(10_000, watchdog=True, block=True)
     claim.begin_acquire(level)
     claim.granted(level, world.now() + certain_for(10_000))
-    return claim
+    return Lease(claim, level, world)
 
 
 @pytest.fixture
 def lease(claim: Claim, world: FakeRuntime) -> Lease:
-    return Lease(claim, world)
+    return take(claim, world)
 
 
 def test_time_goes_by(lease: Lease, world: FakeRuntime) -> None:
@@ -67,6 +70,35 @@ def test_lost_is_final(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
     assert lease.lost
 
 
+def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    claim.lose("it was forced open")
+    claim.begin_release()
+    again = take(claim, world)
+    assert again.remaining() > 9
+    assert not again.lost
+    assert lease.lost
+    assert lease.remaining() == 0.0
+    with pytest.raises(LockLostError):
+        lease.ensure_held()
+
+
+def test_so_is_one_after_the_owner_forced_it_open_itself(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    claim.begin_force()
+    claim.clear()
+    take(claim, world)
+    assert lease.remaining() == 0.0
+
+
+def test_nested_holds_share_the_latest_deadline(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    world.pass_time(5)
+    inner = take(claim, world)
+    assert lease.remaining() == inner.remaining() == pytest.approx(certain_for(10_000))
+    turn = claim.begin_release()[0]
+    claim.released(turn, 0.0)
+    assert inner.remaining() == 0.0
+    assert lease.remaining() == pytest.approx(certain_for(10_000))
+
+
 def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -> None:
     lease.end()
     assert lease.remaining() == 0.0
@@ -75,10 +107,10 @@ def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -
         lease.ensure_held()
 
 
-def test_who_wants_to_know_is_told(lease: Lease, claim: Claim) -> None:
+def test_who_wants_to_know_is_told(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
     told: list[str] = []
     lease.when_lost(lambda: told.append("first"))
-    other = Lease(claim, FakeRuntime())
+    other = take(claim, world)
     other.when_lost(lambda: told.append("second"))
     lease.end()
     for each in claim.on_loss:
@@ -96,4 +128,4 @@ def test_it_shows_its_state(lease: Lease, claim: Claim) -> None:
 
 def test_the_token_is_what_it_was_given(lease: Lease, claim: Claim) -> None:
     assert lease.token is None
-    assert Lease(claim, FakeRuntime(), 33).token == 33
+    assert Lease(claim, claim.levels[0], FakeRuntime(), 33).token == 33

@@ -84,7 +84,7 @@ def test_names_that_cannot_be(name: str) -> None:
         check_name(name)
 
 
-@pytest.mark.parametrize("name", [None, 1, b"orders", ["orders"], True, object()], ids=repr)
+@pytest.mark.parametrize("name", [None, 1, b"orders", ["orders"], True, ...], ids=repr)
 def test_a_name_is_a_str(name: Any) -> None:
     with pytest.raises(TypeError, match="name"):
         check_name(name)
