@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +20,7 @@ from .contestants import REDIS_PY_LEASE_SECONDS
 from .report import Figure, at_least
 from .rounds import Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_SECONDS, Counted, Window, rates, throughput_table
+from .throughput import WARM_UP_PAIRS, WARM_UP_SECONDS, Counted, Spent, Window, rates, throughput_table
 from .wire import ACQUIRED, RELEASED, STRANGER_ID, LockRequests, load_scripts, lock_name
 
 __all__ = ["many_coroutines"]
@@ -204,16 +204,32 @@ async def measure(server: Server, contestant: Contestant, coroutines: int, secon
         await prove_exclusion(server, session)
         locks = [session.lock(number) for number in range(coroutines)]
         server.reset()
-        window = Window.after(WARM_UP_SECONDS, seconds)
+        return rates(server, contestant.name, await side_by_side(locks, seconds))
 
-        async def work(calls: LockCalls) -> tuple[int, int]:
-            return await pairs_until(window.begin, calls), await pairs_until(window.end, calls)
 
-        watching = asyncio.create_task(asyncio.to_thread(window.watch))
-        counts = await asyncio.gather(*map(work, locks))
-        within = sum(count for _, count in counts)
-        counted = Counted(sum(map(sum, counts)), within, await watching)
-        return rates(server, contestant.name, counted)
+async def side_by_side(locks: Sequence[LockCalls], seconds: float) -> Counted:
+    """Let one task for each lock acquire and release, and count in a window in which all of them are at it."""
+    ready = 0
+    window: asyncio.Future[Window] = asyncio.get_running_loop().create_future()
+
+    async def work(calls: LockCalls) -> tuple[int, int]:
+        nonlocal ready
+        for _ in range(WARM_UP_PAIRS):
+            await calls.acquire()
+            await calls.release()
+        ready += 1
+        if ready == len(locks):
+            window.set_result(Window.after(WARM_UP_SECONDS, seconds))
+        opened = await window
+        return await pairs_until(opened.begin, calls), await pairs_until(opened.end, calls)
+
+    async def watch() -> Spent:
+        return await asyncio.to_thread((await window).watch)
+
+    watching = asyncio.create_task(watch())
+    counts = await asyncio.gather(*map(work, locks))
+    before, within = (sum(column) for column in zip(*counts, strict=True))
+    return Counted(WARM_UP_PAIRS * len(locks) + before + within, within, await watching)
 
 
 def many_coroutines(

@@ -10,7 +10,7 @@ from .contestants import PYREDISSON, RAW, REDIS_PY, Contestant, LockCalls, prove
 from .report import Claim, Figure, at_least, at_most
 from .rounds import Samples, Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_SECONDS, Counted, Window, rates, throughput_table
+from .throughput import WARM_UP_PAIRS, WARM_UP_SECONDS, Counted, Window, rates, throughput_table
 
 __all__ = ["many_threads", "one_thread"]
 
@@ -43,9 +43,16 @@ def side_by_side(locks: Sequence[LockCalls], seconds: float) -> Counted:
     barrier = threading.Barrier(len(locks) + 1, action=open_the_window)
 
     def work(calls: LockCalls) -> None:
-        barrier.wait()
+        try:
+            for _ in range(WARM_UP_PAIRS):
+                calls.acquire()
+                calls.release()
+            barrier.wait()
+        except BaseException:
+            barrier.abort()
+            raise
         assert window is not None
-        before.append(pairs_until(window.begin, calls))
+        before.append(WARM_UP_PAIRS + pairs_until(window.begin, calls))
         within.append(pairs_until(window.end, calls))
 
     threads = [threading.Thread(target=work, args=(calls,)) for calls in locks]

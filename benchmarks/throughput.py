@@ -10,9 +10,10 @@ from .report import show
 from .rounds import Samples, median_of, median_ratio
 from .server import Server
 
-__all__ = ["WARM_UP_SECONDS", "Counted", "Spent", "Window", "rates", "throughput_table"]
+__all__ = ["WARM_UP_PAIRS", "WARM_UP_SECONDS", "Counted", "Spent", "Window", "rates", "throughput_table"]
 
-WARM_UP_SECONDS = 0.15
+WARM_UP_PAIRS = 3
+WARM_UP_SECONDS = 0.1
 
 COLUMNS = ("contestant", "pairs/s", "slowest - fastest round", "us/pair", "CPU us/pair", "of raw", "bytes/pair")
 
@@ -66,6 +67,8 @@ def rates(server: Server, contestant: str, counted: Counted) -> dict[str, float]
         raise RuntimeError(f"{contestant} says {counted.in_all} releases, the server deleted {freed} keys")
     if left:
         raise RuntimeError(f"{contestant} left {left} keys behind")
+    if not counted.pairs:
+        raise RuntimeError(f"{contestant} made no pair in the time that counts: give it more --seconds")
     return {
         "pairs/s": counted.pairs / counted.spent.wall,
         "us/pair": counted.spent.wall / counted.pairs * 1e6,
