@@ -366,10 +366,16 @@ class AsyncBorrowedLink:
 
     async def _call(self, data: bytes, timeout: float) -> Any:
         if self._reserved_for is asyncio.current_task():
-            async with self._reserved_turn:
-                if self._reserved is None:
-                    self._reserved = await self._make()
-                return await self._exchange(self._reserved, data, timeout)
+            return await _apart(self._call_reserved(data, timeout))
+        return await _apart(self._call_borrowed(data, timeout))
+
+    async def _call_reserved(self, data: bytes, timeout: float) -> Any:
+        async with self._reserved_turn:
+            if self._reserved is None:
+                self._reserved = await self._make()
+            return await self._exchange(self._reserved, data, timeout)
+
+    async def _call_borrowed(self, data: bytes, timeout: float) -> Any:
         connection = await self._borrow(timeout)
         try:
             return await self._exchange(connection, data, timeout)
@@ -396,7 +402,7 @@ class AsyncBorrowedLink:
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            return await _within(timeout, connection.read_response(disable_decoding=True))
+            return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
         except rx.ResponseError as reply:
             return reply
         except asyncio.TimeoutError:
@@ -457,7 +463,7 @@ class AsyncBorrowedStream:
     async def read(self, timeout: float) -> list[Any] | None:
         if not self._changed.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
-                await _within(timeout, self._changed.wait())
+                await asyncio.wait_for(self._changed.wait(), None if timeout == math.inf else timeout)
         self._changed.clear()
         replies = list(self._in)
         self._in.clear()
@@ -483,7 +489,7 @@ class AsyncBorrowedStream:
 
     async def _pump_out(self) -> None:
         try:
-            while True:
+            while not self._ended:
                 await self._to_send.wait()
                 self._to_send.clear()
                 while self._out:
@@ -493,25 +499,32 @@ class AsyncBorrowedStream:
             self._changed.set()
 
     def close(self) -> None:
+        self._ended = True
         with contextlib.suppress(RuntimeError):
+            self._to_send.set()  # What redis-py awaits may swallow a cancellation; see _apart().
             for task in self._tasks:
                 task.cancel()
         _disconnect(self._connection)
 
 
-async def _within(timeout: float, work: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that comes together with the result."""
+async def _apart(work: Coroutine[Any, Any, T]) -> T:
+    """Await ``work`` in a task of its own, so that it cannot swallow a cancellation.
+
+    redis-py sends through ``asyncio.wait_for``, and before Python 3.12 that drops one which comes with the result.
+    """
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait({task}, timeout=None if timeout == math.inf else timeout)
+        await asyncio.wait({task})
     except asyncio.CancelledError:
-        if not task.cancel() and not task.cancelled():
-            task.exception()  # Looked at, so that nobody complains.
-        raise
-    if not task.done():
         task.cancel()
-        raise asyncio.TimeoutError
+        task.add_done_callback(_look_at)
+        raise
     return task.result()
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # Nobody waits for it any more, and nobody shall complain of that.
 
 
 _leaving: set[asyncio.Task[None]] = set()

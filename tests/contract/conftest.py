@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.worlds import EVERYWHERE, World
+from tests.contract.places import EVERYWHERE
+from tests.contract.worlds import World
 from tests.servers import SharedServers
 
 
