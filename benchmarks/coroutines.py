@@ -156,6 +156,9 @@ async def _open_pyredisson(server: Server) -> AsyncIterator[Session]:
     from pyredisson.asyncio import Redisson
 
     class PyredissonSession:
+        def __init__(self) -> None:
+            self.client = client
+
         def lock(self, number: int) -> LockCalls:
             lock = client.get_lock(lock_name(number))
             return LockCalls(lock.acquire, lock.release)

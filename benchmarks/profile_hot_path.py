@@ -19,6 +19,7 @@ inside, which nothing else here does: when that changes, this changes with it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import os
 import random
@@ -30,9 +31,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
+from . import coroutines
 from .contestants import RAW, REDIS_PY, LockCalls
 from .server import Server
 from .wire import ACQUIRED, RELEASED, lock_name
@@ -148,10 +150,7 @@ def calls_of(pair: Callable[[], object]) -> Counter[str]:
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
-            code = frame.f_code
-            seen[
-                f"{Path(code.co_filename).name}:{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}"
-            ] += 1
+            seen[name_of(frame.f_code)] += 1
 
     sys.setprofile(note)
     try:
@@ -161,8 +160,9 @@ def calls_of(pair: Callable[[], object]) -> Counter[str]:
     return seen
 
 
-def where_it_is_found(calls: LockCalls, seconds: float) -> Counter[str]:
-    """Which function of the library a timer finds at work, and how often.
+@contextmanager
+def timer() -> Iterator[Counter[str]]:
+    """Count in which function of the library a timer of processor time finds the program at work.
 
     Python delivers signals between certain bytecodes, so a function that calls nothing is partly found in its caller.
     """
@@ -171,25 +171,93 @@ def where_it_is_found(calls: LockCalls, seconds: float) -> Counter[str]:
     def look(number: int, frame: FrameType | None) -> None:
         while frame is not None and not frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
-        if frame is None:
-            found["(the loop)"] += 1
-        else:
-            code = frame.f_code
-            where = Path(code.co_filename).relative_to(PACKAGE)
-            found[f"{where}:{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}"] += 1
+        found["(outside the library)" if frame is None else name_of(frame.f_code)] += 1
 
-    acquire, release = calls.acquire, calls.release
     before = signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
     try:
-        signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
-        end = time.process_time() + seconds
-        while time.process_time() < end:
-            acquire()
-            release()
+        yield found
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-    return found
+
+
+def name_of(code: CodeType) -> str:
+    """File and function."""
+    name = getattr(code, "co_qualname", code.co_name)  # Python 3.11 knows the class as well.
+    file = code.co_filename
+    return f"{file.removeprefix(PACKAGE) if file.startswith(PACKAGE) else Path(file).name}:{name}"
+
+
+def tell_found(title: str, found: Counter[str], us_per_pair: float) -> None:
+    """Print what the timer found, as parts of the time of a pair."""
+    show(
+        f"Where a timer finds it, {title} ({found.total()} samples of {us_per_pair:.1f} us a pair), us a pair",
+        [(name, f"{count / found.total() * us_per_pair:.2f}") for name, count in found.most_common(25)],
+    )
+
+
+# ---- coroutines ------------------------------------------------------------------------------------------------------
+
+
+async def time_tasks(locks: Sequence[coroutines.LockCalls], pairs: int) -> Took:
+    """The mean time of a pair when one task for each lock makes that many."""
+
+    async def work(calls: coroutines.LockCalls) -> None:
+        acquire, release = calls.acquire, calls.release
+        for _ in range(pairs):
+            await acquire()
+            await release()
+
+    wall, cpu = time.perf_counter(), time.thread_time()
+    await asyncio.gather(*map(work, locks))
+    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+    made = pairs * len(locks) / 1e6
+    return Took(wall / made, cpu / made)
+
+
+async def profile_coroutines(server: Server, tasks: int, rounds: int, pairs: int) -> None:
+    """Print what a pair costs under asyncio, with many tasks at it, and where a timer finds the event loop."""
+    async with (
+        coroutines.RAW.open(server) as raw,
+        coroutines.REDIS_PY.open(server) as redis_py,
+        coroutines.PYREDISSON.open(server) as whole,
+        coroutines.PYREDISSON.open(server) as core_only,
+    ):
+        sessions = {"raw": raw, "redis-py": redis_py, "whole": whole, "core": core_only}
+        locks = {name: [session.lock(number) for number in range(tasks)] for name, session in sessions.items()}
+        for each in locks.values():
+            await time_tasks(each, 1)
+        runtime = core_only.client._core.runtime  # type: ignore[attr-defined]
+        really = runtime.eval
+
+        async def answer(request: Any, timeout: float) -> object:
+            if request.script.name == "lock_acquire":
+                return None
+            return 1 if request.script.name == "lock_release" else await really(request, timeout)
+
+        runtime.eval = answer
+        times: dict[str, list[Took]] = {name: [] for name in locks}
+        for _ in range(rounds):
+            for name in random.sample(list(locks), len(locks)):
+                gc.collect()
+                times[name].append(await time_tasks(locks[name], pairs))
+        wall = {name: min(one.wall for one in each) for name, each in times.items()}
+        cpu = {name: min(one.cpu for one in each) for name, each in times.items()}
+        show(
+            f"{tasks} coroutines, us a pair: by the clock / on the processor",
+            [
+                ("pyredisson.asyncio", f"{wall['whole']:.1f} / {cpu['whole']:.1f}"),
+                ("  of which façade and core (the runtime answers at once)", f"{cpu['core']:.1f}"),
+                ("one pipelined raw connection", f"{wall['raw']:.1f} / {cpu['raw']:.1f}"),
+                ("redis.asyncio.Lock", f"{wall['redis-py']:.1f} / {cpu['redis-py']:.1f}"),
+                ("rate of pyredisson.asyncio, of raw", f"{wall['raw'] / wall['whole']:.2f}"),
+                ("rate of pyredisson.asyncio, of redis.asyncio", f"{wall['redis-py'] / wall['whole']:.2f}"),
+            ],
+        )
+        with timer() as found:
+            await time_tasks(locks["whole"], pairs * rounds)
+        tell_found("100 coroutines", found, cpu["whole"])
 
 
 # ---- the library, with and without its lower half ------------------------------------------------------------------
@@ -318,7 +386,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile_hot_path", description="Where the time goes.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--pairs", type=int, default=1000, help="in each layer's turn")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of sampling")
     parser.add_argument("--server", metavar="PATH", help="server binary to start; by default the embedded extra's")
     options = parser.parse_args(arguments)
 
@@ -388,12 +455,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(
             f"Python calls of one pair: {called.total()}", [(name, str(count)) for name, count in called.most_common()]
         )
-        found = where_it_is_found(with_link.calls, options.seconds)
-        per_pair = took["link"].cpu
-        show(
-            f"Where a timer finds it, sockets stubbed ({found.total()} samples, {per_pair:.1f} us a pair), us a pair",
-            [(name, f"{count / found.total() * per_pair:.2f}") for name, count in found.most_common(25)],
-        )
+        with timer() as found:
+            time_pairs(with_link.calls, options.pairs * options.rounds * 10)
+        tell_found("sockets stubbed", found, cpu["link"])
+        asyncio.run(profile_coroutines(server, tasks=100, rounds=options.rounds, pairs=options.pairs // 20))
     return 0
 
 
