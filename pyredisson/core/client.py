@@ -184,7 +184,7 @@ class ClientCore:
     async def settle(
         self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
     ) -> Pending | None:
-        """Finish what the claim has pending: an acquire is given back, a release completed.
+        """Finish what the claim has pending (an acquire is given back, a release completed), then what is owed.
 
         Args:
             claim: The claim.
@@ -193,15 +193,36 @@ class ClientCore:
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
-            What was pending, or ``None`` if nothing was, or somebody else took it over.
+            What was pending (last), or ``None`` if nothing was, or somebody else took it over.
 
         Raises:
             Failure: It could not be settled; it is pending still.
             LockLostError: It was a release, and the hold was lost before (unless ``behind``).
         """
-        turn, pending, holds, lease_ms, repeat = claim.take_over(since)
-        if pending is None:
-            return None
+        left = self.config.timeout if budget is None else budget
+        over = self.runtime.now() + left
+        settled = None
+        while True:
+            turn, pending, holds, lease_ms, repeat = claim.take_over(since)
+            if pending is None:
+                return settled
+            if not await self._settle(claim, turn, pending, holds, lease_ms, repeat, left, behind=behind):
+                return None
+            settled, since = pending, turn
+            left = max(0.001, over - self.runtime.now())
+
+    async def _settle(
+        self,
+        claim: Claim,
+        turn: int,
+        pending: Pending,
+        holds: int,
+        lease_ms: int,
+        repeat: bool,
+        budget: float,
+        *,
+        behind: bool,
+    ) -> bool:
         names = LockNames(claim.name)
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -221,7 +242,7 @@ class ClientCore:
             raise
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
-                return None
+                return False
             self.emit(events.GivenBack(claim.name, claim.owner))
         elif reply is None and not (repeat and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
@@ -230,8 +251,8 @@ class ClientCore:
             if not behind:
                 raise lost_error(claim)
         elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
-            return None
-        return pending
+            return False
+        return True
 
     async def settle_on_leaving(self, claim: Claim) -> None:
         """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""

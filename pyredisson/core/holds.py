@@ -8,6 +8,7 @@ Rules kept here:
 3. A request in flight is noted *before* it is sent (``pending``) and forgotten only when its outcome is known. Whoever
    finds one noted settles it first, or repeats it, under the next epoch: older copies are then refused by the server.
 4. Methods do no I/O, are atomic, and return what is now due.
+   A hold whose block was left while something else was pending is ``owed``: it is given back after that.
 5. Lost is final: the levels of a lost claim can only be unlocked, one by one, and each says so.
 """
 
@@ -82,8 +83,10 @@ class Claim:
         "loss",
         "mutex",
         "name",
+        "of_block",
         "on_loss",
         "over",
+        "owed",
         "owner",
         "pending",
         "pending_until",
@@ -112,6 +115,8 @@ class Claim:
         self.pending_until = 0.0
         self.doubtful = False  # A copy of what is pending may have run.
         self.asked: Level | None = None
+        self.owed = 0
+        self.of_block = False  # The release is that of a block, so nobody will come and ask after it.
         self.released_behind = False
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
         self.acquire_request: Request | None = None
@@ -128,7 +133,7 @@ class Claim:
         """Whether the watchdog has to renew it."""
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
         # must not leave a lock behind that is renewed for ever. The owner's next successful step resumes it.
-        if self.loss is not None or self.released_behind or self.pending is Pending.RELEASE:
+        if self.loss is not None or self.released_behind or self.owed or self.pending is Pending.RELEASE:
             return False
         return any(level.watchdog for level in self.levels)
 
@@ -179,8 +184,8 @@ class Claim:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def begin_release(self) -> tuple[int, int, int, Unlock]:
-        """Note that an unlock is about to be sent; what was pending is settled by now.
+    def begin_release(self, *, block: bool = False) -> tuple[int, int, int, Unlock]:
+        """Note that an unlock is about to be sent, by a ``block`` or not; what was pending is settled by now.
 
         Returns:
             The turn, the holds counted as yet, the longest lease of the holds that remain (of the one that goes, if
@@ -202,6 +207,7 @@ class Claim:
                 self.over -= 1
                 return self.turn, 0, 0, Unlock.LOST
             self.pending = Pending.RELEASE
+            self.of_block = block
             self.doubtful = False
             if len(levels) == 1:
                 return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
@@ -227,7 +233,7 @@ class Claim:
         with self.mutex:
             if turn != self.turn:
                 return False
-            self.released_behind = behind
+            self.released_behind = behind and not self.of_block
             self.generation += 1
             self.pending = None
             self.levels.pop()
@@ -259,8 +265,26 @@ class Claim:
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
+    def owe(self, *, block: bool) -> bool:
+        """One more hold is done with: settling gives it back after what is pending. Returns whether there is one."""
+        with self.mutex:
+            if self.owed and not block:
+                return True  # The same unlock, called again.
+            if len(self.levels) - (self.pending is Pending.RELEASE) <= self.owed:
+                return False
+            self.owed += 1
+            self.of_block = block
+            return True
+
+    def _drop_owed(self) -> None:
+        """Nothing stands in Redis any more, so what is owed need not be given back."""
+        del self.levels[max(0, len(self.levels) - self.owed) :]
+        self.owed = 0
+        if not self.levels:
+            self.loss = None
+
     def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
-        """Take what is pending upon oneself: whoever had it before finds its turn over.
+        """Take what is pending, or else owed, upon oneself: whoever had it before finds its turn over.
 
         Args:
             since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
@@ -270,8 +294,16 @@ class Claim:
             whether an earlier copy may have run.
         """
         with self.mutex:
-            if self.pending is None or since not in (None, self.turn):
+            if since not in (None, self.turn):
                 return self.turn, None, 0, 1, False
+            if self.pending is None:
+                if self.loss is not None:
+                    self._drop_owed()
+                if not self.owed:
+                    return self.turn, None, 0, 1, False
+                self.owed -= 1
+                self.pending = Pending.RELEASE
+                self.doubtful = False
             self.turn += 1
             # An acquire is pending only while it is in doubt.
             self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
@@ -298,9 +330,8 @@ class Claim:
             self.turn += 1
             if self.pending is Pending.RELEASE and self.levels:
                 self.levels.pop()
-                self.over += 1
-                if not self.levels:
-                    self.loss = None
+                self.over += not self.of_block
+            self._drop_owed()
             self.pending = None
 
     # ---- ending --------------------------------------------------------------------------------------------------
@@ -317,7 +348,8 @@ class Claim:
                 self.turn += 1
                 self.pending = None
                 self.levels.pop()
-                self.over += 1
+                self.over += not self.of_block
+            self._drop_owed()
             if any(level.watched for level in self.levels):
                 self.loss = "its lease ran out before it could be renewed"
                 return True
@@ -347,8 +379,9 @@ class Claim:
             self.pending = None
             tell = self.loss is None and (now < self.deadline or any(level.watched for level in self.levels))
             self.levels.pop()
-            self.over += behind
-            self.loss = reason if self.levels else None
+            self.over += behind and not self.of_block
+            self.loss = reason
+            self._drop_owed()
             return tell
 
     def clear(self) -> None:
@@ -357,7 +390,7 @@ class Claim:
             self.turn += 1
             self.generation += 1
             self.levels.clear()
-            self.over = 0
+            self.over = self.owed = 0
             self.loss = None
             self.pending = None
             self.released_behind = False

@@ -181,7 +181,7 @@ class LockCore:
         self._expire(claim)
         if claim.loss is not None:
             raise lost_error(claim, claim.loss)
-        if claim.pending is Pending.RELEASE:
+        if claim.pending is Pending.RELEASE or claim.owed:
             await home.settle(claim)
 
     def _expire(self, claim: Claim) -> None:
@@ -207,10 +207,15 @@ class LockCore:
         if home.closed:
             home.check_open()
         claim = self._claim(home.runtime.owner())
+        if claim.pending is not None:
+            # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
+            owes = claim.pending is Pending.ACQUIRE and claim.owe(block=False)
+            if await self._settle(claim) is Pending.RELEASE or owes:
+                claim.take_released_behind()
+                self._resume(claim)
+                return
+        # Not before what is pending: what the background settles in between is seen here.
         if claim.released_behind and claim.take_released_behind():
-            self._resume(claim)
-            return
-        if claim.pending is not None and await self._settle(claim) is Pending.RELEASE:
             self._resume(claim)
             return
         await self._release(claim)
@@ -233,11 +238,18 @@ class LockCore:
         home.check_open()
         claim = self._claim(home.runtime.owner())
         if claim.pending is not None:
+            # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
+            owes = claim.owe(block=True)
             try:
                 await self._settle(claim)
             except LockLostError:
-                pass  # That of an inner block, which has said so itself; ours comes now.
-        await self._release(claim)
+                if owes:
+                    raise
+                # Else that of an inner block, which has said so itself; ours comes now.
+            if owes:
+                self._resume(claim)
+                return
+        await self._release(claim, block=True)
 
     async def _settle(self, claim: Claim) -> Pending | None:
         try:
@@ -251,12 +263,12 @@ class LockCore:
         else:
             self.home.watchdog.unwatch(claim)
 
-    async def _release(self, claim: Claim) -> None:
+    async def _release(self, claim: Claim, *, block: bool = False) -> None:
         home = self.home
         if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
-        turn, holds, lease, todo = claim.begin_release()
+        turn, holds, lease, todo = claim.begin_release(block=block)
         lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
             raise LockNotOwnedError(
