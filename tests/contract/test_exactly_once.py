@@ -101,7 +101,7 @@ def test_a_copy_that_arrives_late_is_refused(world: ClockWorld, proxy: Proxy, mi
 def test_redis_pys_own_repeats_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
     """By default it repeats ten times, and a lock would count twice."""
     retry = Retry(ConstantBackoff(0.01), 10)
-    settings = {"retry": retry, "retry_on_timeout": True, "socket_timeout": 0.4, "port": proxy.port}
+    settings = {"retry": retry, "socket_timeout": 0.4, "port": proxy.port}
     mine = world.actor().lock(world.client(redis=world.redis_client(**settings), timeout=1.5))
     mine.lock()
     mine.unlock()

@@ -144,6 +144,17 @@ def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
     started = [actor.start(client.real.get_lock(f"order-{number}").lock) for number, actor in enumerate(actors)]
     for pending in started:
         pending.result(within=30)
-    waiting = [actor.start(client.real.get_lock("orders").lock, 0.001) for actor in actors]
+    lock = client.real.get_lock("orders")
+
+    def use() -> None:
+        with lock:
+            pass
+
+    async def use_in_a_task() -> None:
+        async with lock:
+            pass
+
+    waiting = [actor.start(use if world.in_threads else use_in_a_task) for actor in actors]
     for pending in waiting:
         pending.result(within=30)
+    assert not actors[0].lock(client).is_locked()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+import redis.exceptions
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
@@ -24,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "resp3": {"protocol": 3},
     "resp3-decoded": {"protocol": 3, "decode_responses": True},
     "latin": {"encoding": "latin-1", "decode_responses": True},
-    "retries": {"retry": Retry(ExponentialBackoff(), 5), "retry_on_timeout": True},
+    "retries": {"retry": Retry(ExponentialBackoff(), 5), "retry_on_error": [redis.exceptions.ConnectionError]},
     "no-retries": {"retry": None},
     "checked": {"health_check_interval": 1},
     "named": {"client_name": "alice"},
