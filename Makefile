@@ -38,7 +38,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 

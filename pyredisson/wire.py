@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -97,16 +98,31 @@ _ERRORS: dict[str, type[rx.RedisError]] = {
 _NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"})
 
 
+#: How Redis before 7.0 wraps the error of a command in a script, whose code stands inside then.
+_IN_SCRIPT = re.compile(
+    r"(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)",
+    re.DOTALL,
+)
+#: What servers say, without a code, of a command in a script that the user may not run.
+_NOT_PERMITTED = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't run)")
+
+
 def reply_error(text: str) -> rx.RedisError:
     """Make the redis-py error of an error reply; its code stays readable at the front of the message."""
-    code = text.split(" ", 1)[0]
-    return _ERRORS.get(code, rx.ResponseError)(text)
+    if "@user_script" in text and (inner := _IN_SCRIPT.fullmatch(text)):
+        text = inner[1]
+    code = "NOPERM" if _NOT_PERMITTED.match(text) else text.split(" ", 1)[0]
+    kind = _ERRORS.get(code, rx.ResponseError)
+    if issubclass(kind, (rx.ClusterDownError, rx.TryAgainError)):
+        return kind(text) if kind is rx.TryAgainError else rx.ResponseError(text)
+    return kind(text)
 
 
 def failure_of(error: Any) -> Failure:
     """Tell what an error reply says of the request: it had no effect, for now or for good."""
-    text = str(error)
-    code = text.split(" ", 1)[0]
+    if type(error) is rx.ResponseError:  # redis-py's own reader does not look inside.
+        error = reply_error(str(error))
+    code = str(error).split(" ", 1)[0]
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
         return NotSent(error)
     return Refused(error)

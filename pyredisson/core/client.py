@@ -217,8 +217,7 @@ class ClientCore:
                 if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
                     self.watchdog.settle(claim)
                 raise
-            settled = pending
-            since = turn if since is not None else None
+            settled, since = pending, turn
             left = max(0.001, over - self.runtime.now())
 
     async def _settle(

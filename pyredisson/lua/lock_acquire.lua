@@ -16,7 +16,12 @@ if redis.call('exists', KEYS[1]) == 0 then
         return {'lost'}
     end
     redis.call('hincrby', KEYS[1], ARGV[2], 1)
-    redis.call('pexpire', KEYS[1], ARGV[1])
+    local ends = redis.pcall('pexpire', KEYS[1], ARGV[1])
+    if ends ~= 1 then
+        -- This user may not do that. Nobody is left with a lock that never ends.
+        redis.call('del', KEYS[1])
+        return ends
+    end
     return nil
 end
 local held = redis.call('hget', KEYS[1], ARGV[2])

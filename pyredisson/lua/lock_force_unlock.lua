@@ -8,11 +8,11 @@ if stored and tonumber(stored) > tonumber(ARGV[2]) then
 end
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
-    redis.call(ARGV[3], KEYS[2], ARGV[1])  -- First, since a user who may not publish shall free nothing.
+    redis.call(ARGV[3], KEYS[2], ARGV[1])
     redis.call('del', KEYS[1])
 end
 if ARGV[2] ~= '0' and stored ~= ARGV[2] then
-    redis.call('set', KEYS[3], ARGV[2], 'px', 60000)
+    redis.pcall('set', KEYS[3], ARGV[2], 'px', 60000)
 end
 if #owners == 0 then
     return nil

@@ -23,12 +23,13 @@ if left > 0 then
     redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))
     reply = 0
 elseif left == 0 then
-    -- The message leaves when the script is over. First, since a user who may not publish shall free nothing.
+    -- The message leaves when the script is over. It goes first: a user who may not publish shall free nothing.
     redis.call(ARGV[7], KEYS[2], ARGV[1])
     redis.call('del', KEYS[1])
     reply = 1
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then
-    redis.call('set', KEYS[3], ARGV[5], 'px', math.max(60000, tonumber(ARGV[2])))
+    -- Should memory be short, the next acquire stores it, or fails.
+    redis.pcall('set', KEYS[3], ARGV[5], 'px', math.max(60000, tonumber(ARGV[2])))
 end
 return reply

@@ -94,6 +94,9 @@ def stale(stored: int) -> list[bytes]:
     return [b"stale", b"%d" % stored]
 
 
+SET_COMES_FIRST: Final = "where nothing is held, SET of the epoch is the first write; without memory it is refused"
+
+
 @dataclass(frozen=True)
 class Case:
     """One case; its fields are in the order of events.
@@ -308,7 +311,7 @@ RELEASE: Final = [
         None,
         epoch(1),
         out_of_memory=True,
-        bug="SET is the first write if nothing is held, and that is refused",
+        bug=SET_COMES_FIRST,
     ),
     Case("cluster: sharded", lock(me=1), release(publish="SPUBLISH"), 1, FREE, [Message(CHANNEL, b"0", sharded=True)]),
 ]
@@ -340,7 +343,15 @@ FORCE_UNLOCK: Final = [
         FREED,
         out_of_memory=True,
     ),
-    Case("out of memory: a free lock, with an epoch", FREE, force_unlock(epoch=1), None, epoch(1), out_of_memory=True),
+    Case(
+        "out of memory: a free lock, with an epoch",
+        FREE,
+        force_unlock(epoch=1),
+        None,
+        epoch(1),
+        out_of_memory=True,
+        bug=SET_COMES_FIRST,
+    ),
     Case(
         "cluster: sharded",
         lock(me=1),

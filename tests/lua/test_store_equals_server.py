@@ -21,6 +21,7 @@ from tests.lua.random_steps import (
     Step,
     command_step,
     encoded,
+    memory_step,
     plain_steps,
     program_steps,
     script_steps,
@@ -342,3 +343,45 @@ def test_the_language(real: RealServer) -> None:
     if real.version != "6.2":
         scripts += NEEDS_7
     run_history(real, [command_step("SET", "s", "v"), *(Step(encoded("EVAL", text, 0), text) for text in scripts)])
+
+
+# Which commands make a script go on when there is no memory: those that write, even if they change nothing or fail.
+FIRST = """
+redis.call('GET', 'none')
+redis.call('TIME')
+redis.call('EXISTS', 'none')
+redis.call('PTTL', 'none')
+redis.call('PUBLISH', 'channel', 'x')
+redis.call('DEL', 'none')
+redis.call('DEL', 'none', 'none')
+redis.call('PEXPIRE', 'none', 1)
+redis.call('PEXPIREAT', 'none', 1)
+redis.call('PERSIST', 'none')
+redis.call('HDEL', 'none', 'f')
+redis.call('LPOP', 'none')
+redis.call('LREM', 'none', 0, 'x')
+redis.call('ZREM', 'none', 'x')
+redis.call('FLUSHALL')
+redis.pcall('HDEL', 's', 'f')
+redis.pcall('HDEL', 'none')
+redis.pcall('PEXPIRE', 'none', 'x')
+redis.pcall('SET', 'none', 'x')
+redis.pcall('HINCRBY', 'h', 'f', 1)
+redis.pcall('NOSUCH')
+""".strip().splitlines()
+THEN = """
+return redis.call('SET', 'new', 'v')
+return redis.call('HINCRBY', 'h', 'f', 1)
+return redis.call('RPUSH', 'l', 'x')
+return redis.call('ZADD', 'z', 1, 'x')
+""".strip().splitlines()
+
+
+def test_out_of_memory(real: RealServer) -> None:
+    real.hear_shards(SHARDED_CHANNELS)
+    history = [command_step("SET", "s", "v"), memory_step(True)]
+    for text in map(" ".join, itertools.product(FIRST, THEN)):
+        history.append(Step(encoded("EVAL", text, 0), text))
+    for command in ("SET a b", "INCR a", "DEL a", "PEXPIRE h 50000", "SCRIPT LOAD x=1", "EVAL x=1 0"):
+        history.append(command_step(*command.split()))
+    run_history(real, history)

@@ -155,7 +155,7 @@ class RealServer:
     def messages(self) -> list[Message]:
         """All messages since the last call."""
         self.wire.call("PUBLISH", _END, "")
-        heard = []
+        heard: list[Message] = []
         while True:
             kind, *rest = self._ear.read()
             *_, channel, payload = rest

@@ -361,7 +361,7 @@ def test_an_outer_block_goes_on_after_an_inner_one_that_could_not_be_left(
 def test_a_retry_is_not_disturbed_by_the_background(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, timeout=0.3)
+    client = world.client(proxy.url, timeout=0.9)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(5):
         lost = proxy.drop_reply(ACQUIRE, None, then="hang")
@@ -369,7 +369,7 @@ def test_a_retry_is_not_disturbed_by_the_background(
             actor.do(lock.lock, 20)
         lost.remove()
         # The retry is on its way for longer than the background waits before it gives back.
-        proxy.latency(0.08, direction="up")
+        proxy.latency(0.12, direction="up")
         actor.do(lock.lock, 20)
         proxy.latency(0)
         assert held(direct, lock, actor) == 1

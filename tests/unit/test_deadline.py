@@ -79,7 +79,7 @@ def test_a_lease_is_positive_and_finite(lease: Any) -> None:
 NO_TIMES = [None, True, False, "1", "", b"1", [1], (1,), {}, ..., 1j, Decimal(1), Decimal("nan"), int, print]
 
 
-@pytest.mark.parametrize("value", NO_TIMES, ids=repr)
+@pytest.mark.parametrize("value", NO_TIMES, ids=lambda value: type(value).__name__)
 def test_what_is_no_time(value: Any) -> None:
     with pytest.raises(TypeError, match="lease_time"):
         lease_ms(value)

@@ -257,7 +257,9 @@ def test_a_client_that_was_closed_meanwhile_lets_nobody_wait() -> None:
 
 def beside(waiter: Waiter) -> Any:
     """Somebody else on the same bench, behind the waiter."""
-    return waiter.wakeups.sit(CHANNEL, "lock", lock_message, seen=None, look_in=math.inf)
+    seat = waiter.wakeups.seat(CHANNEL, "lock", lock_message)
+    waiter.wakeups.sit(seat, seen=None, look_in=math.inf)
+    return seat
 
 
 def follower_of(waiter: Waiter) -> list[Any]:
