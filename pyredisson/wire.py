@@ -112,10 +112,7 @@ def reply_error(text: str) -> rx.RedisError:
     if "@user_script" in text and (inner := _IN_SCRIPT.fullmatch(text)):
         text = inner[1]
     code = "NOPERM" if _NOT_PERMITTED.match(text) else text.split(" ", 1)[0]
-    kind = _ERRORS.get(code, rx.ResponseError)
-    if issubclass(kind, (rx.ClusterDownError, rx.TryAgainError)):
-        return kind(text) if kind is rx.TryAgainError else rx.ResponseError(text)
-    return kind(text)
+    return _ERRORS.get(code, rx.ResponseError)(text)
 
 
 def failure_of(error: Any) -> Failure:
