@@ -12,7 +12,7 @@ help:
 	@echo "make demo       sell seats with and without the lock, on a private server"
 	@echo "make test       set up and run the tests"
 	@echo "make test-full  the same at the full volumes (much longer)"
-	@echo "make check      ruff, mypy, pyright, documentation, structure"
+	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make bench      the benchmarks, side by side with other clients"
 
@@ -38,8 +38,8 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/unit/test_structure.py
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 docs: setup

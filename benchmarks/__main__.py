@@ -16,6 +16,7 @@ from .held_locks import held_locks
 from .import_time import import_time
 from .processes import contending_processes
 from .report import Figure, environment, text, write
+from .rounds import Tournament, disturbance
 from .separate_locks import many_threads, one_thread
 from .server import Server
 from .waiters import waiters
@@ -49,28 +50,30 @@ class Effort:
 FULL = Effort(rounds=15, seconds=0.5, long_rounds=5, contend_seconds=8.0, watch_seconds=12.0, lease_seconds=30.0)
 QUICK = Effort(rounds=3, seconds=0.3, long_rounds=1, contend_seconds=3.0, watch_seconds=5.0, lease_seconds=9.0)
 
-Play = Callable[[Server, Effort, random.Random], Figure]
+Play = Callable[[Server, Effort, Tournament], Figure]
 
 
 def _rates(figure: Callable[..., Figure]) -> Play:
-    return lambda server, effort, order: figure(server, rounds=effort.rounds, seconds=effort.seconds, order=order)
+    return lambda server, effort, tournament: figure(
+        server, rounds=effort.rounds, seconds=effort.seconds, tournament=tournament
+    )
 
 
 FIGURES: dict[str, Play] = {
     "one_thread": _rates(one_thread),
     "many_threads": _rates(many_threads),
     "many_coroutines": _rates(many_coroutines),
-    "waiters": lambda server, effort, order: waiters(
-        server, rounds=effort.long_rounds, watch_seconds=effort.watch_seconds, order=order
+    "waiters": lambda server, effort, tournament: waiters(
+        server, rounds=effort.long_rounds, watch_seconds=effort.watch_seconds, tournament=tournament
     ),
-    "contending_processes": lambda server, effort, order: contending_processes(
-        server, rounds=effort.long_rounds, seconds=effort.contend_seconds, order=order
+    "contending_processes": lambda server, effort, tournament: contending_processes(
+        server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
     ),
     # Its numbers hardly scatter, and a turn takes more than a minute.
-    "held_locks": lambda server, effort, order: held_locks(
-        server, rounds=1, lease_seconds=effort.lease_seconds, order=order
+    "held_locks": lambda server, effort, tournament: held_locks(
+        server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
     ),
-    "import_time": lambda server, effort, order: import_time(rounds=effort.rounds, order=order),
+    "import_time": lambda server, effort, tournament: import_time(rounds=effort.rounds, tournament=tournament),
 }
 
 
@@ -97,6 +100,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lease-seconds", type=float, help="watchdog timeout of the held locks")
     parser.add_argument("--server", metavar="PATH", help="server binary to start; by default the embedded extra's")
     parser.add_argument("--seed", type=int, help="for the order of the contestants")
+    parser.add_argument(
+        "--calm", action="store_true", help="wait for a quiet machine, and keep the rounds that others disturbed least"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is not kept")
     return parser.parse_args(arguments)
@@ -115,23 +121,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chosen figures; the exit code."""
     options = parse(arguments)
     effort = effort_of(options)
-    order = random.Random(options.seed)
     # Stopped from outside, the server must not stay behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     figures: list[Figure] = []
     failed: list[str] = []
     with Server(options.server) as server:
+        tournament = Tournament(random.Random(options.seed), server.pid, calm=options.calm)
         about = environment(server.version(), {"effort": "quick" if options.quick else "full"})
         for name in options.figure or FIGURES:
             try:
-                figures.append(FIGURES[name](server, effort, order))
+                figure = FIGURES[name](server, effort, tournament)
             except Exception:
                 # A contestant that does not do the work has no figure; the others have.
                 failed.append(name)
                 traceback.print_exc()
             else:
+                told = disturbance(figure.samples)
+                figures.append(figure if told is None else replace(figure, notes=[*figure.notes, told]))
                 print(text(figures[-1]), flush=True)
-    write(figures, about, options.output)
+                write(figures, about, options.output)
     claims = [claim for figure in figures for claim in figure.claims]
     short = [claim for claim in claims if not claim.passed]
     print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")

@@ -7,10 +7,9 @@ write, and replies, one line each, are handed to their futures in order.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,9 +18,9 @@ import redis.asyncio
 
 from .contestants import REDIS_PY_LEASE_SECONDS
 from .report import Figure, at_least
-from .rounds import median_ratio, play_rounds
+from .rounds import Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, rates, throughput_table
+from .throughput import WARM_UP_PAIRS, WARM_UP_SECONDS, Counted, Spent, Window, rates, throughput_table
 from .wire import ACQUIRED, RELEASED, STRANGER_ID, LockRequests, load_scripts, lock_name
 
 __all__ = ["many_coroutines"]
@@ -157,6 +156,9 @@ async def _open_pyredisson(server: Server) -> AsyncIterator[Session]:
     from pyredisson.asyncio import Redisson
 
     class PyredissonSession:
+        def __init__(self) -> None:
+            self.client = client
+
         def lock(self, number: int) -> LockCalls:
             lock = client.get_lock(lock_name(number))
             return LockCalls(lock.acquire, lock.release)
@@ -186,13 +188,6 @@ async def prove_exclusion(server: Server, session: Session, number: int = 0) -> 
         raise RuntimeError("the lock was not freed")
 
 
-async def warm_up(calls: LockCalls) -> None:
-    """Connect, load scripts, fill caches."""
-    for _ in range(WARM_UP_PAIRS):
-        await calls.acquire()
-        await calls.release()
-
-
 async def pairs_until(deadline: float, calls: LockCalls) -> int:
     """Acquire and release until the time is over; the measured loop of every contestant."""
     acquire, release, now = calls.acquire, calls.release, time.perf_counter
@@ -211,26 +206,46 @@ async def measure(server: Server, contestant: Contestant, coroutines: int, secon
     async with contestant.open(server) as session:
         await prove_exclusion(server, session)
         locks = [session.lock(number) for number in range(coroutines)]
-        await asyncio.gather(*map(warm_up, locks))
         server.reset()
-        begin = time.perf_counter()
-        counts = await asyncio.gather(*(pairs_until(begin + seconds, calls) for calls in locks))
-        elapsed = time.perf_counter() - begin
-        return rates(server, contestant.name, sum(counts), elapsed)
+        return rates(server, contestant.name, await side_by_side(locks, seconds))
+
+
+async def side_by_side(locks: Sequence[LockCalls], seconds: float) -> Counted:
+    """Let one task for each lock acquire and release, and count in a window in which all of them are at it."""
+    ready = 0
+    window: asyncio.Future[Window] = asyncio.get_running_loop().create_future()
+
+    async def work(calls: LockCalls) -> tuple[int, int]:
+        nonlocal ready
+        for _ in range(WARM_UP_PAIRS):
+            await calls.acquire()
+            await calls.release()
+        ready += 1
+        if ready == len(locks):
+            window.set_result(Window.after(WARM_UP_SECONDS, seconds))
+        opened = await window
+        return await pairs_until(opened.begin, calls), await pairs_until(opened.end, calls)
+
+    async def watch() -> Spent:
+        return await asyncio.to_thread((await window).watch)
+
+    watching = asyncio.create_task(watch())
+    counts = await asyncio.gather(*map(work, locks))
+    before, within = (sum(column) for column in zip(*counts, strict=True))
+    return Counted(WARM_UP_PAIRS * len(locks) + before + within, within, await watching)
 
 
 def many_coroutines(
-    server: Server, *, rounds: int, seconds: float, order: random.Random, coroutines: int = 100
+    server: Server, *, rounds: int, seconds: float, tournament: Tournament, coroutines: int = 100
 ) -> Figure:
     """Acquire and release by many coroutines, each on a lock of its own."""
     title = f"{coroutines} coroutines on separate locks"
     contestants = {one.name: one for one in (RAW, REDIS_PY, PYREDISSON)}
-    samples = play_rounds(
+    samples = tournament.play(
         title,
         list(contestants),
         rounds,
         lambda name: asyncio.run(measure(server, contestants[name], coroutines, seconds)),
-        order,
     )
     columns, rows = throughput_table(samples, RAW.name)
     claims = [

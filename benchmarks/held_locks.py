@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import random
 import threading
 import time
 import tracemalloc
@@ -19,7 +18,7 @@ import redis
 from redis.lock import Lock as RedisPyLock
 
 from .report import Figure, at_least, at_most, show
-from .rounds import Samples, median_of, play_rounds
+from .rounds import Samples, Tournament, median_of
 from .server import Server
 from .waiters import monitored
 from .wire import lock_name
@@ -232,15 +231,15 @@ def _rows(watched: Samples, traced: Samples) -> Sequence[Sequence[str]]:
 
 
 def held_locks(
-    server: Server, *, rounds: int, lease_seconds: float, order: random.Random, locks: int = 10_000
+    server: Server, *, rounds: int, lease_seconds: float, tournament: Tournament, locks: int = 10_000
 ) -> Figure:
     """Many locks held by one process and kept alive."""
     title = f"{locks:,} locks held by one process"
     names = (REDIS_PY, PYREDISSON)
-    traced = play_rounds(
-        f"{title}, memory", names, 1, lambda name: turn(server, name, locks, lease_seconds, trace=True), order
+    traced = tournament.play(
+        f"{title}, memory", names, 1, lambda name: turn(server, name, locks, lease_seconds, trace=True)
     )
-    watched = play_rounds(title, names, rounds, lambda name: turn(server, name, locks, lease_seconds), order)
+    watched = tournament.play(title, names, rounds, lambda name: turn(server, name, locks, lease_seconds))
 
     def ours(number: str) -> float:
         return median_of(watched, PYREDISSON, number)

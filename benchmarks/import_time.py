@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from .report import Figure, at_most, show
-from .rounds import median_of, median_ratio, play_rounds
+from .rounds import Tournament, median_of, median_ratio
 
 __all__ = ["import_time"]
 
@@ -44,12 +43,12 @@ def start(statement: str) -> dict[str, float]:
     return {"whole ms": whole * 1e3, "import ms": max(float(done.stdout) * 1e3, 1e-3)}
 
 
-def import_time(*, rounds: int, order: random.Random) -> Figure:
+def import_time(*, rounds: int, tournament: Tournament) -> Figure:
     """Interpreters that import one thing each."""
     title = "Import"
     for statement in STATEMENTS:
         start(statement)
-    samples = play_rounds(title, STATEMENTS, rounds, start, order)
+    samples = tournament.play(title, STATEMENTS, rounds, start)
     rows = [
         (
             name,

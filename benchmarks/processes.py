@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import random
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from statistics import median, quantiles
 import redis
 
 from .report import Figure, at_least, at_most, show
-from .rounds import Samples, median_of, median_ratio, play_rounds
+from .rounds import Samples, Tournament, median_of, median_ratio
 from .server import Server
 from .wire import lock_name
 
@@ -135,12 +134,12 @@ def _rows(samples: Samples) -> Sequence[Sequence[str]]:
 
 
 def contending_processes(
-    server: Server, *, rounds: int, seconds: float, order: random.Random, processes: int = 8
+    server: Server, *, rounds: int, seconds: float, tournament: Tournament, processes: int = 8
 ) -> Figure:
     """Processes that each take one and the same lock again and again."""
     title = f"{processes} processes on one lock, held for {HOLD_SECONDS * 1e3:g} ms"
-    samples = play_rounds(
-        title, (REDIS_PY, PYREDISSON), rounds, lambda name: turn(server, name, processes, seconds), order
+    samples = tournament.play(
+        title, (REDIS_PY, PYREDISSON), rounds, lambda name: turn(server, name, processes, seconds)
     )
     claims = [
         at_least(

@@ -8,7 +8,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-__all__ = ["Samples", "median_of", "median_ratio", "play_rounds", "say"]
+from .load import ForeignLoad, wait_for_quiet
+
+__all__ = ["Samples", "Tournament", "disturbance", "median_of", "median_ratio", "say"]
+
+FOREIGN = "foreign cores"
+
+CALM_CORES = 0.25
+QUIET_WITHIN_SECONDS = 20.0
 
 Samples = Mapping[str, Sequence[Mapping[str, float]]]
 """For each contestant, what each round measured: named numbers."""
@@ -19,21 +26,67 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def play_rounds(
-    title: str,
-    contestants: Sequence[str],
-    rounds: int,
-    measure: Callable[[str], Mapping[str, float]],
-    order: random.Random,
-) -> Samples:
-    """Let every contestant play once a round, in a new random order each time."""
-    samples: dict[str, list[Mapping[str, float]]] = {name: [] for name in contestants}
-    for number in range(1, rounds + 1):
-        say(f"{title}: round {number} of {rounds}")
-        for name in order.sample(list(contestants), len(contestants)):
-            gc.collect()
-            samples[name].append(measure(name))
-    return samples
+class Tournament:
+    """How rounds are played: in random order; with ``calm``, when other programs leave the machine alone.
+
+    Args:
+        order: Draws the order of the contestants.
+        server: The process id of the private server.
+        calm: Wait a while for a quiet machine before each round, play up to three times as many rounds, and keep those
+            in which other programs did least. The choice looks at their load alone, never at what was measured.
+    """
+
+    def __init__(self, order: random.Random, server: int, *, calm: bool = False) -> None:
+        self._order = order
+        self._server = server
+        self._calm = calm
+
+    def play(
+        self, title: str, contestants: Sequence[str], rounds: int, measure: Callable[[str], Mapping[str, float]]
+    ) -> Samples:
+        """Let every contestant play once a round, in a new random order each time.
+
+        Each sample also tells how many cores other programs kept busy meanwhile.
+        """
+        played: list[dict[str, Mapping[str, float]]] = []
+        while len(played) < rounds * (3 if self._calm else 1):
+            if self._calm:
+                if sum(map(_is_calm, played)) >= rounds:
+                    break
+                say(f"{title}: waiting for a quiet machine")
+                wait_for_quiet(QUIET_WITHIN_SECONDS)
+            say(f"{title}: round {len(played) + 1} of {rounds}")
+            played.append(
+                {name: self._turn(name, measure) for name in self._order.sample(contestants, len(contestants))}
+            )
+        calmest = sorted(played, key=_disturbed)[:rounds]
+        return {name: [one[name] for one in played if one in calmest] for name in contestants}
+
+    def _turn(self, name: str, measure: Callable[[str], Mapping[str, float]]) -> Mapping[str, float]:
+        gc.collect()
+        load = ForeignLoad(self._server)
+        sample = dict(measure(name))
+        cores = load.cores()
+        return sample if cores is None else {**sample, FOREIGN: cores}
+
+
+def _disturbed(played: Mapping[str, Mapping[str, float]]) -> float:
+    return max(sample.get(FOREIGN, 0.0) for sample in played.values())
+
+
+def _is_calm(played: Mapping[str, Mapping[str, float]]) -> bool:
+    return _disturbed(played) < CALM_CORES
+
+
+def disturbance(samples: Samples) -> str | None:
+    """What to tell of other programs that ran meanwhile."""
+    cores = [sample[FOREIGN] for turns in samples.values() for sample in turns if FOREIGN in sample]
+    if not cores:
+        return None
+    told = f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
+    if median(cores) < CALM_CORES:
+        return told
+    return f"{told} That is too much for these figures to count: run them again on a quiet machine, or with --calm."
 
 
 def median_of(samples: Samples, contestant: str, number: str) -> float:

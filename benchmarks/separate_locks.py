@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .contestants import PYREDISSON, RAW, REDIS_PY, Contestant, LockCalls, prove_exclusion
 from .report import Claim, Figure, at_least, at_most
-from .rounds import Samples, median_ratio, play_rounds
+from .rounds import Samples, Tournament, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, rates, throughput_table
+from .throughput import WARM_UP_PAIRS, WARM_UP_SECONDS, Counted, Window, rates, throughput_table
 
 __all__ = ["many_threads", "one_thread"]
 
@@ -28,52 +27,45 @@ def pairs_until(deadline: float, calls: LockCalls) -> int:
     return pairs
 
 
-def warm_up(calls: LockCalls) -> None:
-    """Connect, load scripts, fill caches."""
-    for _ in range(WARM_UP_PAIRS):
-        calls.acquire()
-        calls.release()
+def side_by_side(locks: Sequence[LockCalls], seconds: float) -> Counted:
+    """Let one thread for each lock acquire and release, and count in a window in which all of them are at it.
 
-
-def one_by_one(calls: LockCalls, seconds: float) -> tuple[int, float]:
-    """Pairs made by the calling thread, and the time they took."""
-    begin = time.perf_counter()
-    return pairs_until(begin + seconds, calls), time.perf_counter() - begin
-
-
-def side_by_side(locks: Sequence[LockCalls], seconds: float, ready: Callable[[], None]) -> tuple[int, float]:
-    """Pairs made by one thread for each lock together, and the time from the common start to the last one's end.
-
-    ``ready`` is called when all threads have warmed up and none has begun.
+    The pools of the contestants open connections as they need them; the time before the window is for that.
     """
-    begin = 0.0
-    counts: list[int] = []
+    window: Window | None = None
+    before: list[int] = []
+    within: list[int] = []
 
-    def start_the_clock() -> None:
-        nonlocal begin
-        ready()
-        begin = time.perf_counter()
+    def open_the_window() -> None:
+        nonlocal window
+        window = Window.after(WARM_UP_SECONDS, seconds)
 
-    barrier = threading.Barrier(len(locks), action=start_the_clock)
+    barrier = threading.Barrier(len(locks) + 1, action=open_the_window)
 
     def work(calls: LockCalls) -> None:
         try:
-            warm_up(calls)
+            for _ in range(WARM_UP_PAIRS):
+                calls.acquire()
+                calls.release()
             barrier.wait()
         except BaseException:
             barrier.abort()
             raise
-        counts.append(pairs_until(begin + seconds, calls))
+        assert window is not None
+        before.append(WARM_UP_PAIRS + pairs_until(window.begin, calls))
+        within.append(pairs_until(window.end, calls))
 
     threads = [threading.Thread(target=work, args=(calls,)) for calls in locks]
     for thread in threads:
         thread.start()
+    barrier.wait()
+    assert window is not None
+    spent = window.watch()
     for thread in threads:
         thread.join()
-    elapsed = time.perf_counter() - begin
-    if len(counts) != len(locks):
-        raise RuntimeError(f"{len(locks) - len(counts)} of {len(locks)} threads failed")
-    return sum(counts), elapsed
+    if len(within) != len(locks):
+        raise RuntimeError(f"{len(locks) - len(within)} of {len(locks)} threads failed")
+    return Counted(sum(before) + sum(within), sum(within), spent)
 
 
 def measure(server: Server, contestant: Contestant, threads: int, seconds: float) -> dict[str, float]:
@@ -82,26 +74,21 @@ def measure(server: Server, contestant: Contestant, threads: int, seconds: float
     with contestant.open(server) as session:
         prove_exclusion(server, session)
         locks = [session.lock(number) for number in range(threads)]
-        if threads == 1:
-            warm_up(locks[0])
-            server.reset()
-            pairs, elapsed = one_by_one(locks[0], seconds)
-        else:
-            pairs, elapsed = side_by_side(locks, seconds, ready=server.reset)
-        return rates(server, contestant.name, pairs, elapsed)
+        server.reset()
+        return rates(server, contestant.name, side_by_side(locks, seconds))
 
 
-def _play(server: Server, title: str, threads: int, rounds: int, seconds: float, order: random.Random) -> Samples:
+def _samples(server: Server, title: str, threads: int, rounds: int, seconds: float, tournament: Tournament) -> Samples:
     contestants = {one.name: one for one in (RAW, REDIS_PY, PYREDISSON)}
-    return play_rounds(
-        title, list(contestants), rounds, lambda name: measure(server, contestants[name], threads, seconds), order
+    return tournament.play(
+        title, list(contestants), rounds, lambda name: measure(server, contestants[name], threads, seconds)
     )
 
 
-def one_thread(server: Server, *, rounds: int, seconds: float, order: random.Random) -> Figure:
+def one_thread(server: Server, *, rounds: int, seconds: float, tournament: Tournament) -> Figure:
     """Acquire and release by a single thread."""
     title = "One thread, acquire and release"
-    samples = _play(server, title, 1, rounds, seconds, order)
+    samples = _samples(server, title, 1, rounds, seconds, tournament)
     columns, rows = throughput_table(samples, RAW.name)
     claims: list[Claim] = [
         at_most("time of redis-py's Lock", median_ratio(samples, PYREDISSON.name, REDIS_PY.name, "us/pair"), 1.0, "x"),
@@ -114,10 +101,10 @@ def one_thread(server: Server, *, rounds: int, seconds: float, order: random.Ran
     return Figure("one_thread", title, how, columns, rows, claims, samples=samples)
 
 
-def many_threads(server: Server, *, rounds: int, seconds: float, order: random.Random, threads: int = 64) -> Figure:
+def many_threads(server: Server, *, rounds: int, seconds: float, tournament: Tournament, threads: int = 64) -> Figure:
     """Acquire and release by many threads, each on a lock of its own."""
     title = f"{threads} threads on separate locks"
-    samples = _play(server, title, threads, rounds, seconds, order)
+    samples = _samples(server, title, threads, rounds, seconds, tournament)
     columns, rows = throughput_table(samples, RAW.name)
     claims: list[Claim] = [
         at_least("pairs of redis-py's Lock", median_ratio(samples, PYREDISSON.name, REDIS_PY.name, "pairs/s"), 4, "x"),

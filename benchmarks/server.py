@@ -52,6 +52,12 @@ class Server:
         self.admin = redis.Redis(host=self.host, port=self.port, decode_responses=True)
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """The URL that contestants connect to."""
         return f"redis://{self.host}:{self.port}"

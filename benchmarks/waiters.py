@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
@@ -13,13 +12,14 @@ from statistics import median
 
 from .contestants import PYREDISSON, REDIS_PY, Contestant, Session, prove_exclusion
 from .report import Figure, at_most, show
-from .rounds import Samples, median_ratio, play_rounds, say
+from .rounds import Samples, Tournament, median_ratio, say
 from .server import Server
 from .wire import lock_name, pack
 
 __all__ = ["waiters"]
 
 SETTLE_SECONDS = 1.0
+SERVE_SECONDS = 60.0
 HELD_LOCK = 0
 
 
@@ -103,7 +103,7 @@ def turn(server: Server, contestant: Contestant, count: int, watch_seconds: floa
             section.pass_through()
             calls.release()
 
-        threads = [threading.Thread(target=wait_and_pass) for _ in range(count)]
+        threads = [threading.Thread(target=wait_and_pass, daemon=True) for _ in range(count)]
         for thread in threads:
             thread.start()
         for _ in threads:
@@ -124,8 +124,9 @@ def turn(server: Server, contestant: Contestant, count: int, watch_seconds: floa
             raise RuntimeError(f"{contestant.name} let a waiter in while the lock was held")
         begin = time.perf_counter()
         free()
+        give_up = begin + SERVE_SECONDS
         for thread in threads:
-            thread.join()
+            thread.join(max(0.0, give_up - time.perf_counter()))
         result["ms to serve all"] = (time.perf_counter() - begin) * 1e3
         left = server.keys()
     if section.served != count or section.overlaps:
@@ -152,14 +153,14 @@ def _rows(watched: Samples, served: Samples) -> Sequence[Sequence[str]]:
     return rows
 
 
-def waiters(server: Server, *, rounds: int, watch_seconds: float, order: random.Random, count: int = 20) -> Figure:
+def waiters(server: Server, *, rounds: int, watch_seconds: float, tournament: Tournament, count: int = 20) -> Figure:
     """Threads of one process that wait for a lock somebody else holds."""
     title = f"{count} waiters of one process on a held lock"
     contestants = {one.name: one for one in (REDIS_PY, PYREDISSON)}
     names = list(contestants)
     say(f"{title}: watching the server")
-    watched = play_rounds(title, names, 1, lambda name: turn(server, contestants[name], count, watch_seconds), order)
-    served = play_rounds(title, names, rounds, lambda name: turn(server, contestants[name], count, 0), order)
+    watched = tournament.play(title, names, 1, lambda name: turn(server, contestants[name], count, watch_seconds))
+    served = tournament.play(title, names, rounds, lambda name: turn(server, contestants[name], count, 0))
     quiet = watched[PYREDISSON.name][0]
     claims = [
         at_most("commands while waiting, pings included", quiet["commands/s"], 1.0, "/s"),
@@ -182,8 +183,8 @@ def waiters(server: Server, *, rounds: int, watch_seconds: float, order: random.
     columns = ("contestant", "commands/s", "with scripts' own", "ms to serve all", "fastest - slowest round")
     how = (
         f"{count} threads wait while another client holds the lock; the server is watched for {watch_seconds:g} s "
-        f"after {SETTLE_SECONDS:g} s; then the lock is freed and each takes and frees it once. {rounds} rounds for the "
-        "time. redis-py with its default sleep of 0.1 s."
+        f"after {SETTLE_SECONDS:g} s, the holder's renewals included; then the lock is freed, and each takes and frees "
+        f"it once. {rounds} rounds for the time. redis-py with its default sleep of 0.1 s."
     )
     notes = [f"sent in {watch_seconds:g} s by {name}: {what}" for name, what in sent.items()]
     samples = {name: [*watched[name], *served[name]] for name in names}

@@ -71,7 +71,7 @@ class LockRequests:
     def of(cls, number: int, client_id: str = CLIENT_ID) -> LockRequests:
         """The requests for a lock, by an owner of the raw contestant (or by a stranger)."""
         names = LockNames(lock_name(number))
-        owner = f"{client_id}:{number + 1}"
+        owner = f"{client_id}:{1000 + number}"
         lock, channel, epoch = names.raw, names.channel, names.epoch(owner)
         return cls(
             acquire=pack("EVALSHA", sha("acquire"), "2", lock, epoch, LEASE_MS, owner, "0", "0", "0"),

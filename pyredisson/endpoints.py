@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["DEFAULT_URL", "asks_for_embedded", "masked_url", "own_settings", "url_of"]
+from pyredisson.config import Config
+
+__all__ = ["DEFAULT_URL", "asks_for_embedded", "check_client", "own_settings", "settings_of", "url_of"]
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -47,18 +48,22 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
     return True
 
 
-def masked_url(url: str) -> str:
-    """Return a URL with its password, wherever it stands, as ``***``."""
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    if parts.password is not None:
-        credentials, _, host = netloc.rpartition("@")
-        netloc = f"{credentials.split(':', 1)[0]}:***@{host}"
-    query = "&".join(
-        "password=***" if item.split("=", 1)[0] in ("password", "ssl_password") else item
-        for item in parts.query.split("&")
-    )
-    return urlunsplit((parts.scheme, netloc, parts.path, query, parts.fragment))
+def check_client(client: object, kind: type) -> None:
+    """Raise ``TypeError`` if what the user gave is not a client of this colour."""
+    if not isinstance(client, kind):
+        raise TypeError(
+            f"redis must be a {kind.__module__.removesuffix('.client')}.{kind.__name__}, not "
+            f"{type(client).__module__}.{type(client).__name__}; Redisson.from_url() takes a URL"
+        )
+
+
+def settings_of(config: object) -> Config:
+    """Return the settings that the user gave, or the defaults. Raises ``TypeError`` for anything else."""
+    if config is None:
+        return Config()
+    if not isinstance(config, Config):
+        raise TypeError(f"config must be a Config, not {type(config).__name__}")
+    return config
 
 
 def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:

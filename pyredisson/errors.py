@@ -52,8 +52,7 @@ class RedissonError(Exception):
 
 
 def _rebuild(kind: type[RedissonError], args: tuple[Any, ...], state: dict[str, Any]) -> RedissonError:
-    error = kind.__new__(kind, *args)
-    error.args = args
+    error = kind(*args)
     error.__dict__.update(state)
     return error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from pyredisson.core.holds import lost_error
 
 if TYPE_CHECKING:
-    from pyredisson.core.holds import Claim
+    from pyredisson.core.holds import Claim, Level
     from pyredisson.core.runtime import Runtime
 
 __all__ = ["Lease"]
@@ -22,10 +22,11 @@ class Lease:
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
     """
 
-    __slots__ = ("_claim", "_ended", "_runtime", "_token", "_told")
+    __slots__ = ("_claim", "_ended", "_level", "_runtime", "_token", "_told")
 
-    def __init__(self, claim: Claim, runtime: Runtime, token: int | None = None) -> None:
+    def __init__(self, claim: Claim, level: Level, runtime: Runtime, token: int | None = None) -> None:
         self._claim = claim
+        self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
         self._runtime = runtime
         self._token = token
         self._ended = False
@@ -37,7 +38,9 @@ class Lease:
 
     def remaining(self) -> float:
         """Seconds for which this hold is certain; 0 once it is not. Renewal makes them grow again."""
-        return 0.0 if self._ended else self._claim.remaining(self._runtime.now())
+        if self._ended or not self._claim.has(self._level):
+            return 0.0
+        return self._claim.remaining(self._runtime.now())
 
     @property
     def lost(self) -> bool:

@@ -123,6 +123,7 @@ class Subscriber:
         self._stream: Stream | None = None
         self._conversation: Conversation | None = None
         self._started = False
+        self._failed = 0
         self.closed = False
 
     def subscribe(self, channel: str) -> None:
@@ -177,7 +178,8 @@ class Subscriber:
                     stream.close()
             if not self.closed:
                 self._wakeups.lost_connection(error)
-                self._emit(events.ConnectionDown(error))
+                self._failed += 1
+                self._emit(events.ConnectionDown(error, self._failed))
                 await self._pause(retry_in)
                 retry_in = min(2 * retry_in, RETRY_MAX)
 
@@ -224,6 +226,7 @@ class Subscriber:
             if replies:
                 if not useful:
                     useful = True
+                    self._failed = 0
                     self._emit(events.ConnectionUp(len(self._wakeups.wanted())))
                 conversation.heard(replies, self._now())
         return useful

@@ -17,7 +17,7 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
-from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, url_of
+from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Redisson:
         self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
 
     def _start(self, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
-        self._config = config or Config()
+        check_client(client, redis.asyncio.Redis)
+        self._config = settings_of(config)
         pool = client.connection_pool
         tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
         self._url = server.url if server else url_of(pool.connection_kwargs, tls=tls)

@@ -11,8 +11,8 @@ import contextlib
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.asyncio
 import redis.exceptions as rx
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import hiredis
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "link_to"]
+
+T = TypeVar("T")
 
 
 class _Wire(asyncio.Protocol):
@@ -364,10 +366,16 @@ class AsyncBorrowedLink:
 
     async def _call(self, data: bytes, timeout: float) -> Any:
         if self._reserved_for is asyncio.current_task():
-            async with self._reserved_turn:
-                if self._reserved is None:
-                    self._reserved = await self._make()
-                return await self._exchange(self._reserved, data, timeout)
+            return await _apart(self._call_reserved(data, timeout))
+        return await _apart(self._call_borrowed(data, timeout))
+
+    async def _call_reserved(self, data: bytes, timeout: float) -> Any:
+        async with self._reserved_turn:
+            if self._reserved is None:
+                self._reserved = await self._make()
+            return await self._exchange(self._reserved, data, timeout)
+
+    async def _call_borrowed(self, data: bytes, timeout: float) -> Any:
         connection = await self._borrow(timeout)
         try:
             return await self._exchange(connection, data, timeout)
@@ -481,7 +489,7 @@ class AsyncBorrowedStream:
 
     async def _pump_out(self) -> None:
         try:
-            while True:
+            while not self._ended:
                 await self._to_send.wait()
                 self._to_send.clear()
                 while self._out:
@@ -491,10 +499,32 @@ class AsyncBorrowedStream:
             self._changed.set()
 
     def close(self) -> None:
+        self._ended = True
         with contextlib.suppress(RuntimeError):
+            self._to_send.set()  # What redis-py awaits may swallow a cancellation; see _apart().
             for task in self._tasks:
                 task.cancel()
         _disconnect(self._connection)
+
+
+async def _apart(work: Coroutine[Any, Any, T]) -> T:
+    """Await ``work`` in a task of its own, so that it cannot swallow a cancellation.
+
+    redis-py sends through ``asyncio.wait_for``, and before Python 3.12 that drops one which comes with the result.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        task.add_done_callback(_look_at)
+        raise
+    return task.result()
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # Nobody waits for it any more, and nobody shall complain of that.
 
 
 _leaving: set[asyncio.Task[None]] = set()

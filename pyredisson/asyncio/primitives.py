@@ -39,7 +39,7 @@ class Lock:
         """See :meth:`pyredisson.Lock.lock`."""
         await self._core.lock(lease_time)
 
-    async def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
+    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
         """See :meth:`pyredisson.Lock.try_lock`."""
         return await self._core.try_lock(wait_time, lease_time)
 

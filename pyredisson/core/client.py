@@ -37,6 +37,7 @@ class ClientCore:
         self.config = config
         self.closed = False
         self._patience = config.timeout / 3
+        self._lease_of_patience = 6000 * self._patience
         self._listeners = config.listeners
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
@@ -89,6 +90,7 @@ class ClientCore:
         self,
         claim: Claim,
         turn: int,
+        request: Request,
         make: Callable[[int, bool], Request],
         lease_ms: int,
         repeat: bool = False,
@@ -99,7 +101,8 @@ class ClientCore:
         Args:
             claim: Whose request it is.
             turn: The turn that the claim gave for it; when that is over, so is this.
-            make: Makes the request for an epoch, and for whether an earlier copy may have run.
+            request: The first copy.
+            make: Makes further ones, for an epoch and for whether an earlier copy may have run.
             lease_ms: The lease that is at stake.
             repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
@@ -113,11 +116,13 @@ class ClientCore:
         """
         # Nearly always the first copy is answered, so that case comes without a loop around it.
         sent = self.runtime.now()
-        patience = min(self._patience, lease_ms / 6000)
+        patience = self._patience
+        if lease_ms < self._lease_of_patience:
+            patience = lease_ms / 6000
         if budget is not None and budget < patience:
             patience = budget
         try:
-            reply = await self.runtime.eval(make(self._epoch(claim, turn), repeat), patience)
+            reply = await self.runtime.eval(request, patience)
         except Failure as failure:
             over = sent + (self.config.timeout if budget is None else budget)
             return await self._persist(claim, turn, make, repeat, patience, over, failure)
@@ -163,10 +168,11 @@ class ClientCore:
                 await runtime.sleep(runtime.jitter(pause / 2, pause))
                 sent = runtime.now()
             pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
+            epoch = claim.epoch_of(turn)
+            if epoch is None:
+                raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
             try:
-                reply = await runtime.eval(
-                    make(self._epoch(claim, turn), repeat), max(min(patience, over - sent), 0.001)
-                )
+                reply = await runtime.eval(make(epoch, repeat), max(min(patience, over - sent), 0.001))
             except Failure as failure:
                 setback = failure
                 continue
@@ -174,12 +180,6 @@ class ClientCore:
             if stale is None:
                 return reply, sent, repeat
             setback = stale
-
-    def _epoch(self, claim: Claim, turn: int) -> int:
-        epoch = claim.epoch_of(turn)
-        if epoch is None:
-            raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
-        return epoch
 
     async def settle(
         self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
@@ -193,7 +193,7 @@ class ClientCore:
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
-            What was pending (last), or ``None`` if nothing was, or somebody else took it over.
+            What was pending at last, or ``None`` if nothing was, or somebody else took it over.
 
         Raises:
             Failure: It could not be settled; it is pending still.
@@ -203,11 +203,20 @@ class ClientCore:
         over = self.runtime.now() + left
         settled = None
         while True:
-            turn, pending, holds, lease_ms, repeat = claim.take_over(since)
+            turn, epoch, pending, holds, lease_ms, repeat = claim.take_over(since)
             if pending is None:
                 return settled
-            if not await self._settle(claim, turn, pending, holds, lease_ms, repeat, left, behind=behind):
-                return None
+            try:
+                if not await self._settle(claim, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind):
+                    return None
+            except Refused:
+                raise
+            except BaseException as error:
+                if not isinstance(error, Failure):
+                    claim.doubt(turn)
+                if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
+                    self.watchdog.settle(claim)
+                raise
             settled, since = pending, turn
             left = max(0.001, over - self.runtime.now())
 
@@ -215,6 +224,7 @@ class ClientCore:
         self,
         claim: Claim,
         turn: int,
+        epoch: int,
         pending: Pending,
         holds: int,
         lease_ms: int,
@@ -230,21 +240,12 @@ class ClientCore:
                 self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
             )
 
-        try:
-            reply, sent, repeat = await self.exchange(claim, turn, make, lease_ms, repeat, budget)
-        except Refused:
-            raise
-        except BaseException as error:
-            if not isinstance(error, Failure):
-                claim.doubt(turn)
-            if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
-                self.watchdog.settle(claim)
-            raise
+        reply, sent, repeated = await self.exchange(claim, turn, make(epoch, repeat), make, lease_ms, repeat, budget)
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
                 return False
             self.emit(events.GivenBack(claim.name, claim.owner))
-        elif reply is None and not (repeat and holds == 1 and sent < claim.deadline):
+        elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(claim)

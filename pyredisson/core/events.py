@@ -102,17 +102,19 @@ class Renewed(Event):
 
 @dataclass(frozen=True)
 class RenewalFailed(Event):
-    """A renewal was not answered; it is repeated until the deadlines."""
+    """A renewal was not answered, for the ``attempt``-th time in a row; it is repeated until the deadlines."""
 
     locks: int
     error: BaseException
+    attempt: int
 
 
 @dataclass(frozen=True)
 class ConnectionDown(Event):
-    """The subscriber's connection was lost, or could not be made."""
+    """The subscriber's connection was lost, or could not be made, for the ``attempt``-th time in a row."""
 
     error: BaseException
+    attempt: int
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Rules kept here:
 3. A request in flight is noted *before* it is sent (``pending``) and forgotten only when its outcome is known. Whoever
    finds one noted settles it first, or repeats it, under the next epoch: older copies are then refused by the server.
 4. Methods do no I/O, are atomic, and return what is now due.
-   A hold whose block was left while something else was pending is ``owed``: it is given back after that.
+   Blocks that were left meanwhile are ``owed``: their holds are given back after what is pending.
 5. Lost is final: the levels of a lost claim can only be unlocked, one by one, and each says so.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
@@ -65,6 +65,36 @@ class Unlock(Enum):
     NOT_OWNED = "not owned"
 
 
+class Asking(NamedTuple):
+    """An acquire that is about to be sent."""
+
+    turn: int
+    epoch: int
+    holds: int  # as counted before it
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+class Leaving(NamedTuple):
+    """An unlock that is about to be sent."""
+
+    turn: int
+    epoch: int
+    holds: int  # as counted before it
+    lease_ms: int  # the longest lease of the holds that remain, or of the one that goes if none does; 0 if unknown
+    todo: Unlock
+
+
+class Settling(NamedTuple):
+    """A request that was left open, and is about to be settled."""
+
+    turn: int
+    epoch: int
+    pending: Pending | None
+    holds: int  # to take one from
+    lease_ms: int  # what remains with the rest
+    repeat: bool  # whether an earlier copy of it may have run
+
+
 class Claim:
     """What one owner holds of one lock. See the module's rules."""
 
@@ -92,6 +122,7 @@ class Claim:
         "pending_until",
         "release_request",
         "released_behind",
+        "settling",
         "turn",
         "who",
     )
@@ -114,9 +145,10 @@ class Claim:
         self.pending: Pending | None = None
         self.pending_until = 0.0
         self.doubtful = False  # A copy of what is pending may have run.
+        self.settling = False  # Somebody took what is pending over, and may be at it still.
         self.asked: Level | None = None
         self.owed = 0
-        self.of_block = False  # The release is that of a block, so nobody will come and ask after it.
+        self.of_block = False
         self.released_behind = False
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
         self.acquire_request: Request | None = None
@@ -145,27 +177,28 @@ class Claim:
         """Whether it can be forgotten."""
         return not (self.levels or self.pending or self.over or self.epoch or self.released_behind)
 
+    def has(self, level: Level) -> bool:
+        """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
+        return any(each is level for each in self.levels)
+
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.levels and self.loss is None else 0.0
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def begin_acquire(self, level: Level) -> tuple[int, int, bool]:
-        """Note that an acquire is about to be sent.
-
-        Returns:
-            The turn, the holds counted as yet, and whether an earlier copy of this request may have run.
-        """
+    def begin_acquire(self, level: Level) -> Asking:
+        """Note that an acquire is about to be sent."""
         with self.mutex:
-            repeat = self.doubtful = self.doubtful and self.pending is not None
+            repeat = self.doubtful = (self.doubtful or self.settling) and self.pending is not None
+            self.settling = False
             if repeat:
                 self.epoch += 1
             self.turn += 1
             self.released_behind = False
             self.asked = level
             self.pending = Pending.ACQUIRE
-            return self.turn, len(self.levels), repeat
+            return Asking(self.turn, self.epoch, len(self.levels), repeat)
 
     def granted(self, level: Level, deadline: float) -> None:
         """The server took the hold. Nobody but its owner has had the turn since it asked."""
@@ -184,12 +217,10 @@ class Claim:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def begin_release(self, *, block: bool = False) -> tuple[int, int, int, Unlock]:
-        """Note that an unlock is about to be sent, by a ``block`` or not; what was pending is settled by now.
+    def begin_release(self, *, block: bool = False) -> Leaving:
+        """Note that an unlock is about to be sent; what was pending is settled by now.
 
-        Returns:
-            The turn, the holds counted as yet, the longest lease of the holds that remain (of the one that goes, if
-            none does), and what to do.
+        ``block`` says that it is the end of a block: nobody will come and ask after it.
         """
         with self.mutex:
             levels = self.levels
@@ -200,24 +231,25 @@ class Claim:
                 lease = levels.pop().lease_ms
                 if not levels:
                     self.loss = None
-                return self.turn, 0, lease, Unlock.LOST
+                return Leaving(self.turn, self.epoch, 0, lease, Unlock.LOST)
             if not levels:
                 if not self.over:
-                    return self.turn, 0, 0, Unlock.NOT_OWNED
+                    return Leaving(self.turn, self.epoch, 0, 0, Unlock.NOT_OWNED)
                 self.over -= 1
-                return self.turn, 0, 0, Unlock.LOST
+                return Leaving(self.turn, self.epoch, 0, 0, Unlock.LOST)
             self.pending = Pending.RELEASE
+            self.doubtful = self.settling = False
             self.of_block = block
-            self.doubtful = False
             if len(levels) == 1:
-                return self.turn, 1, levels[0].lease_ms, Unlock.RELEASE
-            return self.turn, len(levels), max(level.lease_ms for level in levels[:-1]), Unlock.RELEASE
+                return Leaving(self.turn, self.epoch, 1, levels[0].lease_ms, Unlock.RELEASE)
+            lease = max(level.lease_ms for level in levels[:-1])
+            return Leaving(self.turn, self.epoch, len(levels), lease, Unlock.RELEASE)
 
-    def begin_force(self) -> int:
-        """Note that the lock is about to be forced open. Returns the turn."""
+    def begin_force(self) -> tuple[int, int]:
+        """Note that the lock is about to be forced open. Returns the turn and the epoch."""
         with self.mutex:
             self.turn += 1
-            return self.turn
+            return self.turn, self.epoch
 
     def take_released_behind(self) -> bool:
         """Whether an unlock that had failed was settled since, and nobody has asked after it yet."""
@@ -269,49 +301,47 @@ class Claim:
         """One more hold is done with: settling gives it back after what is pending. Returns whether there is one."""
         with self.mutex:
             if self.owed and not block:
-                return True  # The same unlock, called again.
+                return True
             if len(self.levels) - (self.pending is Pending.RELEASE) <= self.owed:
                 return False
             self.owed += 1
             self.of_block = block
             return True
 
-    def _drop_owed(self) -> None:
-        """Nothing stands in Redis any more, so what is owed need not be given back."""
-        del self.levels[max(0, len(self.levels) - self.owed) :]
-        self.owed = 0
-        if not self.levels:
-            self.loss = None
-
-    def take_over(self, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
-        """Take what is pending, or else owed, upon oneself: whoever had it before finds its turn over.
+    def take_over(self, since: int | None = None) -> Settling:
+        """Take what is pending, or owed, upon oneself: whoever had it before finds its turn over.
 
         Args:
             since: The turn that left it pending; if the owner has begun something new since, that is its own affair.
-
-        Returns:
-            The turn, what is pending, the number of holds to take one from, the lease that remains with the rest, and
-            whether an earlier copy may have run.
         """
         with self.mutex:
             if since not in (None, self.turn):
-                return self.turn, None, 0, 1, False
+                return Settling(self.turn, self.epoch, None, 0, 1, False)
             if self.pending is None:
                 if self.loss is not None:
                     self._drop_owed()
-                if not self.owed:
-                    return self.turn, None, 0, 1, False
+                if not self.owed or not self.levels:
+                    self.owed = 0
+                    return Settling(self.turn, self.epoch, None, 0, 1, False)
                 self.owed -= 1
                 self.pending = Pending.RELEASE
-                self.doubtful = False
+                self.doubtful = self.settling = False
             self.turn += 1
-            # An acquire is pending only while it is in doubt.
-            self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
+            # An acquire is pending only while it is in doubt; and who settled it before us may be at it still.
+            self.doubtful = self.doubtful or self.settling or self.pending is Pending.ACQUIRE
+            self.settling = True
             self.epoch += self.doubtful
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
-            return self.turn, self.pending, count, lease, self.doubtful
+            return Settling(self.turn, self.epoch, self.pending, count, lease, self.doubtful)
+
+    def _drop_owed(self) -> None:
+        """Nothing is held any more: what is done with need not be given back."""
+        del self.levels[max(0, len(self.levels) - self.owed) :]
+        self.owed = 0
+        if not self.levels:
+            self.loss = None
 
     def given_back(self, turn: int) -> bool:
         """What an unanswered acquire may have taken is surely not (or no longer) held."""
@@ -390,9 +420,10 @@ class Claim:
             self.turn += 1
             self.generation += 1
             self.levels.clear()
-            self.over = self.owed = 0
+            self.over = 0
             self.loss = None
             self.pending = None
+            self.owed = 0
             self.released_behind = False
 
     def renewed(self, generation: int, sent: float, lease_ms: int) -> None:
@@ -460,12 +491,18 @@ class Claims:
         now = self._runtime.now()
         remembered = []
         for claim in self:
-            if claim.loss is None and not claim.pending:
+            if not claim.pending and not claim.watched():  # The watchdog sees to the others, and tells of them.
                 claim.expire(now)
-            if claim.idle() or not (claim.who.alive() or claim.levels or claim.pending):
-                self.drop(claim)
+            if claim.idle() or not claim.who.alive():
+                self._let_go(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)
         for claim in remembered[: -self.REMEMBERED]:
-            self.drop(claim)
+            self._let_go(claim)
         self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
+
+    def _let_go(self, claim: Claim) -> None:
+        # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
+        with claim.mutex:
+            if not claim.levels and not claim.pending:
+                self.drop(claim)

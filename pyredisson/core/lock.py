@@ -57,10 +57,8 @@ class LockCore:
         """Take the lock, however long it takes."""
         return self._take(None, self._plain if lease_time is None else self._level(lease_time))
 
-    def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock if it is to be had within ``wait_time``."""
-        if wait_time is None:
-            raise TypeError("wait_time must be a number of seconds or a timedelta; lock() waits without end")
         level = self._plain if lease_time is None else self._level(lease_time)
         return self._take(wait_seconds(wait_time), level)
 
@@ -71,9 +69,10 @@ class LockCore:
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
         """Take the lock for a block, whose body is told of a loss."""
         wait = wait_seconds(wait_time)
-        if not await self._take(wait, self._level(lease_time, block=True)):
+        level = self._level(lease_time, block=True)
+        if not await self._take(wait, level):
             raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
-        return Lease(self._claim(self.home.runtime.owner()), self.home.runtime)
+        return Lease(self._claim(self.home.runtime.owner()), level, self.home.runtime)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> Level:
         if lease_time is None:
@@ -108,6 +107,13 @@ class LockCore:
                     deadline=Deadline.after(wait, asked),
                     free_after=level.lease_ms / 1000,
                 )
+            if home.talkative():
+                waited = runtime.now() - asked
+                if taken:
+                    home.emit(events.Acquired(claim.name, claim.owner, waited, len(claim.levels)))
+                else:
+                    home.emit(events.TimedOut(claim.name, claim.owner, waited))
+            return taken
         except Failure as failure:
             raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
         except (RedissonError, GeneratorExit):
@@ -115,24 +121,22 @@ class LockCore:
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
-        if home.talkative():
-            waited = runtime.now() - asked
-            if taken:
-                home.emit(events.Acquired(claim.name, claim.owner, waited, len(claim.levels)))
-            else:
-                home.emit(events.TimedOut(claim.name, claim.owner, waited))
-        return taken
-
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
-        turn, holds, repeat = claim.begin_acquire(level)
+        turn, epoch, holds, repeat = claim.begin_acquire(level)
+        if claim.acquire_request_lease == level.lease_ms and not (holds or epoch or repeat):
+            request = claim.acquire_request
+        else:
+            request = self._acquire_request(claim, level, holds, epoch, repeat)
+        if not claim.listed:  # Another thread has swept the table in this very moment, and took the claim for idle.
+            home.claims.enter(claim)
 
         def make(epoch: int, repeat: bool) -> Request:
             return self._acquire_request(claim, level, holds, epoch, repeat)
 
         try:
-            reply, sent, _ = await home.exchange(claim, turn, make, level.lease_ms, repeat)
+            reply, sent, _ = await home.exchange(claim, turn, request, make, level.lease_ms, repeat)
         except Unanswered:
             raise  # It stays pending: whoever comes next repeats it or gives it back.
         except Failure:
@@ -159,9 +163,6 @@ class LockCore:
         raise lost_error(claim)
 
     def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        usual = not (holds or epoch or repeat)
-        if usual and claim.acquire_request is not None and claim.acquire_request_lease == level.lease_ms:
-            return claim.acquire_request
         request = scripts.acquire_lock(
             self.home.runtime,
             self.names,
@@ -171,7 +172,7 @@ class LockCore:
             epoch=epoch,
             repeat=repeat,
         )
-        if usual:
+        if not (holds or epoch or repeat):
             claim.acquire_request, claim.acquire_request_lease = request, level.lease_ms
         return request
 
@@ -268,7 +269,7 @@ class LockCore:
         if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
-        turn, holds, lease, todo = claim.begin_release(block=block)
+        turn, epoch, holds, lease, todo = claim.begin_release(block=block)
         lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
             raise LockNotOwnedError(
@@ -280,8 +281,11 @@ class LockCore:
         def make(epoch: int, repeat: bool) -> Request:
             return self._release_request(claim, lease, holds, epoch, repeat)
 
+        request = claim.release_request if holds == 1 and not epoch else None
+        if request is None:
+            request = make(epoch, False)
         try:
-            reply, sent, repeated = await home.exchange(claim, turn, make, lease)
+            reply, sent, repeated = await home.exchange(claim, turn, request, make, lease)
         except Failure as failure:
             if todo is Unlock.LOST:
                 raise lost_error(claim, reason) from failure.cause
@@ -305,7 +309,7 @@ class LockCore:
             if claim.lose_one(turn, GONE, home.runtime.now()):
                 home.tell_lost(claim)
             raise lost_error(claim)
-        claim.released(turn, sent + certain_for(lease))
+        claim.released(turn, sent + certain_for(lease) if holds > 1 else 0.0)
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
         if home.talkative():
@@ -318,13 +322,10 @@ class LockCore:
             pass  # The caller is leaving with an error of its own; what could not be settled is settled behind it.
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
-        usual = holds == 1 and not (epoch or repeat)
-        if usual and claim.release_request is not None:
-            return claim.release_request
         request = scripts.release_lock(
             self.home.runtime, self.names, claim.owner, lease_ms=lease, holds=holds, epoch=epoch, repeat=repeat
         )
-        if usual:
+        if holds == 1 and not (epoch or repeat):
             claim.release_request = request
         return request
 
@@ -339,13 +340,13 @@ class LockCore:
             except LockLostError:
                 pass
         victims = [(other, other.generation) for other in home.claims.of(self.names.raw) if other is not claim]
-        turn = claim.begin_force()
+        turn, epoch = claim.begin_force()
 
         def make(epoch: int, repeat: bool) -> Request:
             return scripts.force_unlock(home.runtime, self.names, claim.owner, epoch=epoch)
 
         try:
-            reply, _, _ = await home.exchange(claim, turn, make, self._plain.lease_ms)
+            reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
         claim.clear()

@@ -44,6 +44,7 @@ class Watchdog:
         self._next_round = math.inf
         self._next_retry = 0.0
         self._retry_in = RETRY_FIRST
+        self._failed = 0
         self._settle_at = math.inf
         self._settle_in = RETRY_FIRST
         self._wakes_at = math.inf
@@ -168,8 +169,10 @@ class Watchdog:
         try:
             kept = await self._runtime.eval(request, self._patience(sent))
         except Failure as failure:
-            self._home.emit(events.RenewalFailed(len(batch), failure.cause))
+            self._failed += 1
+            self._home.emit(events.RenewalFailed(len(batch), failure.cause, self._failed))
             return False
+        self._failed = 0
         self._retry_in = RETRY_FIRST
         assert isinstance(kept, list)
         for claim, generation, answer in zip(batch, generations, kept, strict=True):

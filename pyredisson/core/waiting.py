@@ -62,12 +62,13 @@ async def until_taken(
     if deadline.passed(runtime.now()):
         return False
     answer: int | None
-    seat = wakeups.sit(channel, kind, message, seen=seen, look_in=_look_in(refused))
+    seat = wakeups.seat(channel, kind, message)
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
     retry_in = RETRY_FIRST
     try:
+        wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
         while True:
             now = runtime.now()
             until = wakeups.sleep_until(seat, deadline.at, now)
@@ -107,7 +108,11 @@ async def until_taken(
             retry_in = RETRY_FIRST
             wakeups.answered(seat, _look_in(answer))
     finally:
-        wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
+        try:
+            wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
+        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
+            wakeups.leave(seat, look_in=math.inf, pass_on=True)
+            raise
 
 
 def _look_in(refused: int) -> float:

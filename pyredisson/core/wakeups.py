@@ -44,7 +44,7 @@ class Seat:
     __slots__ = ("bench", "called", "sleeps_until", "ticket")
 
     def __init__(self, bench: Bench, ticket: Ticket) -> None:
-        self.bench = bench
+        self.bench = bench  # Of its own as long as nobody sits on it.
         self.ticket = ticket
         self.called = False  # told to look now
         self.sleeps_until = -math.inf
@@ -81,11 +81,12 @@ class Bench:
 class Channel:
     """One channel of the server's, as the waiters here see it."""
 
-    __slots__ = ("benches", "confirmed", "error", "idle_since", "name", "rings")
+    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "name", "rings")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.benches: dict[str, Bench] = {}
+        self.asked_for = False
         self.confirmed = False
         self.rings = 0
         self.idle_since = math.inf
@@ -114,24 +115,21 @@ class Wakeups:
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
-    def sit(self, channel: str, kind: str, message: Message, *, seen: int | None, look_in: float) -> Seat:
+    def seat(self, channel: str, kind: str, message: Message) -> Seat:
+        """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
+        return Seat(Bench(Channel(channel), kind, message), self._runtime.ticket())
+
+    def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
 
         ``look_in`` is the number of seconds after which the refusal is worth another attempt.
         """
-        ticket = self._runtime.ticket()
         with self._mutex:
-            entry = self._channels.get(channel)
-            if entry is None:
-                entry = self._channels[channel] = Channel(channel)
-                fresh = True
-            else:
-                fresh = False
-            bench = entry.benches.get(kind)
-            if bench is None:
-                bench = entry.benches[kind] = Bench(entry, kind, message)
+            channel = seat.bench.channel
+            entry = self._channels.setdefault(channel.name, channel)
+            bench = seat.bench = entry.benches.setdefault(seat.bench.kind, seat.bench)
+            bench.channel = entry
             alone = not bench.seats
-            seat = Seat(bench, ticket)
             bench.seats[seat] = None
             entry.idle_since = math.inf
             self._expect(bench, look_in)
@@ -139,9 +137,9 @@ class Wakeups:
             # channel is not confirmed yet, its confirmation will ring.
             if alone and entry.confirmed and seen != entry.rings:
                 seat.called = True
-        if fresh:
-            self._runtime.subscribe(channel)
-        return seat
+        if not entry.asked_for:
+            self._runtime.subscribe(entry.name)
+            entry.asked_for = True  # Last: whoever is interrupted before leaves it to the next one.
 
     def sleep_until(self, seat: Seat, deadline: float, now: float) -> float:
         """Until when this waiter may sleep unless it is rung. In the past: it has to look now."""
@@ -174,18 +172,20 @@ class Wakeups:
     def leave(self, seat: Seat, *, look_in: float, pass_on: bool) -> None:
         """Leave the bench. ``look_in`` says when the next one should check, as far as the leaver knows.
 
-        ``pass_on`` rings the next one, as if the message that the leaver may have had were its.
+        ``pass_on`` rings the next one, as if the message that the leaver may have had were its. Whoever is interrupted
+        in here calls it again.
         """
+        bench = seat.bench
+        channel = bench.channel
         with self._mutex:
-            bench = seat.bench
             was_first = bench.first() is seat
-            if bench.seats.pop(seat, seat) is seat:
-                return
+            bench.seats.pop(seat, None)
             following = bench.first()
             if following is None:
-                del bench.channel.benches[bench.kind]
-                if not bench.channel.benches:
-                    bench.channel.idle_since = self._runtime.now()
+                if channel.benches.get(bench.kind) is bench:
+                    del channel.benches[bench.kind]
+                if not channel.benches:
+                    channel.idle_since = self._runtime.now()
             else:
                 if was_first and look_in < math.inf:
                     self._expect(bench, look_in)
@@ -194,9 +194,9 @@ class Wakeups:
                     following.ticket.ring()
                 elif was_first and bench.next_check < following.sleeps_until:
                     following.ticket.ring()  # To set its alarm anew: the duty to check is its own now.
-            idle = not bench.channel.benches
+            idle = not channel.benches
         if idle:
-            self._runtime.unsubscribe(bench.channel.name)
+            self._runtime.unsubscribe(channel.name)
 
     def _expect(self, bench: Bench, look_in: float) -> None:
         bench.next_check = self._runtime.now() + min(look_in, self._cap)

@@ -40,10 +40,11 @@ def log_event(event: events.Event) -> None:
             _of(event, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
         case events.Renewed(locks=locks, requests=requests):
             _renewal.debug("renewed %d locks by %d requests", locks, requests)
-        case events.RenewalFailed(locks=locks, error=error):
-            _renewal.warning("a renewal of %d locks got no answer (%s), asking again", locks, error)
-        case events.ConnectionDown(error=error):
-            _pubsub.warning("subscriber: %s; reconnecting", error)
+        case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
+            level = _once_an_outage(attempt)
+            _renewal.log(level, "a renewal of %d locks got no answer (%s), asking again", locks, error)
+        case events.ConnectionDown(error=error, attempt=attempt):
+            _pubsub.log(_once_an_outage(attempt), "subscriber: %s; reconnecting", error)
         case events.ConnectionUp(channels=channels):
             _pubsub.debug("subscribed to %d channels", channels)
         case events.CallbackFailed(callback=callback, error=error):
@@ -56,3 +57,7 @@ def _of(event: events.LockEvent, level: int, text: str, *args: object) -> None:
     if _lock.isEnabledFor(level):
         extra = {"lock": event.name, "owner": event.owner}
         _lock.log(level, text, event.name, event.owner, *args, extra=extra)
+
+
+def _once_an_outage(attempt: int) -> int:
+    return logging.WARNING if attempt == 1 else logging.DEBUG

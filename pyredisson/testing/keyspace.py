@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 __all__ = [
     "COMMANDS",
+    "INT64_MIN",
     "OK",
     "TYPES",
     "Command",
@@ -82,22 +83,27 @@ class SortedSet:
         self._order: list[tuple[float, bytes]] | None = None
 
     def copy(self) -> Self:
+        """Another one with the same members."""
         return type(self)(self.scores.copy())
 
     def put(self, member: bytes, score: float) -> None:
+        """Add a member, or change its score."""
         self.scores[member] = score
         self._order = None
 
     def remove(self, member: bytes) -> bool:
+        """Take a member out. Returns whether it was there."""
         self._order = None
         return self.scores.pop(member, None) is not None
 
     def in_order(self) -> list[tuple[float, bytes]]:
+        """All members by score, and by bytes where scores are equal."""
         if self._order is None:
             self._order = sorted((score, member) for member, score in self.scores.items())
         return self._order
 
     def between(self, low: _Bound, high: _Bound) -> list[tuple[float, bytes]]:
+        """The members whose scores lie within the bounds, in order."""
         order = self.in_order()
         scores = [score for score, _ in order]
         first = (bisect_right if low.exclusive else bisect_left)(scores, low.score)
@@ -140,6 +146,7 @@ class Command(NamedTuple):
     asks_first: bool
 
     def wrong_arity(self) -> ServerError:
+        """The error reply for a wrong number of arguments."""
         return ServerError("ERR", f"wrong number of arguments for '{self.name}' command")
 
 
@@ -335,7 +342,7 @@ class Keyspace:
 
     @redis_command("FLUSHALL", writes=True)
     def _flushall(self, *how: bytes) -> Reply:
-        if how and (len(how) > 1 or how[0].upper() not in (b"SYNC", b"ASYNC")):
+        if len(how) > 1 or any(word.upper() not in (b"SYNC", b"ASYNC") for word in how):
             raise _syntax_error()
         self._values.clear()
         self._deadlines.clear()

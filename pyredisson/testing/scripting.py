@@ -235,6 +235,7 @@ _MANY: Final = 1000
 
 
 def sha1_of(text: bytes) -> str:
+    """The digest that a script is known by."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
@@ -271,7 +272,7 @@ class Interpreter:
             b"pcall": self._pcall,
             b"log": _log,
             b"sha1hex": lambda text: sha1_of(text).encode(),
-            b"text_of": lambda problem: str(problem).encode() if isinstance(problem, ServerError) else None,
+            b"text_of": _text_of,
             b"reply_error": lambda text: ServerError.from_text(text.decode(errors="replace")),
             b"reply_status": Status,
             b"reply_double": lambda number: b"%.17g" % number,
@@ -289,6 +290,7 @@ class Interpreter:
         self._compiled: dict[bytes, Script] = {}
         self._caller: Any = None
         self._sha = ""
+        self._failure: str | None = None
 
     @staticmethod
     def of_this_thread() -> Interpreter:
@@ -332,8 +334,12 @@ class Interpreter:
                 reply = self._run_with_tables(script.body, table(keys), table(args))
         finally:
             self._caller = None
+        # Lua keeps what it was given until it collects its garbage, so what is raised here is new.
+        if self._failure is not None:
+            text, self._failure = self._failure, None
+            raise ServerError.from_text(text)
         if type(reply) is ServerError:
-            raise reply
+            raise ServerError(reply.code, reply.message)
         plain: Reply = _plain(reply)
         return plain
 
@@ -342,56 +348,74 @@ class Interpreter:
         command = COMMANDS.get(name) if type(name) is bytes else None  # the usual case, without a call
         if command is None:
             if name is _NOTHING:
-                raise ServerError("ERR", "Please specify at least one argument for this redis lib call")
+                raise _Refused("ERR Please specify at least one argument for this redis lib call")
             command = find_command(_text(name))
         for arg in args:
             if type(arg) is not bytes:
                 args = tuple([each if type(each) is bytes else _text(each) for each in args])
                 break
         if command is None:
-            raise ServerError("ERR", "Unknown Redis command called from script")
+            raise _Refused("ERR Unknown Redis command called from script")
         if not command.least <= len(args) <= command.most:
-            raise ServerError("ERR", "Wrong number of args calling Redis command from script")
+            raise _Refused("ERR Wrong number of args calling Redis command from script")
         caller = self._caller
-        if command.asks_first:
-            caller.admit(command)
-        reply = command.run(caller, *args)
-        kind = type(reply)
-        if kind is int or kind is bytes:
-            return reply
-        if reply is None:
-            return False
-        if kind is Status:
-            return self._status(reply)
-        assert isinstance(reply, list)
-        items = [False if item is None else item for item in reply]
-        return self._array(*items) if len(items) <= _MANY else self._lua.table_from(items)
+        try:
+            if command.asks_first:
+                caller.admit(command)
+            reply = command.run(caller, *args)
+        except ServerError as error:
+            refusal = str(error)
+        else:
+            kind = type(reply)
+            if kind is int or kind is bytes:
+                return reply
+            if reply is None:
+                return False
+            if kind is Status:
+                return self._status(reply)
+            assert isinstance(reply, list)
+            items = [False if item is None else item for item in reply]
+            return self._array(*items) if len(items) <= _MANY else self._lua.table_from(items)
+        raise _Refused(refusal)
 
     def _pcall(self, name: object = _NOTHING, *args: object) -> object:
         """``redis.pcall``."""
         try:
             return self._call(name, *args)
-        except ServerError as error:
-            return self._problem(str(error).encode())
+        except _Refused as refused:
+            return self._problem(str(refused).encode())
 
     def _failed(self, exception: BaseException | None, text: bytes, line: int) -> None:
-        """The script ended with an error, or one of Python came through it."""
+        """The script ended with an error, or an exception of Python came through it."""
         if exception is not None:
             raise exception
-        raise ServerError.from_text(f"{text.decode(errors='replace')} script: {self._sha}, on @user_script:{line}.")
+        self._failure = f"{text.decode(errors='replace')} script: {self._sha}, on @user_script:{line}."
+
+
+class _Refused(Exception):
+    """The text of an error reply, on its way to the script."""
 
 
 _local = threading.local()
 
 
+def _text_of(problem: BaseException) -> bytes | None:
+    """The text of a refusal that a script or the interpreter caught; ``None`` for any other exception."""
+    if not isinstance(problem, _Refused):
+        return None
+    # Lua keeps it until it collects its garbage: let it not keep all the callers, and their server, too.
+    problem.__traceback__ = None
+    return str(problem).encode()
+
+
 def _log(*args: object) -> None:
     """``redis.log``: nobody reads it here."""
     if len(args) < 2:
-        raise ServerError("ERR", "redis.log() requires two arguments or more.")
+        raise _Refused("ERR redis.log() requires two arguments or more.")
     if not isinstance(args[0], (int, float)):
-        raise ServerError("ERR", "First argument must be a number (log level).")
+        raise _Refused("ERR First argument must be a number (log level).")
     if not 0 <= args[0] <= 3:
-        raise ServerError("ERR", "Invalid debug level.")
+        raise _Refused("ERR Invalid debug level.")
 
 
 def _plain(value: Any) -> Any:
@@ -415,4 +439,4 @@ def _text(value: Any) -> bytes:
         return b"%.17g" % float(value)
     if kind is float:
         return b"%.17g" % value
-    raise ServerError("ERR", "Lua redis lib command arguments must be strings or integers")
+    raise _Refused("ERR Lua redis lib command arguments must be strings or integers")

@@ -6,6 +6,7 @@ One seed, one history: everything that happens is an event in one queue, every d
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import heapq
 import itertools
@@ -28,8 +29,8 @@ T = TypeVar("T")
 EPOCH = 1_785_000_000.0
 
 
-class Cancelled(BaseException):
-    """What a cancelled task gets thrown, as ``asyncio.CancelledError`` and ``KeyboardInterrupt`` are elsewhere."""
+class Cancelled(asyncio.CancelledError):
+    """What a cancelled task gets thrown, as a task of asyncio does; a thread would get ``KeyboardInterrupt``."""
 
 
 class Deadlock(AssertionError):

@@ -14,7 +14,7 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
-from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, url_of
+from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import Lock
@@ -44,7 +44,8 @@ class Redisson:
         self._start(_default() if redis is None else redis, config, None)
 
     def _start(self, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
-        self._config = config or Config()
+        check_client(client, redis.Redis)
+        self._config = settings_of(config)
         settings = client.connection_pool.connection_kwargs
         self._url = server.url if server else url_of(settings, tls=_is_tls(client))
         self._runtime = ThreadsRuntime(link_to(client), self._config)

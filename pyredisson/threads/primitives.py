@@ -60,11 +60,11 @@ class Lock:
         """
         run(self._core.lock(lease_time))
 
-    def try_lock(self, wait_time: Seconds = 0, lease_time: Seconds | None = None) -> bool:
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
         """Take the lock if it is to be had within ``wait_time``.
 
         Args:
-            wait_time: Seconds to wait at most; 0 is one attempt.
+            wait_time: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
             lease_time: As for :meth:`lock`.
 
         Returns:

@@ -6,6 +6,7 @@ A history that differs is reported with the seed it was made from, and the steps
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -20,15 +21,15 @@ from tests.lua.random_steps import (
     Step,
     command_step,
     encoded,
+    memory_step,
     plain_steps,
     program_steps,
     script_steps,
 )
-from tests.lua.wire import DUMP, Message, Moment, RealServer, comparable, microseconds
+from tests.lua.twins import DUMP, Model, Moment, RealServer, comparable, microseconds
 from tests.servers import Build, Server
 
 STEPS_OF_A_HISTORY = 200
-NOON_US = 1_785_000_000_000_000
 
 Steps = Callable[[Random, SimulatedRedis, str], Iterator[Step]]
 
@@ -40,26 +41,11 @@ def real(build: Build, fresh_server: Callable[[Build], Server]) -> Iterator[Real
     server.close()
 
 
-class Model:
-    """The simulated server, and what it published."""
-
-    def __init__(self) -> None:
-        self.now_us = NOON_US
-        self.messages: list[Message] = []
-        self.server = SimulatedRedis(lambda: self.now_us, on_message=self._heard)
-
-    def _heard(self, channel: bytes, payload: bytes, sharded: bool) -> int:
-        self.messages.append(Message(channel, payload, sharded))
-        return 1
-
-    def take(self, step: Step) -> Any:
-        if step.out_of_memory is not None:
-            self.server.maxmemory_reached = step.out_of_memory
-            return b"OK"
-        try:
-            return self.server.command(*step.command)
-        except ServerError as error:
-            return error
+def take(model: Model, step: Step) -> Any:
+    if step.out_of_memory is None:
+        return model.call(*step.command)
+    model.out_of_memory(step.out_of_memory)
+    return b"OK"
 
 
 def make_history(steps: Steps, seed: str, version: str) -> list[Step]:
@@ -68,7 +54,7 @@ def make_history(steps: Steps, seed: str, version: str) -> list[Step]:
     history: list[Step] = []
     source = steps(random, model.server, version)
     for step in itertools.islice(source, STEPS_OF_A_HISTORY):
-        model.take(step)
+        take(model, step)
         history.append(step)
     return history
 
@@ -83,10 +69,8 @@ def run_history(real: RealServer, history: list[Step]) -> None:
     The model's clock is set to what the real server's was just before each step. So times differ at most by the longest
     that a step, with the look before and after it, has taken.
     """
-    real.wire.call("CONFIG", "SET", "maxmemory", 0)
-    real.wire.call("FLUSHALL")
-    real.wire.call("SCRIPT", "FLUSH")
-    real.messages()
+    real.empty()
+    real.call("SCRIPT", "FLUSH")
     first, *replies = real.wire.call_many([DUMP, *itertools.chain(*((step.command, DUMP) for step in history))])
     heard = real.messages()
     before = Moment.of(first)
@@ -98,19 +82,20 @@ def run_history(real: RealServer, history: list[Step]) -> None:
         theirs, after = replies[2 * at], Moment.of(replies[2 * at + 1])
         slack_ms = max(slack_ms, (after.ended_us - before.begun_us) // 1000 + 2)
         model.now_us = before.ended_us
-        ours = model.take(step)
+        ours = take(model, step)
         same = Comparison(real.version, slack_ms)
         if not same.replies(step, theirs, ours):
             raise AssertionError(report(history, at, "reply", theirs, ours))
         model.now_us = after.begun_us
-        stored = model.server.dump()
+        stored = model.state()
         if not same.keys(after.keys, stored):
             other = {key for key in after.keys | stored if after.keys.get(key) != stored.get(key)}
             theirs, ours = ({key: each.get(key) for key in other} for each in (after.keys, stored))
             raise AssertionError(report(history, at, f"keys (by more than {slack_ms} ms)", theirs, ours))
         before = after
-    if heard != model.messages:
-        raise AssertionError(report(history, len(history) - 1, "messages", heard, model.messages))
+    published = model.messages()
+    if heard != published:
+        raise AssertionError(report(history, len(history) - 1, "messages", heard, published))
 
 
 def report(history: list[Step], at: int, what: str, theirs: object, ours: object) -> str:
@@ -140,9 +125,9 @@ class Comparison:
             return comparable(theirs, self._version) == comparable(ours, self._version)
         if isinstance(theirs, list) and isinstance(ours, list):
             return len(theirs) == len(ours) and all(map(self._reply, theirs, ours))
-        if isinstance(theirs, int) and isinstance(ours, int):
+        if isinstance(theirs, int) and isinstance(ours, int):  # maybe a TTL
             return theirs == ours or (min(theirs, ours) >= 1000 and abs(theirs - ours) <= self._slack_ms)
-        return isinstance(theirs, bytes) == isinstance(ours, bytes) and bool(theirs == ours)
+        return self._value(theirs, ours)
 
     def keys(self, theirs: dict[bytes, Entry], ours: dict[bytes, Entry]) -> bool:
         return theirs.keys() == ours.keys() and all(self._entry(theirs[key], ours[key]) for key in theirs)
@@ -153,7 +138,23 @@ class Comparison:
                 return False
         elif abs(theirs.ttl_ms - ours.ttl_ms) > self._slack_ms:
             return False
-        return theirs.type == ours.type and theirs.value == ours.value
+        return theirs.type == ours.type and self._value(theirs.value, ours.value)
+
+    def _value(self, theirs: Any, ours: Any) -> bool:
+        if type(theirs) is type(ours) is dict:
+            return theirs.keys() == ours.keys() and all(self._value(theirs[name], ours[name]) for name in theirs)
+        if type(theirs) is type(ours) is float:
+            return theirs == ours or self._same_time(theirs, ours)
+        if isinstance(theirs, bytes) and isinstance(ours, bytes):
+            if re.fullmatch(rb":?[0-9]{13,16}", theirs) and re.fullmatch(rb":?[0-9]{13,16}", ours):
+                return self._same_time(int(theirs.lstrip(b":")), int(ours.lstrip(b":")))
+            return theirs == ours
+        return type(theirs) is type(ours) and bool(theirs == ours)
+
+    def _same_time(self, theirs: float, ours: float) -> bool:
+        """Whether both are milliseconds since the epoch, or both microseconds, and not far from each other."""
+        unit = 1000 if theirs > 1e15 else 1
+        return 1e12 < theirs < 1e16 and abs(theirs - ours) <= self._slack_ms * unit
 
 
 def run_all(real: RealServer, steps: Steps, name: str, count: int) -> None:
@@ -342,3 +343,45 @@ def test_the_language(real: RealServer) -> None:
     if real.version != "6.2":
         scripts += NEEDS_7
     run_history(real, [command_step("SET", "s", "v"), *(Step(encoded("EVAL", text, 0), text) for text in scripts)])
+
+
+# Which commands make a script go on when there is no memory: those that write, even if they change nothing or fail.
+FIRST = """
+redis.call('GET', 'none')
+redis.call('TIME')
+redis.call('EXISTS', 'none')
+redis.call('PTTL', 'none')
+redis.call('PUBLISH', 'channel', 'x')
+redis.call('DEL', 'none')
+redis.call('DEL', 'none', 'none')
+redis.call('PEXPIRE', 'none', 1)
+redis.call('PEXPIREAT', 'none', 1)
+redis.call('PERSIST', 'none')
+redis.call('HDEL', 'none', 'f')
+redis.call('LPOP', 'none')
+redis.call('LREM', 'none', 0, 'x')
+redis.call('ZREM', 'none', 'x')
+redis.call('FLUSHALL')
+redis.pcall('HDEL', 's', 'f')
+redis.pcall('HDEL', 'none')
+redis.pcall('PEXPIRE', 'none', 'x')
+redis.pcall('SET', 'none', 'x')
+redis.pcall('HINCRBY', 'h', 'f', 1)
+redis.pcall('NOSUCH')
+""".strip().splitlines()
+THEN = """
+return redis.call('SET', 'new', 'v')
+return redis.call('HINCRBY', 'h', 'f', 1)
+return redis.call('RPUSH', 'l', 'x')
+return redis.call('ZADD', 'z', 1, 'x')
+""".strip().splitlines()
+
+
+def test_out_of_memory(real: RealServer) -> None:
+    real.hear_shards(SHARDED_CHANNELS)
+    history = [command_step("SET", "s", "v"), memory_step(True)]
+    for text in map(" ".join, itertools.product(FIRST, THEN)):
+        history.append(Step(encoded("EVAL", text, 0), text))
+    for command in ("SET a b", "INCR a", "DEL a", "PEXPIRE h 50000", "SCRIPT LOAD x=1", "EVAL x=1 0"):
+        history.append(command_step(*command.split()))
+    run_history(real, history)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from pyredisson.core import client, holds, lock, waiting
-from pyredisson.core.holds import Claim, Claims, Level, Pending
+from pyredisson.core.holds import Claim, Claims, Level, Settling
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.world import Cancelled
@@ -84,7 +84,7 @@ def _unknown_is_forgotten(
     return failure.cause if hasattr(failure, "cause") else failure
 
 
-def _take_over_what_is_in_flight(self: Claim, since: int | None = None) -> tuple[int, Pending | None, int, int, bool]:
+def _take_over_what_is_in_flight(self: Claim, since: int | None = None) -> Settling:
     return ORIGINAL_TAKE_OVER(self, None)
 
 

@@ -20,7 +20,7 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     pyredisson.Redisson(None, pyredisson.Config())  # type: ignore[call-arg]
     pyredisson.Redisson(redis.asyncio.Redis())  # type: ignore[arg-type]
     lock.lock("10")  # type: ignore[arg-type]
-    lock.try_lock(wait_time=None)  # type: ignore[arg-type]
+    lock.try_lock(wait_time="1")  # type: ignore[arg-type]
     lock.acquire(timeout=None)  # type: ignore[arg-type]
     lock.hold(cancel_on_loss=True)  # type: ignore[call-arg]
     lock.is_held_by_current_task()  # type: ignore[attr-defined]

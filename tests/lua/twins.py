@@ -1,4 +1,4 @@
-"""A real server seen as closely as the model: raw replies, everything that is stored, every message published."""
+"""A real server and the model, seen alike: raw replies, everything that is stored, every message published."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from pyredisson.testing.redis import Entry, ServerError
+from pyredisson.testing.redis import Entry, ServerError, SimulatedRedis
 from tests.servers import HOST, Server
+from tests.waiting import until
 
 _END = b"end of messages"
 
@@ -129,13 +130,32 @@ class RealServer:
                 self._ear.call("SSUBSCRIBE", channel)
                 self._heard_shards.add(channel)
 
-    def moment(self) -> Moment:
-        return Moment.of(self.wire.call(*DUMP))
+    def call(self, *args: bytes | str | int) -> Any:
+        """Run a command. An error is returned, not raised."""
+        return self.wire.call(*args)
+
+    def out_of_memory(self, out: bool) -> None:
+        self.wire.call("CONFIG", "SET", "maxmemory", int(out))
+
+    def empty(self) -> None:
+        """No keys, enough memory, nothing heard."""
+        self.out_of_memory(False)
+        self.wire.call("FLUSHALL")
+        self.messages()
+
+    def expire(self, key: bytes) -> None:
+        """Let the time of a key run out."""
+        self.wire.call("PEXPIRE", key, 1)
+        until(lambda: self.wire.call("PTTL", key) == -2, what=f"{key!r} has expired")
+
+    def state(self) -> dict[bytes, Entry]:
+        """Everything that is stored."""
+        return Moment.of(self.wire.call(*DUMP)).keys
 
     def messages(self) -> list[Message]:
         """All messages since the last call."""
         self.wire.call("PUBLISH", _END, "")
-        heard = []
+        heard: list[Message] = []
         while True:
             kind, *rest = self._ear.read()
             *_, channel, payload = rest
@@ -146,6 +166,56 @@ class RealServer:
     def close(self) -> None:
         self.wire.close()
         self._ear.close()
+
+
+class Model:
+    """The simulated server; what it does not have is what :class:`RealServer` needs the network for.
+
+    Attributes:
+        now_us: Its clock.
+    """
+
+    version = "7.0"
+    has_sharded_pubsub = True
+
+    def __init__(self) -> None:
+        self.now_us = 1_785_000_000_000_000
+        self._heard: list[Message] = []
+        self.server = SimulatedRedis(lambda: self.now_us, on_message=self._hear)
+
+    def _hear(self, channel: bytes, payload: bytes, sharded: bool) -> int:
+        self._heard.append(Message(channel, payload, sharded))
+        return 1
+
+    def call(self, *args: bytes | str | int) -> Any:
+        """Run a command. An error is returned, not raised."""
+        try:
+            return self.server.command(*args)
+        except ServerError as error:
+            return error
+
+    def out_of_memory(self, out: bool) -> None:
+        self.server.maxmemory_reached = out
+
+    def empty(self) -> None:
+        """No keys, enough memory, nothing heard."""
+        self.out_of_memory(False)
+        self.server.flushall()
+        self.messages()
+
+    def expire(self, key: bytes) -> None:
+        """Let the time of a key run out."""
+        self.call("PEXPIRE", key, 1)
+        self.now_us += 2_000
+
+    def state(self) -> dict[bytes, Entry]:
+        """Everything that is stored."""
+        return self.server.dump()
+
+    def messages(self) -> list[Message]:
+        """All messages since the last call."""
+        heard, self._heard = self._heard, []
+        return heard
 
 
 # What the builds say in different words, a line for each meaning.

@@ -1,0 +1,113 @@
+"""Bad arguments are errors before anything is sent: over a connection that leads nowhere, they show first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis.exceptions
+
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour
+from tests.contract.worlds import Remote, World
+
+NO_TIMES = ["5", b"5", True, False, [5], 5j, object()]
+NO_WAITS = [-1, -0.001, math.nan, math.inf, -math.inf, 10**400, timedelta(seconds=-1)]
+NO_LEASES = [0, 0.0, -1, math.nan, math.inf, -math.inf, 10**400, 1e300, timedelta(0), timedelta(seconds=-1)]
+
+
+def enter(block: Remote) -> None:
+    with block:
+        pytest.fail("the block was run")
+
+
+WITH_LEASE: dict[str, Callable[[Remote, Any], object]] = {
+    "lock": lambda lock, lease: lock.lock(lease),
+    "lock by name": lambda lock, lease: lock.lock(lease_time=lease),
+    "try_lock": lambda lock, lease: lock.try_lock(0, lease),
+    "try_lock with a wait": lambda lock, lease: lock.try_lock(wait_time=5, lease_time=lease),
+    "hold": lambda lock, lease: enter(lock.hold(lease_time=lease)),
+}
+WITH_WAIT: dict[str, Callable[[Remote, Any], object]] = {
+    "try_lock": lambda lock, wait: lock.try_lock(wait),
+    "try_lock with a lease": lambda lock, wait: lock.try_lock(wait_time=wait, lease_time=5),
+    "hold": lambda lock, wait: enter(lock.hold(wait)),
+}
+
+
+def lock_out_of_reach(world: ClockWorld) -> Remote:
+    return world.actor().lock(world.client(redis=world.unreachable()))
+
+
+@each_colour
+@pytest.mark.parametrize("call", WITH_LEASE)
+def test_what_is_no_lease(world: ClockWorld, call: str) -> None:
+    lock = lock_out_of_reach(world)
+    for lease in NO_TIMES:
+        with pytest.raises(TypeError):
+            WITH_LEASE[call](lock, lease)
+    for lease in NO_LEASES:
+        with pytest.raises(ValueError, match="lease_time"):
+            WITH_LEASE[call](lock, lease)
+    for lease in (None, 0.001, 1, timedelta(days=1)):
+        with pytest.raises(redis.exceptions.ConnectionError):
+            WITH_LEASE[call](lock, lease)
+
+
+@each_colour
+@pytest.mark.parametrize("call", WITH_WAIT)
+def test_what_is_no_wait(world: ClockWorld, call: str) -> None:
+    lock = lock_out_of_reach(world)
+    for wait in NO_TIMES:
+        with pytest.raises(TypeError):
+            WITH_WAIT[call](lock, wait)
+    for wait in NO_WAITS:
+        with pytest.raises(ValueError, match="wait_time"):
+            WITH_WAIT[call](lock, wait)
+    for wait in (0, 0.001, 1, timedelta(days=1)):
+        with pytest.raises(redis.exceptions.ConnectionError):
+            WITH_WAIT[call](lock, wait)
+
+
+@each_colour
+def test_what_is_no_thread_id(world: ClockWorld) -> None:
+    lock = lock_out_of_reach(world)
+    for number in ("7", 7.0, None, True):
+        with pytest.raises(TypeError):
+            lock.is_held_by_thread(number)
+    with pytest.raises(redis.exceptions.ConnectionError):
+        lock.is_held_by_thread(7)
+
+
+@each_colour
+def test_what_is_no_name(world: ClockWorld) -> None:
+    client = world.client(redis=world.unreachable()).real
+    for name in (None, 5, b"orders", ["orders"], object()):
+        with pytest.raises(TypeError):
+            client.get_lock(name)
+    for name in ("", "\ud800", "orders\udfff", "x" * 65_537, "é" * 32_769):
+        with pytest.raises(ValueError):
+            client.get_lock(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 65_536, "é" * 32_768, " ", "0", "a b\tc\r\nd\0e", "{shop}orders", "a{b", "a}b", "{}", "}{", "💥", "*"],
+    ids=lambda name: ascii(name[:12]).strip("'"),
+)
+def test_any_other_name_is_one(world: World, name: str) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client, name), bob.lock(client, name)
+    assert mine.name == name
+    mine.lock()
+    assert set(world.redis.everything()) == {name}
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: world.waiting(theirs) == 1)
+    mine.unlock()
+    waiting.result(within=5)
+    theirs.unlock()
+    assert world.redis.everything() == {}

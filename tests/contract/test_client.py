@@ -1,0 +1,122 @@
+"""The client: who it is, where it is connected, and what it never tells."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+import pytest
+import redis.exceptions
+
+from pyredisson import OutcomeUnknownError
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour
+from tests.servers import HOST, VALKEY, Server
+
+pytestmark = each_colour
+
+SECRET = "hunter2"  # of a server that is thrown away
+
+
+def test_each_client_has_an_id(world: ClockWorld) -> None:
+    one, other = world.client(), world.client()
+    assert uuid.UUID(one.id).version == 4
+    assert str(uuid.UUID(one.id)) == one.id
+    assert one.id != other.id
+    assert one.id in repr(one)
+
+
+def test_a_client_has_the_settings_that_it_was_given(world: ClockWorld) -> None:
+    config = world.api.Config(lock_watchdog_timeout=5)
+    assert world.adopt(world.api.Redisson(config=config)).config is config
+    assert world.adopt(world.api.Redisson()).config == world.api.Config()
+
+
+def test_it_says_where_it_is_connected(world: ClockWorld) -> None:
+    client = world.client()
+    assert client.url == f"redis://{HOST}:{world.port}/0"
+    assert f"redis://{HOST}:{world.port}/0" in repr(client)
+    assert world.adopt(world.api.Redisson()).url == "redis://localhost:6379/0"
+
+
+def test_it_connects_to_a_url(world: ClockWorld) -> None:
+    client = world.adopt(world.api.Redisson.from_url(f"redis://{HOST}:{world.port}/3"))
+    mine = world.actor().lock(client)
+    mine.lock()
+    assert mine.is_locked()
+    assert client.url == f"redis://{HOST}:{world.port}/3"
+    again = world.adopt(world.api.Redisson.from_url(client.url))
+    assert world.actor().lock(again).is_locked()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://localhost", "redis://localhost:6379/0"),
+        ("redis://:hunter2@example.org:7000/2", "redis://:***@example.org:7000/2"),
+        ("redis://alice:hunter2@example.org", "redis://alice:***@example.org:6379/0"),
+        ("rediss://alice:hunter2@example.org", "rediss://alice:***@example.org:6379/0"),
+        ("redis://example.org/1?password=hunter2", "redis://:***@example.org:6379/1"),
+        ("redis://[::1]:7000/0", "redis://[::1]:7000/0"),
+        ("unix://alice:hunter2@/tmp/redis.sock?db=4", "unix://alice:***@/tmp/redis.sock?db=4"),
+    ],
+)
+def test_the_password_in_a_url_is_masked(world: ClockWorld, url: str, shown: str) -> None:
+    client = world.adopt(world.api.Redisson.from_url(url))
+    assert client.url == shown
+    assert SECRET not in repr(client)
+    assert SECRET not in repr(client.get_lock("orders"))
+
+
+def test_the_password_of_the_users_client_is_masked(world: ClockWorld) -> None:
+    client = world.client(redis=world.redis_client(username="alice", password=SECRET))
+    assert client.url == f"redis://alice:***@{HOST}:{world.port}/0"
+    assert SECRET not in repr(client)
+
+
+@pytest.mark.parametrize("url", ["", "localhost", "http://localhost", "redis", "embedded://somewhere"])
+def test_a_url_that_leads_nowhere_is_refused(world: ClockWorld, url: str) -> None:
+    with pytest.raises(ValueError):
+        world.api.Redisson.from_url(url)
+
+
+@pytest.mark.parametrize("url", [None, 5, b"redis://localhost"])
+def test_what_is_no_url_is_refused(world: ClockWorld, url: Any) -> None:
+    with pytest.raises(TypeError):
+        world.api.Redisson.from_url(url)
+
+
+def test_nobody_is_told_the_password(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither when it is right, nor when it is wrong, nor when the server goes away."""
+    told = []
+    with Server.start(VALKEY, "--requirepass", SECRET) as server, caplog.at_level(logging.DEBUG):
+        url = f"redis://:{SECRET}@{HOST}:{server.port}/0"
+        config = world.api.Config(timeout=0.5, listeners=(lambda event: told.append(repr(event)),))
+        client = world.adopt(world.api.Redisson.from_url(url, config=config))
+        alice, bob = world.actors(2)
+        mine, theirs = alice.lock(client), bob.lock(client)
+        mine.lock()
+        waiting = bob.start(theirs.try_lock, 0.3)
+        waiting.result()
+        wrong = world.adopt(world.api.Redisson.from_url(url.replace(SECRET, f"not-{SECRET}"), config=config))
+        with pytest.raises(redis.exceptions.AuthenticationError) as refusal:
+            alice.lock(wrong, "parcels").lock()
+        told += [str(refusal.value), repr(refusal.value), repr(wrong)]
+        server.kill()
+        with pytest.raises((redis.exceptions.ConnectionError, OutcomeUnknownError)) as silence:
+            theirs.lock()
+        told += [str(silence.value), repr(silence.value), repr(mine), repr(client)]
+    assert told
+    assert SECRET not in "".join(told)
+    assert SECRET not in caplog.text
+
+
+def test_a_handle_keeps_its_client_going(world: ClockWorld) -> None:
+    alice = world.actor()
+    users = world.redis_client()
+    lock = world.api.Redisson(users).get_lock("orders")
+    alice.do(lock.lock)
+    assert alice.do(lock.get_hold_count) == 1
+    alice.do(lock.unlock)
+    alice.do(lock._client.close)

@@ -1,0 +1,183 @@
+"""``close()`` ends what the client made, wakes who waits, and leaves what is held to its lease, as a crash would."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+import redis
+
+import pyredisson
+from pyredisson import ClientClosedError
+from tests.contract.on_the_clock import AsyncioWorld, ClockWorld, ThreadsWorld
+from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
+from tests.contract.worlds import World
+from tests.servers import HOST
+
+SHORT = 0.9
+
+
+def test_any_use_after_close_is_refused(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    client.close()
+    calls = [mine.lock, mine.try_lock, mine.acquire, mine.unlock, mine.release, mine.force_unlock, mine.is_locked]
+    calls += [mine.locked, mine.is_held_by_current_thread, mine.get_hold_count, mine.remain_time_to_live]
+    calls += [mine.enter, mine.hold().enter, theirs.lock, lambda: mine.try_lock(5), lambda: mine.acquire(timeout=5)]
+    calls += [lambda: mine.is_held_by_thread(alice.number), lambda: client.get_lock("orders")]
+    for call in calls:
+        with pytest.raises(ClientClosedError):
+            call()
+    assert len(world.redis.hash("orders")) == 1
+
+
+def test_closing_twice_is_closing_once(world: World) -> None:
+    client = world.client()
+    world.actor().lock(client).lock()
+    client.close()
+    client.close()
+
+
+def test_a_client_that_was_never_used_can_be_closed(world: World) -> None:
+    world.client().close()
+
+
+@pytest.mark.parametrize("wait", [None, 9], ids=["lock", "try_lock"])
+def test_waiters_are_woken(world: World, wait: float | None) -> None:
+    client = world.client()
+    actors = world.actors(3)
+    holder = world.actor().lock(world.client())
+    holder.lock()
+    locks = [actor.lock(client) for actor in actors]
+    waiting = [
+        actor.start(lock.lock) if wait is None else actor.start(lock.try_lock, wait)
+        for actor, lock in zip(actors, locks, strict=True)
+    ]
+    world.until(lambda: world.waiting(locks[0]) == 3)
+    began = world.now()
+    client.close()
+    for pending in waiting:
+        assert isinstance(pending.error(within=5), ClientClosedError)
+    assert world.now() - began < 5
+    holder.unlock()
+    assert world.redis.everything() == {}
+
+
+def test_what_is_held_is_left_to_its_lease(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=SHORT)
+    alice, bob = world.actors(2)
+    alice.lock(client).lock()
+    client.close()
+    theirs = bob.lock(world.client())
+    assert not theirs.try_lock()
+    assert theirs.try_lock(5 * SHORT)
+
+
+@each_runtime
+def test_leaving_a_block_of_a_closed_client_says_so(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    mine = alice.lock(client)
+    with pytest.raises(ClientClosedError), mine:
+        client.close()
+    client = world.client()
+    mine = alice.lock(client, "parcels")
+    with pytest.raises(ZeroDivisionError), mine:
+        client.close()
+        raise ZeroDivisionError
+
+
+@each_colour
+def test_a_block_closes_the_client(world: ClockWorld) -> None:
+    client = world.client()
+    with client as entered:
+        assert entered is client.real
+        mine = world.actor().lock(client)
+        mine.lock()
+    with pytest.raises(ClientClosedError):
+        mine.unlock()
+    assert "closed" in repr(client)
+
+
+@each_colour
+def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
+    users = world.redis_client()
+    alice = world.actor()
+    assert alice.do(users.ping)
+    connection = users.connection_pool
+    client = world.client(redis=users)
+    alice.lock(client).lock(5)
+    client.close()
+    assert alice.do(users.ping)
+    assert users.connection_pool is connection
+
+
+@threads_only
+def test_no_thread_is_left(world: ThreadsWorld) -> None:
+    client = world.client()
+    use_in_full(world, client)
+    assert threads_of_ours()
+    client.close()
+    world.until(lambda: not threads_of_ours())
+
+
+@threads_only
+def test_no_thread_is_left_of_a_client_that_was_dropped(world: ThreadsWorld) -> None:
+    client = pyredisson.Redisson(redis.Redis(HOST, world.port))
+    lock = client.get_lock("orders")
+    lock.lock()
+    world.until(threads_of_ours)
+    del client
+    gc.collect()
+    assert threads_of_ours()  # The handle keeps its client going.
+    lock.unlock()
+    del lock
+    gc.collect()
+    world.until(lambda: not threads_of_ours())
+
+
+@asyncio_only
+def test_no_task_is_left(world: AsyncioWorld) -> None:
+    client = world.client()
+    use_in_full(world, client)
+    assert tasks_of_ours(world)
+    client.close()
+    world.until(lambda: not tasks_of_ours(world))
+
+
+@each_colour
+def test_no_connection_is_left(world: ClockWorld) -> None:
+    before = connections(world)
+    client = world.client()
+    use_in_full(world, client)
+    assert connections(world) > before
+    client.close()
+    world.until(lambda: connections(world) == before)
+
+
+def use_in_full(world: ClockWorld, client: object) -> None:
+    """Let the client make everything that it ever makes."""
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    waiting = bob.start(theirs.try_lock, 0.1)
+    assert waiting.result() is False
+
+
+def threads_of_ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pyredisson")]
+
+
+def tasks_of_ours(world: AsyncioWorld) -> list[str]:
+    async def names() -> list[str]:
+        return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("pyredisson")]
+
+    return list(world.run(names()))
+
+
+def connections(world: ClockWorld) -> int:
+    return len(world.redis.command("CLIENT", "LIST").splitlines())

@@ -1,0 +1,125 @@
+"""Whoever has to can free the lock, whoever holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson import LockLostError, LockNotOwnedError
+from tests.contract.places import each_runtime
+from tests.contract.store import CHANNEL
+from tests.contract.worlds import World
+
+SHORT = 0.9
+
+
+def test_it_says_whether_the_lock_was_locked(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    assert mine.force_unlock() is False
+    theirs.lock()
+    theirs.lock()
+    assert mine.force_unlock() is True
+    assert world.redis.everything() == {}
+    assert mine.force_unlock() is False
+
+
+def test_it_frees_the_lock_of_another_process(world: World) -> None:
+    world.redis.command("HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:7", "3")
+    mine = world.actor().lock(world.client())
+    assert mine.force_unlock() is True
+    assert mine.try_lock()
+
+
+def test_a_waiter_gets_the_lock(world: World) -> None:
+    alice, bob, carol = world.actors(3)
+    alice.lock(world.client()).lock()
+    waiting = bob.start(bob.lock(world.client()).lock)
+    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
+    assert carol.lock(world.client()).force_unlock() is True
+    waiting.result(within=5)
+
+
+def test_it_speaks_only_when_it_frees(world: World) -> None:
+    said = world.messages(CHANNEL)
+    mine = world.actor().lock(world.client())
+    mine.force_unlock()
+    assert said.received() == []
+    mine.lock()
+    mine.lock()
+    mine.force_unlock()
+    assert said.received() == [b"0"]
+
+
+@each_runtime
+def test_what_the_caller_held_itself_is_over_and_not_lost(world: World) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    mine = world.actor().lock(client)
+    mine.lock()
+    mine.lock()
+    assert mine.force_unlock() is True
+    with pytest.raises(LockNotOwnedError) as refusal:
+        mine.unlock()
+    assert not isinstance(refusal.value, LockLostError)
+    mine.lock()
+    assert mine.get_hold_count() == 1
+    world.pass_time(SHORT)
+    assert mine.get_hold_count() == 1
+    assert lost == []
+
+
+def test_another_holder_of_this_client_is_told_at_once(world: World) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *told: lost.append(told))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    theirs.lock()
+    theirs.lock()
+    assert mine.force_unlock() is True
+    world.until(lambda: lost, within=5)
+    assert lost == [("orders", bob.number)]
+    with pytest.raises(LockLostError):
+        theirs.lock()
+    for _ in range(2):
+        with pytest.raises(LockLostError):
+            theirs.unlock()
+    assert mine.try_lock()
+
+
+def test_a_block_of_this_client_sees_it_at_once(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=300)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    with pytest.raises(LockLostError), theirs.hold() as lease:
+        mine.force_unlock()
+        assert lease.lost
+        with pytest.raises(LockLostError):
+            lease.ensure_held()
+
+
+@each_runtime
+def test_a_holder_of_another_client_is_told_when_it_next_looks(world: World) -> None:
+    lost = []
+    theirs_client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(world.client()), bob.lock(theirs_client)
+    theirs.lock()
+    mine.force_unlock()
+    world.until(lambda: lost)
+    with pytest.raises(LockLostError):
+        theirs.unlock()
+
+
+def test_of_those_who_wait_here_one_gets_the_lock(world: World) -> None:
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine = alice.lock(client)
+    mine.lock()
+    waiting = [each.start(each.lock(client).lock) for each in (bob, carol)]
+    world.until(lambda: world.waiting(mine) == 2)
+    mine.force_unlock()
+    world.until(lambda: sum(pending.done() for pending in waiting) == 1)
+    mine.force_unlock()
+    for pending in waiting:
+        pending.result(within=5)

@@ -1,0 +1,136 @@
+"""A lease that was asked for ends by itself; a plain hold whose lease ran out is over, without a word."""
+
+from __future__ import annotations
+
+import logging
+import math
+from datetime import timedelta
+
+import pytest
+
+from pyredisson import LockLostError, LockNotOwnedError
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour, each_runtime
+from tests.contract.worlds import World
+
+
+def test_a_lease_ends_by_itself(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=0.6)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock(0.5)
+    assert not theirs.try_lock()
+    world.until(lambda: not mine.is_locked(), within=5)
+    assert not mine.is_held_by_current_thread()
+    assert mine.get_hold_count() == 0
+    assert theirs.try_lock()
+
+
+@pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
+def test_a_lease_may_be_any_kind_of_time(world: World, lease: float | timedelta) -> None:
+    mine = world.actor().lock(world.client())
+    assert mine.try_lock(lease_time=lease)
+    assert 15 < world.redis.ttl("orders") <= 20
+    mine.unlock()
+    mine.lock(lease)
+    assert 15 < world.redis.ttl("orders") <= 20
+    mine.unlock()
+    with mine.hold(lease_time=lease):
+        assert 15 < world.redis.ttl("orders") <= 20
+
+
+def test_a_lock_without_a_lease_has_the_watchdogs(world: World) -> None:
+    mine = world.actor().lock(world.client(lock_watchdog_timeout=25))
+    mine.lock()
+    assert 20 < world.redis.ttl("orders") <= 25
+
+
+def test_the_time_to_live_is_in_seconds(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    assert mine.remain_time_to_live() is None
+    mine.lock(20)
+    assert 15 < mine.remain_time_to_live() <= 20
+    assert 15 < theirs.remain_time_to_live() <= 20
+    world.redis.command("PERSIST", "orders")
+    assert theirs.remain_time_to_live() == math.inf
+
+
+@each_runtime
+def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    lost = []
+    client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.6)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    with caplog.at_level(logging.INFO, logger="pyredisson"):
+        mine.lock(0.3)
+        mine.lock(0.3)
+        world.until(lambda: world.redis.ttl("orders") is None)
+        theirs.lock()  # So that the watchdog is awake.
+        world.pass_time(0.5)
+    assert lost == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_after_a_lease_ran_out_the_next_acquire_starts_at_one(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    mine.lock(0.2)
+    mine.lock(0.2)
+    world.until(lambda: world.redis.ttl("orders") is None)
+    mine.lock()
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+    assert not mine.is_locked()
+
+
+def test_unlocking_what_ran_out_says_so_once_a_hold(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    mine.lock(0.2)
+    mine.lock(0.2)
+    world.until(lambda: world.redis.ttl("orders") is None)
+    for _ in range(2):
+        with pytest.raises(LockLostError) as loss:
+            mine.unlock()
+        assert loss.value.name == "orders"
+    with pytest.raises(LockNotOwnedError) as refusal:
+        mine.unlock()
+    assert not isinstance(refusal.value, LockLostError)
+
+
+def test_unlocking_what_ran_out_does_not_hurt_the_next_holder(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(world.client()), bob.lock(world.client())
+    mine.lock(0.2)
+    theirs.lock()
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert theirs.get_hold_count() == 1
+
+
+def test_leaving_a_block_whose_lease_ran_out_says_so(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    with pytest.raises(LockLostError), mine:
+        world.redis.delete("orders")
+
+
+@each_colour
+def test_the_oldest_of_many_that_ran_out_are_forgotten(world: ClockWorld) -> None:
+    client = world.client()
+    alice = world.actor()
+    first = alice.lock(client, "order-0")
+
+    def take_and_forget() -> None:
+        for number in range(3000):
+            client.real.get_lock(f"order-{number}").lock(0.001)
+
+    async def take_and_forget_in_a_task() -> None:
+        for number in range(3000):
+            await client.real.get_lock(f"order-{number}").lock(0.001)
+
+    alice.start(take_and_forget if world.in_threads else take_and_forget_in_a_task).result(within=60)
+    with pytest.raises(LockNotOwnedError) as refusal:
+        first.unlock()
+    assert not isinstance(refusal.value, LockLostError)
+    with pytest.raises(LockLostError):
+        alice.lock(client, "order-2999").unlock()

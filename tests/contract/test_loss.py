@@ -1,0 +1,274 @@
+"""A lost lock is not silent: the holder is told, at once where that can be known, and it is final."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from pyredisson import LockLostError, LockNotOwnedError
+from pyredisson.core import events
+from tests.contract.places import each_colour, each_runtime
+from tests.contract.worlds import World
+
+SHORT = 0.9
+STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
+
+
+def taken_away(world: World) -> None:
+    """The lock is taken away, and another process has it now."""
+    world.redis.delete("orders")
+    world.redis.command("HSET", "orders", STRANGER, "1")
+    world.redis.expire("orders", 60)
+
+
+def is_the_strangers(world: World) -> bool:
+    return world.redis.hash("orders") == {STRANGER: "1"}
+
+
+def test_the_holder_is_told_by_a_callback_a_warning_and_an_event(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, happened = [], []
+    client = world.client(
+        lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told), listeners=(happened.append,)
+    )
+    alice = world.actor()
+    mine = alice.lock(client)
+    number = alice.number
+    mine.lock()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        taken_away(world)
+        world.until(lambda: lost)
+    assert lost == [("orders", number)]
+    [record] = [record for record in caplog.records if "LOST" in record.getMessage()]
+    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
+    assert (record.lock, record.owner) == ("orders", f"{client.id}:{number}")
+    [event] = [event for event in happened if isinstance(event, events.Lost)]
+    assert (event.name, event.owner) == ("orders", f"{client.id}:{number}")
+
+
+@each_runtime
+def test_a_loss_is_told_once(world: World) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    mine = world.actor().lock(client)
+    mine.lock()
+    mine.lock()
+    taken_away(world)
+    world.until(lambda: lost)
+    world.pass_time(SHORT)
+    for _ in range(2):
+        with pytest.raises(LockLostError):
+            mine.unlock()
+    assert len(lost) == 1
+
+
+def test_unlocking_a_lost_hold_says_so_once_a_level(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    for _ in range(3):
+        mine.lock()
+    taken_away(world)
+    for _ in range(3):
+        with pytest.raises(LockLostError) as loss:
+            mine.unlock()
+        assert loss.value.name == "orders"
+    with pytest.raises(LockNotOwnedError) as refusal:
+        mine.unlock()
+    assert not isinstance(refusal.value, LockLostError)
+    assert is_the_strangers(world)
+
+
+@pytest.mark.parametrize("lease", [None, 60], ids=["watchdog", "lease"])
+def test_a_loss_that_nobody_knew_of_is_told_at_the_unlock(world: World, lease: float | None) -> None:
+    lost = []
+    mine = world.actor().lock(world.client(on_lock_lost=lambda *told: lost.append(told)))
+    mine.lock(lease)
+    taken_away(world)
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    world.until(lambda: len(lost) == 1)
+    assert is_the_strangers(world)
+
+
+def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: World) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    alice = world.actor()
+    mine = alice.lock(client)
+    mine.lock()
+    owner = f"{client.id}:{alice.number}"
+    world.redis.delete("orders")
+    world.until(lambda: lost)
+    world.redis.command("HSET", "orders", owner, "1")
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert not mine.is_locked()
+
+
+@each_runtime
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_reentry_over_a_lost_hold_takes_nothing(world: World, known: bool) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT if known else 60, on_lock_lost=lambda *told: lost.append(told))
+    mine = world.actor().lock(client)
+    mine.lock()
+    world.redis.delete("orders")
+    if known:
+        world.until(lambda: lost)
+    for attempt in (mine.lock, mine.try_lock, mine.acquire):
+        with pytest.raises(LockLostError):
+            attempt()
+    assert world.redis.ttl("orders") is None
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    mine.lock()
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+
+
+def test_reentry_over_a_hold_that_another_has_now_does_not_wait(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    mine.lock()
+    taken_away(world)
+    with pytest.raises(LockLostError):
+        mine.lock()
+    assert is_the_strangers(world)
+
+
+def test_leaving_a_block_says_that_the_lock_was_lost(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    with pytest.raises(LockLostError), mine:
+        taken_away(world)
+    assert is_the_strangers(world)
+
+
+def test_an_exception_of_the_body_goes_first(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    with pytest.raises(ZeroDivisionError), mine:
+        taken_away(world)
+        raise ZeroDivisionError
+    with pytest.raises(LockNotOwnedError) as refusal:  # The block was left properly all the same.
+        mine.unlock()
+    assert not isinstance(refusal.value, LockLostError)
+
+
+def test_nested_blocks_each_say_that_the_lock_was_lost(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    told = []
+    try:
+        with mine:
+            try:
+                with mine:
+                    taken_away(world)
+            except LockLostError as inner:
+                told.append(inner)
+    except LockLostError as outer:
+        told.append(outer)
+    assert len(told) == 2
+
+
+@each_runtime
+def test_a_lock_that_expired_in_redis_is_lost_though_nobody_took_it(world: World) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    mine = world.actor().lock(client)
+    mine.lock()
+    world.redis.expire("orders", 0.001)
+    world.until(lambda: lost)
+    with pytest.raises(LockLostError):
+        mine.unlock()
+
+
+@each_runtime
+def test_other_locks_go_on_when_one_is_lost(world: World) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    alice = world.actor()
+    mine, other = alice.lock(client), alice.lock(client, "parcels")
+    mine.lock()
+    other.lock()
+    taken_away(world)
+    world.until(lambda: lost)
+    world.pass_time(SHORT)
+    assert other.get_hold_count() == 1
+    other.unlock()
+
+
+# ---- the callback ------------------------------------------------------------------------------------------------
+
+
+@each_colour
+def test_the_callback_may_be_a_coroutine_function(world: World) -> None:
+    lost = []
+
+    async def told(name: str, number: int) -> None:
+        lost.append((name, number))
+
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=told)
+    alice = world.actor()
+    alice.lock(client).lock()
+    taken_away(world)
+    world.until(lambda: lost)
+    assert lost == [("orders", alice.number)]
+
+
+@each_colour
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+def test_a_callback_that_raises_hurts_nobody(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(name: str, number: int) -> None:
+        raise ZeroDivisionError(name)
+
+    async def fail_later(name: str, number: int) -> None:
+        raise ZeroDivisionError(name)
+
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=fail if kind == "function" else fail_later)
+    alice = world.actor()
+    mine, other = alice.lock(client), alice.lock(client, "parcels")
+    mine.lock()
+    other.lock()
+    with caplog.at_level(logging.ERROR, logger="pyredisson"):
+        taken_away(world)
+        world.until(lambda: "ZeroDivisionError" in caplog.text)
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    world.pass_time(SHORT)
+    assert other.get_hold_count() == 1
+
+
+@each_colour
+def test_a_callback_that_blocks_hurts_nobody(world: World) -> None:
+    go_on = threading.Event()
+    lost = []
+
+    def block(name: str, number: int) -> None:
+        lost.append(name)
+        go_on.wait(30)
+
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=block)
+    alice = world.actor()
+    mine, other = alice.lock(client), alice.lock(client, "parcels")
+    mine.lock()
+    other.lock()
+    try:
+        taken_away(world)
+        world.until(lambda: lost)
+        world.pass_time(2 * SHORT)
+        assert other.get_hold_count() == 1
+        world.redis.delete("parcels")
+        world.until(lambda: lost == ["orders", "parcels"])
+    finally:
+        go_on.set()
+
+
+def test_a_listener_that_raises_hurts_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(event: object) -> None:
+        raise ZeroDivisionError
+
+    mine = world.actor().lock(world.client(listeners=(fail,)))
+    with caplog.at_level(logging.ERROR, logger="pyredisson"):
+        mine.lock()
+        mine.unlock()
+        world.until(lambda: "ZeroDivisionError" in caplog.text)
+    assert not mine.is_locked()

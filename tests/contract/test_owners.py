@@ -1,0 +1,160 @@
+"""The owner is the thread, or the task: told from all others, alive or dead, by a number that is never used again."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import queue
+
+import pytest
+import redis.asyncio
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import LockNotOwnedError
+from tests.contract.on_the_clock import AsyncioWorld, ClockWorld, ThreadsWorld
+from tests.contract.places import asyncio_only, each_colour, threads_only
+from tests.contract.worlds import World
+from tests.servers import HOST
+
+
+def test_each_owner_has_a_number_of_its_own(world: World) -> None:
+    alice, bob = world.actors(2)
+    assert alice.number == alice.number
+    assert alice.number != bob.number
+
+
+@each_colour
+def test_a_number_is_never_used_again(world: World) -> None:
+    """Unlike ``threading.get_ident()`` and ``id(task)``, which the next one gets."""
+    numbers = []
+    for _ in range(50):
+        actor = world.actor()
+        numbers.append(actor.number)
+        actor.end()
+    assert len(set(numbers)) == 50
+    assert numbers == sorted(numbers)
+
+
+def test_anybody_may_ask_who_holds_it(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    assert mine.is_held_by_current_thread() is True
+    assert theirs.is_held_by_current_thread() is False
+    assert theirs.is_held_by_thread(alice.number) is True
+    assert theirs.is_held_by_thread(bob.number) is False
+    assert theirs.get_hold_count() == 0
+    assert theirs.is_locked() is True
+    elsewhere = bob.lock(world.client())
+    assert elsewhere.is_held_by_thread(alice.number) is False
+    assert elsewhere.is_locked() is True
+
+
+@threads_only
+def test_a_thread_that_threading_does_not_know_has_a_number_too(world: ThreadsWorld) -> None:
+    lock = world.client().real.get_lock("orders")
+    said: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def use() -> None:
+        with lock:
+            said.put((pyredisson.current_thread_id(), lock.is_held_by_current_thread()))
+
+    _thread.start_new_thread(use, ())
+    number, held = said.get(timeout=10)
+    assert held
+    assert number != pyredisson.current_thread_id()
+
+
+@asyncio_only
+def test_a_child_task_is_another_owner(world: AsyncioWorld) -> None:
+    lock = world.client().real.get_lock("orders")
+
+    async def parent() -> tuple[bool, bool, int]:
+        async with lock:
+            got = await asyncio.create_task(lock.try_lock())
+            held = await asyncio.create_task(lock.is_held_by_current_task())
+            return got, held, await lock.get_hold_count()
+
+    assert world.actor().do(parent) == (False, False, 1)
+
+
+@asyncio_only
+def test_what_gather_runs_are_owners_of_their_own(world: AsyncioWorld) -> None:
+    lock = world.client().real.get_lock("orders")
+
+    async def race() -> list[bool]:
+        return list(await asyncio.gather(*(lock.try_lock() for _ in range(5))))
+
+    assert sorted(world.actor().do(race)) == [False, False, False, False, True]
+
+
+@asyncio_only
+def test_without_a_task_there_is_no_owner(world: AsyncioWorld) -> None:
+    lock = world.client().real.get_lock("orders")
+    for call in (lock.lock, lock.try_lock, lock.unlock):
+        coroutine = call()
+        with pytest.raises(RuntimeError):
+            coroutine.send(None)
+        coroutine.close()
+
+
+# ---- event loops -------------------------------------------------------------------------------------------------
+
+
+@asyncio_only
+def test_a_client_does_not_serve_two_loops_at_once(world: AsyncioWorld) -> None:
+    lock = world.client().real.get_lock("orders")
+    world.actor().do(lock.lock)
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(lock.try_lock())
+    assert world.redis.everything() != {}
+
+
+@asyncio_only
+def test_after_a_loop_was_closed_the_next_one_starts_afresh(world: AsyncioWorld) -> None:
+    client = pyredisson.asyncio.Redisson(redis.asyncio.Redis(host=HOST, port=world.port))
+    lock = client.get_lock("orders")
+
+    async def take() -> None:
+        assert await lock.try_lock(lease_time=30)
+
+    async def find_it_lost() -> None:
+        assert await lock.get_hold_count() == 0
+        assert not await lock.try_lock()
+        with pytest.raises(LockNotOwnedError):
+            await lock.unlock()
+        assert await lock.force_unlock()
+        async with lock:
+            other = asyncio.create_task(lock.try_lock(5))
+            await asyncio.sleep(0.05)
+        assert await other
+        await client.close()
+
+    asyncio.run(take())
+    asyncio.run(find_it_lost())
+
+
+@each_colour
+def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
+    """redis-py's own pool would stop at 100 connections."""
+    client = world.client()
+    actors = world.actors(200)
+    started = [actor.start(client.real.get_lock(f"order-{number}").lock) for number, actor in enumerate(actors)]
+    for pending in started:
+        pending.result(within=30)
+    lock = client.real.get_lock("orders")
+
+    def use() -> None:
+        with lock:
+            pass
+
+    async def use_in_a_task() -> None:
+        async with lock:
+            pass
+
+    waiting = [actor.start(use if world.in_threads else use_in_a_task) for actor in actors]
+    for pending in waiting:
+        pending.result(within=30)
+    assert not actors[0].lock(client).is_locked()

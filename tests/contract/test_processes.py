@@ -1,0 +1,152 @@
+"""Whole processes: one that never closes its client still ends, and the child of a fork is another client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import asyncio_only, threads_only
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_script(world: ClockWorld, script: str) -> str:
+    """Run a program that gets the server's URL, and return what it printed. It has to end, and well."""
+    url = f"redis://127.0.0.1:{world.port}/0"
+    program = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", textwrap.dedent(script), url]
+    try:
+        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"the process did not end: {error.stdout!r} {error.stderr!r}")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@threads_only
+def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
+    """While it holds a lock, while a daemon waits for one, while a callback blocks."""
+    script = """
+        import sys, threading, time, redis, pyredisson
+        def block(name, number):
+            print("told of", name, flush=True)
+            time.sleep(60)
+        config = pyredisson.Config(lock_watchdog_timeout=0.3, on_lock_lost=block)
+        client = pyredisson.Redisson.from_url(sys.argv[1], config=config)
+        lock = client.get_lock("orders")
+        lock.lock()
+        lost = client.get_lock("parcels")
+        lost.lock()
+        threading.Thread(target=lock.lock, daemon=True).start()
+        while "1 waiting here" not in repr(lock):
+            time.sleep(0.01)
+        redis.Redis.from_url(sys.argv[1]).delete("parcels")
+        time.sleep(0.5)
+        print("the end")
+    """
+    assert run_script(world, script).split("\n")[:2] == ["told of parcels", "the end"]
+
+
+@asyncio_only
+def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorld) -> None:
+    script = """
+        import asyncio, sys, pyredisson.asyncio as pyredisson
+        async def main():
+            client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=0.3))
+            lock = client.get_lock("orders")
+            await lock.lock()
+            waiting = asyncio.create_task(lock.lock())
+            await asyncio.sleep(0.3)
+            assert "1 waiting here" in repr(lock), repr(lock)
+            print("the end")
+        asyncio.run(main())
+    """
+    assert run_script(world, script) == "the end\n"
+
+
+FORK = """
+    import os, sys, time, traceback, pyredisson
+    client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=0.9))
+    lock, other = client.get_lock("orders"), client.get_lock("parcels")
+    lock.lock()
+    assert not other.is_locked()
+    before = client.id
+    child = os.fork()
+    if child == 0:
+        try:
+            assert client.id != before
+            assert not lock.is_held_by_current_thread()
+            assert lock.get_hold_count() == 0
+            assert not lock.try_lock()
+            try:
+                lock.unlock()
+            except pyredisson.LockNotOwnedError as error:
+                assert not isinstance(error, pyredisson.LockLostError)
+            else:
+                raise AssertionError("the child could unlock what its parent holds")
+            other.lock()                    # a watchdog of its own
+            time.sleep(1.5)
+            assert other.get_hold_count() == 1
+            print("the child waits", flush=True)
+            assert lock.try_lock(20)        # and a subscriber
+            print("the child has it", flush=True)
+            lock.unlock()
+            other.unlock()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    time.sleep(2.0)
+    assert client.id == before
+    assert lock.get_hold_count() == 1, "the parent's renewal ended"
+    print("the parent lets go", flush=True)
+    lock.unlock()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@threads_only
+def test_the_child_of_a_fork_is_another_client(world: ClockWorld) -> None:
+    said = run_script(world, FORK)
+    assert sorted(said.splitlines()) == ["the child has it", "the child waits", "the parent lets go"]
+    assert world.redis.everything() == {}
+
+
+@asyncio_only
+def test_the_child_of_a_fork_is_another_client_of_asyncio_too(world: ClockWorld) -> None:
+    script = """
+        import asyncio, os, sys, pyredisson.asyncio as pyredisson
+        client = pyredisson.Redisson.from_url(sys.argv[1])
+        lock = client.get_lock("orders")
+
+        async def hold_and_fork():
+            await lock.lock()
+            before = client.id
+            child = os.fork()
+            if child:
+                code = await asyncio.to_thread(os.waitpid, child, 0)
+                assert os.waitstatus_to_exitcode(code[1]) == 0
+                assert client.id == before
+                assert await lock.get_hold_count() == 1
+                await lock.unlock()
+                await client.close()
+            return client.id != before
+
+        async def in_the_child():
+            assert not await lock.is_held_by_current_task()
+            assert not await lock.try_lock(0.1)
+            async with client.get_lock("parcels"):
+                pass
+            await client.close()
+
+        if asyncio.run(hold_and_fork()):
+            asyncio.run(in_the_child())
+            os._exit(0)
+        print("the end")
+    """
+    assert run_script(world, script) == "the end\n"

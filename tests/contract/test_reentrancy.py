@@ -1,0 +1,154 @@
+"""Whoever holds the lock may take it again, and gives it back as often; nobody's time is ever cut short."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson import LockLostError, LockNotOwnedError
+from tests.contract.worlds import World
+
+
+def test_the_holder_may_take_it_again(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    for holds in (1, 2, 3):
+        assert mine.try_lock()
+        assert mine.get_hold_count() == holds
+    for holds in (2, 1):
+        mine.unlock()
+        assert mine.get_hold_count() == holds
+        assert not theirs.try_lock()
+    mine.unlock()
+    assert mine.get_hold_count() == 0
+    assert theirs.try_lock()
+
+
+def test_handles_of_one_name_are_one_lock(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    one, other = alice.lock(client), alice.lock(client)
+    one.lock()
+    other.lock()
+    assert one.get_hold_count() == other.get_hold_count() == 2
+    other.unlock()
+    one.unlock()
+    assert not one.is_locked()
+
+
+def test_one_handle_serves_all_owners(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    handle = client.get_lock("orders").real
+    assert alice.do(handle.try_lock)
+    assert not bob.do(handle.try_lock)
+    with pytest.raises(LockNotOwnedError):
+        bob.do(handle.unlock)
+    alice.do(handle.unlock)
+    assert bob.do(handle.try_lock)
+
+
+def test_two_clients_exclude_each_other(world: World) -> None:
+    alice = world.actor()
+    mine, theirs = alice.lock(world.client()), alice.lock(world.client())
+    mine.lock()
+    assert not theirs.try_lock()
+    mine.unlock()
+    assert theirs.try_lock()
+
+
+def test_locks_of_different_names_do_not_exclude_each_other(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    alice.lock(client, "orders").lock()
+    assert bob.lock(client, "parcels").try_lock()
+
+
+def test_one_unlock_too_many_is_refused_and_harms_nobody(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    mine.unlock()
+    for _ in range(2):
+        with pytest.raises(LockNotOwnedError) as refusal:
+            mine.unlock()
+        assert not isinstance(refusal.value, LockLostError)
+        assert refusal.value.name == "orders"
+    theirs.lock()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    assert theirs.is_held_by_current_thread()
+    theirs.unlock()
+    assert mine.try_lock()
+    assert mine.get_hold_count() == 1
+
+
+def test_a_stranger_cannot_unlock(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine = alice.lock(client)
+    mine.lock()
+    for stranger in (bob.lock(client), bob.lock(world.client()), alice.lock(world.client())):
+        with pytest.raises(LockNotOwnedError) as refusal:
+            stranger.unlock()
+        assert not isinstance(refusal.value, LockLostError)
+    assert mine.get_hold_count() == 1
+
+
+# ---- nobody's time is cut short ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [None, 20], ids=lambda lease: f"outer-{lease}")
+@pytest.mark.parametrize("second", [None, 5, 50], ids=lambda lease: f"inner-{lease}")
+def test_neither_entering_nor_leaving_shortens_the_time_left(
+    world: World, first: float | None, second: float | None
+) -> None:
+    """Redisson: a nested lease of a second lets another client in a second later."""
+    client = world.client(lock_watchdog_timeout=30)
+    mine = world.actor().lock(client)
+    longest = max(30 if lease is None else lease for lease in (first, second))
+    mine.lock(first)
+    mine.lock(second)
+    assert longest - 5 < mine.remain_time_to_live() <= longest
+    mine.unlock()
+    assert longest - 5 < mine.remain_time_to_live() <= longest
+    mine.unlock()
+    assert not mine.is_locked()
+
+
+def test_a_longer_lease_inside_lengthens_the_time_left(world: World) -> None:
+    client = world.client()
+    mine = world.actor().lock(client)
+    mine.lock(5)
+    mine.lock(50)
+    assert world.redis.ttl("orders") > 45
+
+
+def test_leaving_gives_what_the_remaining_holds_were_promised(world: World) -> None:
+    """A partial unlock writes the longer of what is left and the longest lease among the holds left."""
+    mine = world.actor().lock(world.client())
+    mine.lock(40)
+    mine.lock(5)
+    world.redis.expire("orders", 10)
+    mine.unlock()
+    assert 35 < world.redis.ttl("orders") <= 40
+
+
+def test_all_nested_holds_share_the_latest_deadline(world: World) -> None:
+    client = world.client()
+    mine = world.actor().lock(client)
+    with mine.hold(lease_time=1) as outer:
+        with mine.hold(lease_time=60) as inner:
+            assert inner.remaining() > 50
+            assert outer.remaining() > 50
+        assert outer.remaining() > 50
+        outer.ensure_held()
+
+
+def test_a_lock_without_a_ttl_gets_one_again(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    mine.lock(5)
+    world.redis.command("PERSIST", "orders")
+    mine.lock(7)
+    assert 2 < world.redis.ttl("orders") <= 7

@@ -1,0 +1,170 @@
+"""A client of redis-py that the user made keeps its settings, whatever they are, and the lock works over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.exceptions
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from pyredisson import LockLostError
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour, on_the_clock
+from tests.contract.store import CHANNEL
+from tests.servers import HOST
+
+SHORT = 0.9
+SETTINGS: dict[str, dict[str, Any]] = {
+    "decoded": {"decode_responses": True},
+    "resp2": {"protocol": 2},
+    "resp2-decoded": {"protocol": 2, "decode_responses": True},
+    "resp3": {"protocol": 3},
+    "resp3-decoded": {"protocol": 3, "decode_responses": True},
+    "latin": {"encoding": "latin-1", "decode_responses": True},
+    "retries": {"retry": Retry(ExponentialBackoff(), 5), "retry_on_error": [redis.exceptions.ConnectionError]},
+    "no-retries": {"retry": None},
+    "checked": {"health_check_interval": 1},
+    "named": {"client_name": "alice"},
+    "timeout": {"socket_timeout": 0.4, "socket_connect_timeout": 1},
+    "one-connection": {"single_connection_client": True},
+    "few-connections": {"max_connections": 1},
+}
+
+
+class Tunnel(redis.Connection):
+    """A connection that we know nothing of."""
+
+
+class AsyncTunnel(redis.asyncio.Connection):
+    """The same, awaited."""
+
+
+def everything_works(world: ClockWorld, users: Any) -> None:
+    """Take, wait, be told, renew, lose: all of it over this client."""
+    client = world.client(redis=users, lock_watchdog_timeout=SHORT)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    mine.lock()
+    assert mine.get_hold_count() == 2
+    assert mine.is_locked()
+    assert 0 < mine.remain_time_to_live() <= SHORT
+    waiting = bob.start(theirs.try_lock, 9)
+    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
+    world.pass_time(1.5 * SHORT)
+    assert not waiting.done()
+    mine.unlock()
+    mine.unlock()
+    assert waiting.result(within=5) is True
+    world.redis.command("SCRIPT", "FLUSH")
+    with pytest.raises(LockLostError), theirs.hold():
+        assert mine.force_unlock()
+    world.until(lambda: world.redis.subscribers(CHANNEL) == 0)
+
+
+@each_colour
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_lock_works_over_a_client_with_these_settings(world: ClockWorld, settings: str) -> None:
+    everything_works(world, world.redis_client(**SETTINGS[settings]))
+
+
+@on_the_clock
+@pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
+def test_the_lock_works_over_any_server_and_fake(world: ClockWorld, decoded: bool) -> None:
+    everything_works(world, world.redis_client(decode_responses=decoded))
+
+
+@each_colour
+@pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_the_lock_works_over_connections_of_another_class(world: ClockWorld, protocol: int, decoded: bool) -> None:
+    everything_works(world, tunnelled(world, protocol=protocol, decode_responses=decoded))
+
+
+@each_colour
+@pytest.mark.parametrize("parser", ["_RESP2Parser", "_RESP3Parser", "_HiredisParser"])
+def test_the_lock_works_with_any_parser_of_redis_pys(world: ClockWorld, parser: str) -> None:
+    if not world.in_threads:
+        parser = parser.replace("_", "_Async", 1)
+    settings = {"parser_class": getattr(redis._parsers, parser), "protocol": 2 if "2" in parser else 3}
+    everything_works(world, tunnelled(world, **settings))
+    plain = redis.ConnectionPool if world.in_threads else redis.asyncio.ConnectionPool
+    everything_works(world, over(world, plain(host=HOST, port=world.port, **settings)))
+
+
+@each_colour
+def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
+    kind = redis.BlockingConnectionPool if world.in_threads else redis.asyncio.BlockingConnectionPool
+    users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
+    everything_works(world, users)
+    client = world.client(redis=users)
+    actors = world.actors(5)
+    started = [actor.start(client.real.get_lock(f"order-{n}").lock) for n, actor in enumerate(actors)]
+    for pending in started:
+        pending.result()
+    assert actors[0].do(users.ping)
+
+
+@each_colour
+def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld) -> None:
+    kind = redis.BlockingConnectionPool if world.in_threads else redis.asyncio.BlockingConnectionPool
+    users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
+    client = world.client(redis=users, lock_watchdog_timeout=SHORT)
+    alice, bob = world.actors(2)
+    alice.lock(client).lock()
+    blocking = bob.start(users.blpop, ["nothing"], 3 * SHORT)
+    world.pass_time(2 * SHORT)
+    assert not blocking.done()
+    assert world.redis.ttl("orders") is not None
+    assert blocking.result() is None
+
+
+@each_colour
+def test_the_database_is_the_users(world: ClockWorld) -> None:
+    mine = world.actor().lock(world.client(redis=world.redis_client(db=5)))
+    mine.lock()
+    assert world.redis.everything() == {}
+    assert mine.real._client.url == f"redis://{HOST}:{world.port}/5"
+    world.redis.command("SELECT", 5)
+    assert list(world.redis.everything()) == ["orders"]
+    world.redis.command("SELECT", 0)
+
+
+@each_colour
+def test_the_users_own_commands_are_not_disturbed(world: ClockWorld) -> None:
+    users = tunnelled(world, decode_responses=True)
+    client = world.client(redis=users)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
+    for number in range(20):
+        alice.do(users.set, "number", number)
+        assert alice.do(users.get, "number") == str(number)
+    mine.unlock()
+    waiting.result()
+    assert alice.do(users.get, "number") == "19"
+
+
+@each_colour
+def test_a_client_of_the_other_colour_is_refused(world: ClockWorld) -> None:
+    other = redis.asyncio.Redis() if world.in_threads else redis.Redis()
+    for wrong in (other, "redis://localhost", 5):
+        with pytest.raises(TypeError):
+            world.api.Redisson(wrong)
+
+
+def over(world: ClockWorld, pool: Any) -> Any:
+    kind = redis.Redis if world.in_threads else redis.asyncio.Redis
+    return world.look_after(kind.from_pool(pool))
+
+
+def tunnelled(world: ClockWorld, **settings: Any) -> Any:
+    if world.in_threads:
+        return over(world, redis.ConnectionPool(Tunnel, host=HOST, port=world.port, **settings))
+    return over(world, redis.asyncio.ConnectionPool(AsyncTunnel, host=HOST, port=world.port, **settings))

@@ -1,0 +1,203 @@
+"""What is held without a lease is kept alive: as long as its owner lives, and not a moment longer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyredisson import LockLostError, LockNotOwnedError
+from pyredisson.core import events
+from tests.contract.places import asyncio_only, each_runtime, each_server
+from tests.contract.worlds import World
+
+SHORT = 0.9  # a watchdog's timeout: so short that three of them can be waited for, and long enough for a busy machine
+
+
+def test_a_lock_without_a_lease_is_kept_alive(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=SHORT)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    assert not theirs.try_lock(3 * SHORT)
+    assert 0 < world.redis.ttl("orders") <= SHORT
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+    assert theirs.try_lock()
+
+
+@each_runtime
+def test_renewal_lasts_while_a_hold_without_a_lease_is_among_the_holds(world: World) -> None:
+    mine = world.actor().lock(world.client(lock_watchdog_timeout=SHORT))
+    mine.lock()
+    mine.lock(0.2)
+    mine.unlock()
+    world.pass_time(2 * SHORT)
+    assert mine.get_hold_count() == 1
+    mine.lock(0.2)
+    world.pass_time(2 * SHORT)
+    assert mine.get_hold_count() == 2
+
+
+@each_runtime
+def test_renewal_ends_with_the_last_hold_without_a_lease(world: World) -> None:
+    mine = world.actor().lock(world.client(lock_watchdog_timeout=SHORT))
+    mine.lock(SHORT)
+    mine.lock()
+    mine.unlock()
+    world.until(lambda: not mine.is_locked(), within=5 * SHORT)
+
+
+@each_runtime
+def test_renewal_never_shortens_a_longer_lease(world: World) -> None:
+    mine = world.actor().lock(world.client(lock_watchdog_timeout=SHORT))
+    mine.lock(60)
+    mine.lock()
+    world.pass_time(SHORT)
+    assert world.redis.ttl("orders") > 50
+
+
+@each_runtime
+def test_what_was_released_is_renewed_no_longer(world: World) -> None:
+    client, others = world.client(lock_watchdog_timeout=SHORT), world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(others)
+    for _ in range(20):
+        mine.lock()
+        mine.unlock()
+    theirs.lock(2 * SHORT)
+    world.until(lambda: not theirs.is_locked(), within=10 * SHORT)
+
+
+@each_runtime
+def test_every_owner_of_a_lock_is_renewed_not_only_the_first(world: World) -> None:
+    """Redisson renews one owner a name: a stale one, and the true holder loses its lock."""
+    client = world.client(lock_watchdog_timeout=SHORT)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    world.redis.delete("orders")
+    theirs.lock()
+    world.pass_time(2 * SHORT)
+    assert theirs.get_hold_count() == 1
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert theirs.get_hold_count() == 1
+
+
+def test_a_key_of_another_type_hurts_no_other_lock(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=SHORT)
+    alice = world.actor()
+    locks = [alice.lock(client, name) for name in ("first", "orders", "last")]
+    for lock in locks:
+        lock.lock()
+    world.redis.command("SET", "orders", "spoilt")
+    world.pass_time(2 * SHORT)
+    assert locks[0].get_hold_count() == locks[2].get_hold_count() == 1
+    with pytest.raises(LockLostError):
+        locks[1].lock()
+    assert world.redis.command("GET", "orders") == b"spoilt"
+
+
+def test_renewal_survives_a_server_that_forgot_its_scripts(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=SHORT)
+    alice = world.actor()
+    mine = alice.lock(client)
+    mine.lock()
+    world.pass_time(SHORT / 2)
+    world.redis.command("SCRIPT", "FLUSH")
+    world.pass_time(1.5 * SHORT)
+    assert mine.get_hold_count() == 1
+    world.redis.command("SCRIPT", "FLUSH")
+    mine.lock()
+    world.redis.command("SCRIPT", "FLUSH")
+    mine.unlock()
+    assert mine.get_hold_count() == 1
+
+
+@each_runtime
+def test_renewals_go_in_batches(world: World) -> None:
+    rounds = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, events.Renewed):
+            rounds.append(event)
+
+    client = world.client(lock_watchdog_timeout=6, listeners=(listen,))
+    alice = world.actor()
+    for number in range(25):
+        alice.lock(client, f"order-{number}").lock()
+    world.until(lambda: rounds)
+    assert rounds[0] == events.Renewed(locks=25, requests=1)
+    small = world.client(lock_watchdog_timeout=6, lock_watchdog_batch_size=10, listeners=(listen,))
+    for number in range(25):
+        alice.lock(small, f"parcel-{number}").lock()
+    world.until(lambda: events.Renewed(locks=25, requests=3) in rounds)
+
+
+@each_server
+def test_a_silent_server_costs_the_hold_at_its_deadline_at_the_latest(world: World) -> None:
+    """Whether or not anybody answers: past the deadline nothing is held, and the holder is told."""
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append((world.now(), *told)))
+    alice = world.actor()
+    mine = alice.lock(client)
+    began = world.now()
+    with pytest.raises(LockLostError), mine.hold() as lease:
+        world.redis.command("CLIENT", "PAUSE", round(3000 * SHORT))
+        world.until(lambda: lost, within=3 * SHORT)
+        assert lost[0][0] - began < 2.5 * SHORT
+        assert lease.lost
+        with pytest.raises(LockLostError):
+            lease.ensure_held()
+        world.redis.command("PING")  # answered when the pause is over
+    assert len(lost) == 1
+
+
+# ---- owners that are gone ----------------------------------------------------------------------------------------
+
+
+@each_runtime
+def test_a_lock_whose_holder_ended_is_free_within_one_lease(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    happened = []
+    client = world.client(lock_watchdog_timeout=SHORT, listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    owner = f"{client.id}:{alice.number}"
+    world.pass_time(SHORT)
+    assert mine.is_locked()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        alice.end()
+        ended = world.now()
+        assert theirs.try_lock(5 * SHORT)
+        assert world.now() - ended < 3 * SHORT
+        world.until(lambda: any(isinstance(event, events.HolderGone) for event in happened))
+    [record] = [record for record in caplog.records if "gone" in record.getMessage()]
+    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
+    assert (record.lock, record.owner) == ("orders", owner)
+
+
+@asyncio_only
+def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Before Python 3.12 ``asyncio.wait_for`` takes the lock in a task of its own, which then ends."""
+    client = world.client(lock_watchdog_timeout=SHORT)
+    alice, bob = world.actors(2)
+    alice.lock(client).lock()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        alice.end()
+        assert bob.lock(client).try_lock(5 * SHORT)
+        world.until(lambda: "wait_for" in caplog.text)
+    assert "try_lock(5)" in caplog.text
+
+
+def test_nobody_inherits_the_lock_of_an_owner_that_ended(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=60)
+    alice = world.actor()
+    alice.lock(client).lock()
+    alice.end()
+    for heir in world.actors(10):
+        theirs = heir.lock(client)
+        assert not theirs.try_lock()
+        with pytest.raises(LockNotOwnedError):
+            theirs.unlock()

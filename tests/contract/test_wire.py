@@ -1,0 +1,148 @@
+"""Byte for byte what Redisson stores and says, so that a Java and a Python process share one lock."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis.exceptions
+
+from tests.contract.places import on_the_clock
+from tests.contract.store import CHANNEL
+from tests.contract.worlds import Remote, World
+
+STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
+
+
+def test_an_owner_is_a_uuid_and_a_number(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    alice.lock(client).lock()
+    [owner] = world.redis.hash("orders")
+    assert owner == f"{client.id}:{alice.number}"
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[1-9][0-9]*", owner)
+
+
+def test_a_lock_that_was_taken_twice(world: World) -> None:
+    """The first example state of the protocol's appendix, and what follows from it."""
+    client = world.client()
+    alice = world.actor()
+    mine = alice.lock(client)
+    owner = f"{client.id}:{alice.number}"
+    said = world.messages(CHANNEL)
+
+    mine.lock()
+    assert world.redis.everything() == {"orders": ("hash", {owner: "1"})}
+    mine.lock()
+    assert world.redis.everything() == {"orders": ("hash", {owner: "2"})}
+    assert 25 < world.redis.ttl("orders") <= 30
+    mine.unlock()
+    assert world.redis.everything() == {"orders": ("hash", {owner: "1"})}
+    assert 25 < world.redis.ttl("orders") <= 30
+    assert said.received() == []
+    mine.unlock()
+    assert world.redis.everything() == {}
+    assert said.received() == [b"0"]
+
+
+def test_a_refusal_leaves_everything_as_it_was(world: World) -> None:
+    world.redis.command("HSET", "orders", STRANGER, "2")
+    world.redis.expire("orders", 20)
+    said = world.messages(CHANNEL)
+    mine = world.actor().lock(world.client())
+    assert not mine.try_lock()
+    assert not mine.try_lock(0.05)
+    with pytest.raises(RuntimeError):
+        mine.unlock()
+    assert world.redis.everything() == {"orders": ("hash", {STRANGER: "2"})}
+    assert 15 < world.redis.ttl("orders") <= 20
+    assert said.received() == []
+
+
+def test_the_owners_count_what_they_hold_whoever_they_are(world: World) -> None:
+    """What Redisson says of its own holds is what it would say of ours."""
+    world.redis.command("HSET", "orders", STRANGER, "2")
+    mine = world.actor().lock(world.client())
+    assert mine.is_locked()
+    assert not mine.is_held_by_current_thread()
+    assert not mine.is_held_by_thread(7)  # That of another client.
+    assert mine.get_hold_count() == 0
+
+
+def test_what_is_asked_is_what_is_stored(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    world.redis.command("HSET", "orders", f"{client.id}:{alice.number}", "3")
+    world.redis.expire("orders", 20)
+    assert mine.get_hold_count() == 3
+    assert mine.is_held_by_current_thread()
+    assert theirs.is_held_by_thread(alice.number)
+    assert not theirs.is_held_by_thread(bob.number)
+    assert 15 < mine.remain_time_to_live() <= 20
+
+
+@pytest.mark.parametrize(
+    ("name", "channel"),
+    [
+        ("orders", "redisson_lock__channel:{orders}"),
+        ("{shop}orders", "redisson_lock__channel:{shop}orders"),
+        ("orders{shop}", "redisson_lock__channel:orders{shop}"),
+        ("a{b", "redisson_lock__channel:a{b"),
+        ("a}b", "redisson_lock__channel:{a}b}"),
+        ("größe", "redisson_lock__channel:{größe}"),
+    ],
+)
+def test_a_release_is_announced_on_the_channel_of_the_name(world: World, name: str, channel: str) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client, name), bob.lock(client, name)
+    said = world.messages(channel)
+    before = world.redis.subscribers(channel)
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: world.redis.subscribers(channel) == before + 1)
+    mine.unlock()
+    waiting.result(within=5)
+    theirs.unlock()
+    assert said.received() == [b"0", b"0"]
+
+
+def test_an_expiry_is_announced_nowhere(world: World) -> None:
+    said = world.messages(CHANNEL)
+    world.actor().lock(world.client()).lock(0.1)
+    world.until(lambda: world.redis.ttl("orders") is None)
+    assert said.received() == []
+
+
+def test_a_lost_lock_is_announced_by_nobody(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    mine.lock()
+    world.redis.delete("orders")
+    world.redis.command("HSET", "orders", STRANGER, "1")
+    said = world.messages(CHANNEL)
+    with pytest.raises(RuntimeError):
+        mine.unlock()
+    assert said.received() == []
+    assert world.redis.hash("orders") == {STRANGER: "1"}
+
+
+@on_the_clock
+@pytest.mark.parametrize("call", ["lock", "try_lock", "acquire", "force_unlock", "get_hold_count", "enter"])
+def test_a_key_of_another_type_is_left_alone(world: World, call: str) -> None:
+    world.redis.command("SET", "orders", "something else")
+    mine: Remote = world.actor().lock(world.client())
+    with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        getattr(mine, call)()
+    assert world.redis.everything() == {"orders": ("string", "something else")}
+    world.redis.delete("orders")
+    mine.lock()
+    assert mine.get_hold_count() == 1
+
+
+def test_a_server_that_forgot_its_scripts_is_told_them_again(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    for call in (mine.lock, mine.lock, mine.unlock, mine.unlock, mine.lock, mine.force_unlock):
+        world.redis.command("SCRIPT", "FLUSH")
+        call()
+    assert world.redis.everything() == {}

@@ -1,0 +1,158 @@
+"""A world in one thread and virtual time, for the parts of the core that can be tested by themselves."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from pyredisson.core.runtime import Background, Owner, Reply, Request, Ticket
+
+
+@dataclass
+class FakeOwner:
+    """A thread that dies when it is told to."""
+
+    number: int = 1
+    lives: bool = True
+
+    def alive(self) -> bool:
+        return self.lives
+
+    def gone_hint(self) -> str:
+        return "it was told to go"
+
+
+class FakeMutex:
+    """Fails instead of deadlocking when it is taken twice."""
+
+    def __init__(self) -> None:
+        self.held = False
+
+    def __enter__(self) -> None:
+        assert not self.held, "taken twice"
+        self.held = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.held = False
+
+
+class FakeTicket:
+    """Waiting lets virtual time pass, and with it happens what was planned for then."""
+
+    def __init__(self, world: FakeRuntime) -> None:
+        self._world = world
+        self.rings = 0
+        self.waits: list[float] = []
+
+    def ring(self) -> None:
+        self.rings += 1
+
+    async def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self._world.pass_time(seconds, until=lambda: self.rings > 0)
+        rung, self.rings = self.rings > 0, 0
+        return rung
+
+
+class FakeBackground:
+    def __init__(self) -> None:
+        self.nudges = 0
+
+    def nudge(self) -> None:
+        self.nudges += 1
+
+
+@dataclass
+class FakeRuntime:
+    """See :class:`pyredisson.core.runtime.Runtime`.
+
+    Attributes:
+        time: What ``now()`` says.
+        who: What ``owner()`` says.
+        subscriptions: What was asked for.
+        unsubscriptions: What was no longer asked for.
+        called_back: The callbacks that were called.
+        answers: What ``eval`` does, in turn: an error to raise, or a reply.
+        asked: What ``eval`` was asked, and when.
+    """
+
+    time: float = 1000.0
+    who: Owner = field(default_factory=FakeOwner)
+    subscriptions: list[str] = field(default_factory=list)
+    unsubscriptions: list[str] = field(default_factory=list)
+    called_back: list[tuple[object, ...]] = field(default_factory=list)
+    answers: list[Reply | Exception] = field(default_factory=list)
+    asked: list[tuple[float, Request]] = field(default_factory=list)
+    _plans: list[tuple[float, int, Callable[[], object]]] = field(default_factory=list)
+    _order: itertools.count[int] = field(default_factory=itertools.count)
+
+    def at(self, seconds: float, happening: Callable[[], object]) -> None:
+        """Plan something for so many seconds from now."""
+        heapq.heappush(self._plans, (self.time + seconds, next(self._order), happening))
+
+    def pass_time(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass, and what was planned happen, until then or until something is true."""
+        over = self.time + seconds
+        while not until():
+            if not self._plans or self._plans[0][0] > over:
+                assert over < math.inf, "waiting without end, and nothing will happen any more"
+                self.time = over
+                return
+            self.time, _, happening = heapq.heappop(self._plans)
+            happening()
+
+    def now(self) -> float:
+        return self.time
+
+    def owner(self) -> Owner:
+        return self.who
+
+    def jitter(self, low: float, high: float) -> float:
+        return high
+
+    def new_id(self) -> str:
+        return "c0ffee00-0000-4000-8000-000000000000"
+
+    def mutex(self) -> FakeMutex:
+        return FakeMutex()
+
+    def ticket(self) -> Ticket:
+        return FakeTicket(self)
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        return FakeBackground()
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+        return (script, keys, args)
+
+    def subscribe(self, channel: str) -> None:
+        self.subscriptions.append(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        self.unsubscriptions.append(channel)
+
+    def call_back(self, callback: Callable[..., object], *args: object) -> None:
+        self.called_back.append(args)
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        self.asked.append((self.time, request))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.eval(command, timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        self.pass_time(seconds)
+
+    async def guard(self, work: Coroutine[Any, Any, Any], budget: float) -> Any:
+        return await work

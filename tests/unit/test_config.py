@@ -1,0 +1,150 @@
+"""A ``Config`` that exists is in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from pyredisson import Config
+
+TIMES = [
+    "lock_watchdog_timeout",
+    "fair_lock_wait_timeout",
+    "slaves_sync_timeout",
+    "timeout",
+    "max_wait_without_check",
+    "quorum_node_timeout",
+    "quorum_retry_timeout",
+    "ping_interval",
+    "ping_timeout",
+]
+FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "strict_server"]
+
+
+def test_the_defaults() -> None:
+    assert dataclasses.asdict(Config()) == {
+        "lock_watchdog_timeout": 30.0,
+        "lock_watchdog_batch_size": 100,
+        "fair_lock_wait_timeout": 300.0,
+        "check_lock_synced_slaves": True,
+        "slaves_sync_timeout": 1.0,
+        "min_replicas": 0,
+        "timeout": 3.0,
+        "max_wait_without_check": 10.0,
+        "quorum_node_timeout": None,
+        "quorum_retry_timeout": 30.0,
+        "restart_guard": True,
+        "fence_from_clock": False,
+        "sharded_subscription_mode": "AUTO",
+        "strict_server": False,
+        "on_lock_lost": None,
+        "listeners": (),
+        "ping_interval": 10.0,
+        "ping_timeout": 5.0,
+    }
+
+
+def test_every_setting_is_covered_here() -> None:
+    others = {"lock_watchdog_batch_size", "min_replicas", "restart_guard", "sharded_subscription_mode"}
+    names = {field.name for field in dataclasses.fields(Config)}
+    assert names == {*TIMES, *FLAGS, *others, "on_lock_lost", "listeners"}
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize(("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (1e12, 1e12)])
+def test_times_are_kept_in_seconds(name: str, value: Any, kept: float) -> None:
+    result = getattr(Config(**{name: value}), name)
+    assert result == kept
+    assert type(result) is float
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("value", [0, -1, -0.0, math.nan, math.inf, -math.inf, timedelta(0), 1e13, 10**400], ids=repr)
+def test_times_are_positive_and_finite(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        Config(**{name: value})
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("value", ["1", True, False, Decimal(1), b"1", [], ...], ids=repr)
+def test_times_are_numbers(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=name):
+        Config(**{name: value})
+
+
+@pytest.mark.parametrize("name", [name for name in TIMES if name != "quorum_node_timeout"])
+def test_only_the_timeout_of_a_node_may_be_left_to_us(name: str) -> None:
+    assert Config(quorum_node_timeout=None).quorum_node_timeout is None
+    with pytest.raises(TypeError, match=name):
+        Config(**{name: None})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "least"), [("lock_watchdog_batch_size", 1), ("min_replicas", 0)])
+def test_counts(name: str, least: int) -> None:
+    for value in (least, least + 1, 10**6):
+        assert getattr(Config(**{name: value}), name) == value
+    with pytest.raises(ValueError, match=name):
+        Config(**{name: least - 1})
+    for wrong in (1.0, "1", None, True):
+        with pytest.raises(TypeError, match=name):
+            Config(**{name: wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("value", [0, 1, "yes", None, "", []], ids=repr)
+def test_flags_are_true_or_false(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=name):
+        Config(**{name: value})
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 60, 0.5, timedelta(minutes=1)], ids=repr)
+def test_the_restart_guard_is_a_flag_or_a_time(value: Any) -> None:
+    assert Config(restart_guard=value).restart_guard == value or isinstance(value, timedelta)
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "60", None], ids=repr)
+def test_the_restart_guard_is_nothing_else(value: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="restart_guard"):
+        Config(restart_guard=value)
+
+
+@pytest.mark.parametrize("value", ["auto", "", None, 1, "YES", True], ids=repr)
+def test_the_mode_of_subscriptions(value: Any) -> None:
+    for mode in ("AUTO", "ON", "OFF"):
+        Config(sharded_subscription_mode=mode)
+    with pytest.raises(ValueError, match="sharded_subscription_mode"):
+        Config(sharded_subscription_mode=value)
+
+
+def test_callbacks_are_callable() -> None:
+    Config(on_lock_lost=lambda name, thread_id: None, listeners=(print,))
+    with pytest.raises(TypeError, match="on_lock_lost"):
+        Config(on_lock_lost="print")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="listener"):
+        Config(listeners=(print, "print"))  # type: ignore[arg-type]
+
+
+def test_listeners_are_kept_from_changing() -> None:
+    listeners = [print]
+    config = Config(listeners=listeners)  # type: ignore[arg-type]
+    listeners.clear()
+    assert config.listeners == (print,)
+
+
+def test_a_config_is_a_value() -> None:
+    config = Config(timeout=1)
+    assert config == Config(timeout=1.0)
+    assert config != Config()
+    assert hash(config) == hash(Config(timeout=1.0))
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert dataclasses.replace(config, min_replicas=1) == Config(timeout=1, min_replicas=1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.timeout = 2.0  # type: ignore[misc]
+    with pytest.raises(ValueError, match="timeout"):
+        dataclasses.replace(config, timeout=0)

@@ -1,0 +1,100 @@
+"""Where a client connects; and no password is ever shown."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyredisson.endpoints import asks_for_embedded, own_settings, url_of
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://localhost:6379", "redis://localhost:6379/0"),
+        ("redis://h", "redis://h:6379/0"),
+        ("redis://h:1/5", "redis://h:1/5"),
+        ("redis://:secret@h:1/5", "redis://:***@h:1/5"),
+        ("redis://user:secret@h", "redis://user:***@h:6379/0"),
+        ("redis://user@h", "redis://user@h:6379/0"),
+        ("redis://h/1?password=secret", "redis://:***@h:6379/1"),
+        ("rediss://h", "rediss://h:6379/0"),
+        ("redis://[::1]:7/0", "redis://[::1]:7/0"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
+        ("unix://user:secret@/run/redis.sock", "unix://user:***@/run/redis.sock"),
+    ],
+)
+def test_the_url_of_a_client(url: str, expected: str) -> None:
+    pool = redis.Redis.from_url(url).connection_pool
+    tls = issubclass(pool.connection_class, redis.SSLConnection)
+    assert url_of(pool.connection_kwargs, tls=tls) == expected
+
+
+SECRETS = st.text(min_size=8, max_size=20).filter(lambda text: text.isprintable())
+
+
+@given(SECRETS, st.sampled_from(["redis://:{}@h:1/0", "rediss://u:{}@h", "redis://h/0?password={}", "unix://u:{}@/s"]))
+def test_no_secret_comes_through(secret: str, form: str) -> None:
+    quoted = quote(secret, safe="")
+    shown = url_of(redis.Redis.from_url(form.format(quoted)).connection_pool.connection_kwargs)
+    assert shown is not None
+    assert secret not in shown
+    assert quoted not in shown
+    assert ":***@" in shown
+
+
+def test_a_url_is_unknown_without_a_host() -> None:
+    assert url_of({}) is None
+    assert url_of({"host": "", "port": 1}) is None
+
+
+@pytest.mark.parametrize("url", ["embedded://", "embedded:"])
+def test_embedded(url: str) -> None:
+    assert asks_for_embedded(url, {})
+    with pytest.raises(TypeError, match="settings"):
+        asks_for_embedded(url, {"db": 1})
+
+
+@pytest.mark.parametrize("url", ["embedded://host", "embedded:///path", "embedded://?db=1", "embedded:x"])
+def test_embedded_takes_nothing(url: str) -> None:
+    with pytest.raises(ValueError, match="embedded"):
+        asks_for_embedded(url, {})
+
+
+@pytest.mark.parametrize("url", ["redis://h", "unix:///embedded:", "", "embedded", "redis://embedded:1"])
+def test_others_are_not_embedded(url: str) -> None:
+    assert not asks_for_embedded(url, {"db": 1})
+
+
+@pytest.mark.parametrize("url", [None, 1, b"redis://h", b"embedded://"], ids=repr)
+def test_a_url_is_a_str(url: Any) -> None:
+    with pytest.raises(TypeError, match="url"):
+        asks_for_embedded(url, {})
+
+
+@pytest.mark.parametrize(
+    ("given_timeout", "kept"),
+    [(None, 3.0), (5, 3.0), (1, 1), (0.5, 0.5), (0, 3.0), (-1, 3.0), (..., 3.0)],
+    ids=repr,
+)
+def test_no_handshake_takes_longer_than_the_budget(given_timeout: Any, kept: float) -> None:
+    settings = {"host": "h", "socket_timeout": given_timeout, "socket_connect_timeout": given_timeout}
+    own = own_settings(settings, 3.0)
+    assert own["socket_timeout"] == kept
+    assert own["socket_connect_timeout"] == kept
+    assert own["host"] == "h"
+
+
+def test_what_redis_py_would_repeat_is_left_out() -> None:
+    pool = redis.Redis(host="h", password="secret", db=2, protocol=3, health_check_interval=7).connection_pool
+    own = own_settings(pool.connection_kwargs, 3.0)
+    assert not {"retry", "retry_on_error", "retry_on_timeout", "health_check_interval"} & set(own)
+    assert (own["password"], own["db"], own["protocol"]) == ("secret", 2, 3)
+    assert "retry" in pool.connection_kwargs or "retry_on_error" in pool.connection_kwargs, "the user's is untouched"
+    redis.Connection(**own)  # It takes them all.

@@ -1,0 +1,103 @@
+"""The error tree: who is whose, what is carried, and that it survives a process pool."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import redis.exceptions as rx
+
+import pyredisson
+from pyredisson import errors
+from pyredisson.errors import (
+    ClientClosedError,
+    LockError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+    NoSyncedSlavesError,
+    OutcomeUnknownError,
+    QuorumUnreachableError,
+    RedissonError,
+)
+
+BASES: dict[type[RedissonError], tuple[type[BaseException], ...]] = {
+    RedissonError: (Exception,),
+    ClientClosedError: (RedissonError,),
+    LockError: (RedissonError, RuntimeError),
+    LockNotOwnedError: (LockError,),
+    LockLostError: (LockNotOwnedError,),
+    LockTimeoutError: (LockError, TimeoutError),
+    OutcomeUnknownError: (LockError,),
+    NoSyncedSlavesError: (LockError,),
+    QuorumUnreachableError: (LockError, ConnectionError),
+}
+
+
+def test_the_tree() -> None:
+    assert {kind: kind.__bases__ for kind in BASES} == BASES
+
+
+def test_every_error_is_exported_and_drawn() -> None:
+    assert set(errors.__all__) == {kind.__name__ for kind in BASES}
+    assert set(errors.__all__) <= set(pyredisson.__all__)
+    assert errors.__doc__ is not None
+    for kind in BASES:
+        assert kind.__name__ in errors.__doc__
+        assert kind.__doc__
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_an_error_is_no_error_of_redis_py(kind: type[RedissonError]) -> None:
+    """``except redis.RedisError`` around a lock catches what the connection does, and nothing else."""
+    assert not issubclass(kind, rx.RedisError)
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_what_an_error_carries(kind: type[RedissonError]) -> None:
+    error = kind("it went wrong", name="orders")
+    assert str(error) == "it went wrong"
+    assert error.args == ("it went wrong",)
+    assert error.name == "orders"
+    assert kind("?").name is None
+    assert str(kind()) == ""
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("kind", BASES)
+def test_an_error_survives_pickling(kind: type[RedissonError], protocol: int) -> None:
+    error = kind("it went wrong", name="orders")
+    error.more = [1, 2]  # type: ignore[attr-defined]
+    if isinstance(error, QuorumUnreachableError):
+        error.nodes = {"a:1": "refused", "b:2": ValueError("b")}
+    again = pickle.loads(pickle.dumps(error, protocol))
+    assert type(again) is kind
+    assert (str(again), again.args, again.name, again.more) == (str(error), error.args, "orders", [1, 2])
+    if isinstance(again, QuorumUnreachableError):
+        assert again.nodes["a:1"] == "refused"
+        assert repr(again.nodes["b:2"]) == repr(ValueError("b"))
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_an_error_can_be_copied(kind: type[RedissonError]) -> None:
+    error = kind("it went wrong", name="orders")
+    for again in (copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is kind
+        assert (str(again), again.name) == ("it went wrong", "orders")
+
+
+def test_what_the_nodes_said() -> None:
+    said = {"a:1": "refused"}
+    error = QuorumUnreachableError("1 of 3", name="orders", nodes=said)
+    said.clear()
+    assert error.nodes == {"a:1": "refused"}
+    assert QuorumUnreachableError("?").nodes == {}
+
+
+def test_an_os_error_among_the_bases_takes_no_errno_from_the_message() -> None:
+    for kind in (LockTimeoutError, QuorumUnreachableError):
+        error = kind("not got")
+        assert isinstance(error, OSError)
+        assert error.errno is None
+        assert str(error) == "not got"

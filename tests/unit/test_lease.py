@@ -1,0 +1,131 @@
+"""A lease says for how long its hold is certain, and asks nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson.core.deadline import certain_for
+from pyredisson.core.holds import Claim, Level
+from pyredisson.errors import LockLostError
+from pyredisson.lease import Lease
+from tests.unit.fake import FakeOwner, FakeRuntime
+
+
+@pytest.fixture
+def world() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def claim(world: FakeRuntime) -> Claim:
+    return Claim(("orders", "client:1"), FakeOwner(), "client", world)
+
+
+def take(claim: Claim, world: FakeRuntime) -> Lease:
+    level = Level(10_000, watchdog=True, block=True)
+    claim.begin_acquire(level)
+    claim.granted(level, world.now() + certain_for(10_000))
+    return Lease(claim, level, world)
+
+
+@pytest.fixture
+def lease(claim: Claim, world: FakeRuntime) -> Lease:
+    return take(claim, world)
+
+
+def test_time_goes_by(lease: Lease, world: FakeRuntime) -> None:
+    assert lease.remaining() == pytest.approx(10 - 0.1 - 0.002)
+    world.pass_time(4)
+    assert lease.remaining() == pytest.approx(6 - 0.1 - 0.002)
+    assert not lease.lost
+    lease.ensure_held()
+
+
+def test_past_the_deadline_it_is_lost_though_nobody_said_so(lease: Lease, world: FakeRuntime) -> None:
+    world.pass_time(certain_for(10_000))
+    assert lease.remaining() == 0.0
+    assert lease.lost
+    with pytest.raises(LockLostError, match="ran out") as caught:
+        lease.ensure_held()
+    assert caught.value.name == "orders"
+
+
+def test_a_loss_that_was_told_is_at_once(lease: Lease, claim: Claim) -> None:
+    claim.lose("it was forced open")
+    assert lease.remaining() == 0.0
+    assert lease.lost
+    with pytest.raises(LockLostError, match="forced open"):
+        lease.ensure_held()
+
+
+def test_renewal_makes_it_grow(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    world.pass_time(5)
+    claim.renewed(claim.generation, world.now(), 10_000)
+    assert lease.remaining() == pytest.approx(certain_for(10_000))
+
+
+def test_lost_is_final(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    claim.lose("gone")
+    claim.renewed(claim.generation, world.now(), 10_000)
+    assert lease.lost
+
+
+def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    claim.lose("it was forced open")
+    claim.begin_release()
+    again = take(claim, world)
+    assert again.remaining() > 9
+    assert not again.lost
+    assert lease.lost
+    assert lease.remaining() == 0.0
+    with pytest.raises(LockLostError):
+        lease.ensure_held()
+
+
+def test_so_is_one_after_the_owner_forced_it_open_itself(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    claim.begin_force()
+    claim.clear()
+    take(claim, world)
+    assert lease.remaining() == 0.0
+
+
+def test_nested_holds_share_the_latest_deadline(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    world.pass_time(5)
+    inner = take(claim, world)
+    assert lease.remaining() == inner.remaining() == pytest.approx(certain_for(10_000))
+    turn = claim.begin_release()[0]
+    claim.released(turn, 0.0)
+    assert inner.remaining() == 0.0
+    assert lease.remaining() == pytest.approx(certain_for(10_000))
+
+
+def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -> None:
+    lease.end()
+    assert lease.remaining() == 0.0
+    assert not lease.lost
+    with pytest.raises(LockLostError, match="block has been left"):
+        lease.ensure_held()
+
+
+def test_who_wants_to_know_is_told(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+    told: list[str] = []
+    lease.when_lost(lambda: told.append("first"))
+    other = take(claim, world)
+    other.when_lost(lambda: told.append("second"))
+    lease.end()
+    for each in claim.on_loss:
+        each()
+    assert told == ["second"]
+
+
+def test_it_shows_its_state(lease: Lease, claim: Claim) -> None:
+    assert repr(lease) == "<Lease of 'orders': 9.898 s>"
+    claim.lose("gone")
+    assert repr(lease) == "<Lease of 'orders': lost>"
+    lease.end()
+    assert repr(lease) == "<Lease of 'orders': ended>"
+
+
+def test_the_token_is_what_it_was_given(lease: Lease, claim: Claim) -> None:
+    assert lease.token is None
+    assert Lease(claim, claim.levels[0], FakeRuntime(), 33).token == 33

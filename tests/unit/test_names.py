@@ -1,0 +1,98 @@
+"""What everything is called in Redis: Redisson's rules, and which names there may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyredisson.core.names import MAX_NAME_BYTES, LockNames, check_name, owner_field, prefixed
+
+OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders", "x:{orders}"),
+        ("{orders}", "x:{orders}"),
+        ("a{b}c", "x:a{b}c"),
+        ("{", "x:{"),
+        ("a{", "x:a{"),
+        ("{}", "x:{}"),
+        ("}", "x:{}}"),
+        ("a}b", "x:{a}b}"),
+        ("a:b", "x:{a:b}"),
+        (" ", "x:{ }"),
+        ("é", "x:{é}"),
+        ("日本", "x:{日本}"),
+        ("\x00", "x:{\x00}"),
+        ("full\uff5bwidth", "x:{full\uff5bwidth}"),
+    ],
+)
+def test_the_prefix_rule(name: str, expected: str) -> None:
+    assert prefixed("x", name) == expected
+
+
+def test_the_keys_of_a_lock() -> None:
+    names = LockNames("orders")
+    assert names.raw == "orders"
+    assert names.channel == "redisson_lock__channel:{orders}"
+    assert names.epoch(OWNER) == f"pyredisson_epoch:{{orders}}:{OWNER}"
+
+
+def test_the_keys_of_a_lock_with_a_hash_tag() -> None:
+    names = LockNames("{shop}:orders")
+    assert names.raw == "{shop}:orders"
+    assert names.channel == "redisson_lock__channel:{shop}:orders"
+    assert names.epoch(OWNER) == f"pyredisson_epoch:{{shop}}:orders:{OWNER}"
+
+
+def test_the_field_of_an_owner() -> None:
+    assert owner_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == OWNER
+
+
+def slot_part(key: str) -> str:
+    """What a cluster hashes of a key."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    return key[start + 1 : end] if start >= 0 and end > start + 1 else key
+
+
+@given(st.text(st.characters(exclude_characters="{}", exclude_categories=["Cs"]), min_size=1))
+def test_all_keys_of_a_plain_name_are_in_one_slot(name: str) -> None:
+    names = LockNames(name)
+    assert slot_part(names.raw) == slot_part(names.channel) == slot_part(names.epoch(OWNER)) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["a", " ", "\n", "\x00", "{", "名前", "🔒", "a" * MAX_NAME_BYTES, "é" * (MAX_NAME_BYTES // 2)]
+)
+def test_a_name_may_be_anything_that_can_be_encoded(name: str) -> None:
+    assert check_name(name) is name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a" * (MAX_NAME_BYTES + 1), "é" * (MAX_NAME_BYTES // 2 + 1), "🔒" * 16_385, "\ud800", "a\udfff"],
+    ids=["empty", "long", "long in bytes", "long in bytes of four", "surrogate", "surrogate behind"],
+)
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", [None, 1, b"orders", ["orders"], True, ...], ids=repr)
+def test_a_name_is_a_str(name: Any) -> None:
+    with pytest.raises(TypeError, match="name"):
+        check_name(name)
+
+
+def test_the_message_names_no_surrogate() -> None:
+    """It can be printed and logged."""
+    with pytest.raises(ValueError, match="surrogates") as caught:
+        check_name("ab\ud800")
+    str(caught.value).encode()
+    assert "at 2" in str(caught.value)

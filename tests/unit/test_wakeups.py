@@ -1,0 +1,394 @@
+"""Who is woken by what: the rules at the top of ``wakeups.py``, one by one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pyredisson.core.wakeups import ALL, LINGER, Seat, Wakeups, lock_message
+from tests.unit.fake import FakeRuntime, FakeTicket
+
+CHANNEL = "redisson_lock__channel:{orders}"
+CAP = 10.0
+
+
+@pytest.fixture
+def world() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def wakeups(world: FakeRuntime) -> Wakeups:
+    return Wakeups(world, CAP)
+
+
+def sit(wakeups: Wakeups, *, kind: str = "lock", look_in: float = math.inf, seen: int | None = None) -> Seat:
+    seat = wakeups.seat(CHANNEL, kind, lock_message)
+    wakeups.sit(seat, seen=seen, look_in=look_in)
+    return seat
+
+
+def rings(seat: Seat) -> int:
+    assert isinstance(seat.ticket, FakeTicket)
+    return seat.ticket.rings
+
+
+def has_to_look(wakeups: Wakeups, seat: Seat, now: float = 1000.0) -> bool:
+    return wakeups.sleep_until(seat, math.inf, now) <= now
+
+
+def settle(wakeups: Wakeups, *seats: Seat) -> None:
+    """Let the channel be confirmed, and everybody have looked."""
+    wakeups.confirmed(CHANNEL)
+    for seat in seats:
+        wakeups.sleep_until(seat, math.inf, 1000.0)
+        seat.ticket.rings = 0  # type: ignore[attr-defined]
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "how_many"),
+    [(b"0", 1), (b"1", ALL), (b"", 0), (b"2", 0), (b"00", 0), (b"-1", 0), (b"\xff", 0), (b" 0", 0)],
+)
+def test_what_a_message_of_a_lock_wakes(payload: bytes, how_many: int) -> None:
+    assert lock_message(payload) == how_many
+
+
+# ---- rule 1: messages may be lost ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("look_in", "sleep"), [(3.0, 3.0), (CAP + 1, CAP), (math.inf, CAP), (0.001, 0.001)])
+def test_the_first_looks_by_itself_after_what_it_was_told_or_the_cap(
+    wakeups: Wakeups, look_in: float, sleep: float
+) -> None:
+    seat = sit(wakeups, look_in=look_in)
+    assert wakeups.sleep_until(seat, math.inf, 1000.0) == pytest.approx(1000 + sleep)
+
+
+def test_nobody_sleeps_past_its_deadline(wakeups: Wakeups) -> None:
+    first, second = sit(wakeups), sit(wakeups)
+    assert wakeups.sleep_until(first, 1002.0, 1000.0) == 1002.0
+    assert wakeups.sleep_until(second, 1001.0, 1000.0) == 1001.0
+
+
+def test_an_answer_sets_the_next_look(wakeups: Wakeups, world: FakeRuntime) -> None:
+    seat = sit(wakeups, look_in=1.0)
+    world.pass_time(1.0)
+    assert has_to_look(wakeups, seat, world.now())
+    wakeups.answered(seat, 2.0)
+    assert wakeups.sleep_until(seat, math.inf, world.now()) == world.now() + 2.0
+
+
+def test_no_answer_means_looking_again_soon(wakeups: Wakeups, world: FakeRuntime) -> None:
+    seat = sit(wakeups)
+    error = ConnectionError("down")
+    wakeups.failed(seat, error, 0.05)
+    assert seat.bench.trouble is error
+    assert wakeups.sleep_until(seat, math.inf, world.now()) == pytest.approx(world.now() + 0.05)
+    wakeups.answered(seat, 1.0)
+    assert seat.bench.trouble is None
+
+
+# ---- rule 2: one checks for all --------------------------------------------------------------------------------------
+
+
+def test_only_the_first_has_to_look(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first, second, third = (sit(wakeups, look_in=1.0) for _ in range(3))
+    world.pass_time(1.5)
+    now = world.now()
+    assert has_to_look(wakeups, first, now)
+    assert not has_to_look(wakeups, second, now)
+    assert not has_to_look(wakeups, third, now)
+    wakeups.answered(first, 4.0)
+    assert wakeups.sleep_until(first, math.inf, now) == now + 4.0
+
+
+def test_a_message_rings_the_first(wakeups: Wakeups) -> None:
+    first, second = sit(wakeups), sit(wakeups)
+    settle(wakeups, first, second)
+    wakeups.rang(CHANNEL, b"0")
+    assert (rings(first), rings(second)) == (1, 0)
+    assert has_to_look(wakeups, first)
+    assert not has_to_look(wakeups, first), "a ring is used up"
+    assert not has_to_look(wakeups, second)
+
+
+def test_a_message_for_all_rings_all(wakeups: Wakeups) -> None:
+    seats = [sit(wakeups) for _ in range(4)]
+    settle(wakeups, *seats)
+    wakeups.rang(CHANNEL, b"1")
+    assert [rings(seat) for seat in seats] == [1, 1, 1, 1]
+    assert all(has_to_look(wakeups, seat) for seat in seats)
+
+
+def test_messages_that_say_nothing_ring_nobody(wakeups: Wakeups) -> None:
+    seat = sit(wakeups)
+    settle(wakeups, seat)
+    wakeups.rang(CHANNEL, b"?")
+    wakeups.rang("another channel", b"0")
+    assert rings(seat) == 0
+
+
+def test_each_kind_has_its_own_bench(wakeups: Wakeups) -> None:
+    writers = [sit(wakeups, kind="write") for _ in range(2)]
+    readers = [sit(wakeups, kind="read") for _ in range(2)]
+    settle(wakeups, *writers, *readers)
+    wakeups.rang(CHANNEL, b"0")
+    assert [rings(seat) for seat in writers + readers] == [1, 0, 1, 0]
+
+
+# ---- rule 3: whoever leaves passes on --------------------------------------------------------------------------------
+
+
+def test_a_ring_that_was_not_used_is_passed_on(wakeups: Wakeups) -> None:
+    first, second, third = (sit(wakeups) for _ in range(3))
+    settle(wakeups, first, second, third)
+    wakeups.rang(CHANNEL, b"0")
+    wakeups.leave(first, look_in=math.inf, pass_on=False)
+    assert (rings(second), rings(third)) == (1, 0)
+    assert has_to_look(wakeups, second)
+
+
+def test_a_leaver_may_pass_on_a_ring_that_it_took(wakeups: Wakeups) -> None:
+    first, second = sit(wakeups), sit(wakeups)
+    settle(wakeups, first, second)
+    wakeups.leave(first, look_in=math.inf, pass_on=True)
+    assert rings(second) == 1
+    assert has_to_look(wakeups, second)
+
+
+def test_a_leaver_without_a_ring_wakes_nobody_in_vain(wakeups: Wakeups) -> None:
+    first, second, third = (sit(wakeups) for _ in range(3))
+    settle(wakeups, first, second, third)
+    wakeups.leave(second, look_in=math.inf, pass_on=False)
+    assert (rings(first), rings(third)) == (0, 0)
+
+
+def test_with_the_duty_to_check_goes_the_alarm(wakeups: Wakeups) -> None:
+    first = sit(wakeups, look_in=2.0)
+    second = sit(wakeups, look_in=2.0)
+    settle(wakeups, first, second)
+    assert second.sleeps_until == pytest.approx(1000 + CAP)
+    wakeups.leave(first, look_in=math.inf, pass_on=False)
+    assert rings(second) == 1, "its alarm was set for later than the check that is its own now"
+    assert wakeups.sleep_until(second, math.inf, 1000.0) == 1002.0
+
+
+def test_nobody_is_woken_who_wakes_in_time_anyway(wakeups: Wakeups) -> None:
+    first = sit(wakeups)
+    second = sit(wakeups)
+    settle(wakeups, first, second)
+    wakeups.sleep_until(second, 1001.0, 1000.0)
+    wakeups.leave(first, look_in=math.inf, pass_on=False)
+    assert rings(second) == 0
+
+
+def test_who_was_served_knows_when_the_next_can_be(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first, second = sit(wakeups, look_in=1.0), sit(wakeups, look_in=1.0)
+    settle(wakeups, first, second)
+    wakeups.leave(first, look_in=5.0, pass_on=False)
+    assert wakeups.sleep_until(second, math.inf, world.now()) == pytest.approx(world.now() + 5.0)
+
+
+def test_only_the_first_speaks_for_the_bench_when_it_leaves(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first, second = sit(wakeups, look_in=1.0), sit(wakeups, look_in=1.0)
+    settle(wakeups, first, second)
+    wakeups.leave(second, look_in=5.0, pass_on=False)
+    assert wakeups.sleep_until(first, math.inf, world.now()) == pytest.approx(world.now() + 1.0)
+
+
+def test_the_order_is_that_of_arrival(wakeups: Wakeups) -> None:
+    seats = [sit(wakeups) for _ in range(5)]
+    settle(wakeups, *seats)
+    arrived, served = list(seats), []
+    while seats:
+        wakeups.rang(CHANNEL, b"0")
+        (rung,) = (seat for seat in seats if rings(seat))
+        served.append(rung)
+        wakeups.sleep_until(rung, math.inf, 1000.0)
+        wakeups.leave(rung, look_in=math.inf, pass_on=False)
+        seats.remove(rung)
+        for seat in seats:
+            seat.ticket.rings = 0  # type: ignore[attr-defined]
+    assert served == arrived
+
+
+def test_whoever_was_interrupted_while_leaving_may_leave_again(wakeups: Wakeups) -> None:
+    first, second = sit(wakeups), sit(wakeups)
+    wakeups.leave(first, look_in=math.inf, pass_on=False)
+    seen = rings(second)
+    wakeups.leave(first, look_in=math.inf, pass_on=False)
+    assert rings(second) == seen
+    wakeups.leave(first, look_in=math.inf, pass_on=True)
+    assert rings(second) == seen + 1, "what the first time may not have come to is done now"
+
+
+# ---- rule 4: confirmations -------------------------------------------------------------------------------------------
+
+
+def test_a_confirmation_rings_the_first_of_every_bench(wakeups: Wakeups) -> None:
+    writers = [sit(wakeups, kind="write") for _ in range(2)]
+    readers = [sit(wakeups, kind="read") for _ in range(2)]
+    wakeups.confirmed(CHANNEL)
+    assert [rings(seat) for seat in writers + readers] == [1, 0, 1, 0]
+
+
+def test_a_confirmation_after_a_reconnect_does_so_again(wakeups: Wakeups) -> None:
+    first, second = sit(wakeups), sit(wakeups)
+    settle(wakeups, first, second)
+    error = ConnectionError("lost")
+    wakeups.lost_connection(error)
+    assert wakeups.down is error
+    assert wakeups.glance(CHANNEL) is None
+    wakeups.confirmed(CHANNEL)
+    assert wakeups.down is None
+    assert (rings(first), rings(second)) == (1, 0)
+
+
+def test_a_confirmation_of_what_nobody_wants_is_no_harm(wakeups: Wakeups) -> None:
+    wakeups.confirmed("another channel")
+    assert wakeups.wanted() == []
+
+
+def test_a_channel_is_asked_for_once(wakeups: Wakeups, world: FakeRuntime) -> None:
+    for _ in range(3):
+        sit(wakeups)
+    assert world.subscriptions == [CHANNEL]
+    assert wakeups.wanted() == [CHANNEL]
+
+
+# ---- the gap between an attempt and sitting down ---------------------------------------------------------------------
+
+
+def test_nobody_listened_before(wakeups: Wakeups) -> None:
+    assert wakeups.glance(CHANNEL) is None
+    sit(wakeups)
+    assert wakeups.glance(CHANNEL) is None, "asked for, not yet confirmed"
+    wakeups.confirmed(CHANNEL)
+    assert wakeups.glance(CHANNEL) == 1
+
+
+def idle_and_confirmed(wakeups: Wakeups) -> int:
+    """The channel is still subscribed, and nobody waits."""
+    seat = sit(wakeups)
+    wakeups.confirmed(CHANNEL)
+    wakeups.leave(seat, look_in=math.inf, pass_on=False)
+    seen = wakeups.glance(CHANNEL)
+    assert seen is not None
+    return seen
+
+
+def test_whoever_comes_to_a_channel_that_was_heard_all_along_need_not_look_again(wakeups: Wakeups) -> None:
+    seen = idle_and_confirmed(wakeups)
+    seat = sit(wakeups, seen=seen)
+    assert not has_to_look(wakeups, seat)
+
+
+def test_a_release_between_the_attempt_and_sitting_down_is_not_missed(wakeups: Wakeups) -> None:
+    seen = idle_and_confirmed(wakeups)
+    wakeups.rang(CHANNEL, b"0")
+    seat = sit(wakeups, seen=seen)
+    assert has_to_look(wakeups, seat)
+
+
+def test_nor_is_one_before_anybody_listened(wakeups: Wakeups) -> None:
+    idle_and_confirmed(wakeups)
+    seat = sit(wakeups, seen=None)
+    assert has_to_look(wakeups, seat)
+
+
+def test_beside_others_a_release_has_rung_somebody(wakeups: Wakeups) -> None:
+    first = sit(wakeups)
+    settle(wakeups, first)
+    seen = wakeups.glance(CHANNEL)
+    wakeups.rang(CHANNEL, b"0")
+    second = sit(wakeups, seen=seen)
+    assert not has_to_look(wakeups, second)
+    assert has_to_look(wakeups, first)
+
+
+# ---- idle channels ---------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_channel_lingers_and_goes(wakeups: Wakeups, world: FakeRuntime) -> None:
+    idle_and_confirmed(wakeups)
+    assert world.unsubscriptions == [CHANNEL]
+    left = world.now()
+    assert wakeups.idle_due() == pytest.approx(left + LINGER)
+    assert wakeups.take_idle(left + LINGER / 2) == []
+    assert wakeups.take_idle(left + LINGER * 1.01) == [CHANNEL]
+    assert wakeups.wanted() == []
+    assert wakeups.idle_due() == math.inf
+    assert wakeups.take_idle(2000.0) == []
+
+
+def test_whoever_comes_back_in_time_saves_a_round_trip(wakeups: Wakeups, world: FakeRuntime) -> None:
+    idle_and_confirmed(wakeups)
+    seat = sit(wakeups)
+    assert world.subscriptions == [CHANNEL]
+    assert wakeups.take_idle(2000.0) == []
+    assert wakeups.waiting(CHANNEL) == 1
+    wakeups.leave(seat, look_in=math.inf, pass_on=False)
+    assert wakeups.take_idle(world.now() + 1) == [CHANNEL]
+
+
+def test_an_unconfirmed_channel_stays(wakeups: Wakeups) -> None:
+    """Its confirmation could be taken for that of a later subscription."""
+    seat = sit(wakeups)
+    wakeups.leave(seat, look_in=math.inf, pass_on=False)
+    assert wakeups.idle_due() == math.inf
+    assert wakeups.take_idle(2000.0) == []
+    wakeups.confirmed(CHANNEL)
+    assert wakeups.take_idle(2000.0) == [CHANNEL]
+
+
+def test_nobody_is_forgotten_while_another_kind_waits(wakeups: Wakeups, world: FakeRuntime) -> None:
+    writer, reader = sit(wakeups, kind="write"), sit(wakeups, kind="read")
+    wakeups.confirmed(CHANNEL)
+    wakeups.leave(writer, look_in=math.inf, pass_on=False)
+    assert world.unsubscriptions == []
+    assert wakeups.take_idle(2000.0) == []
+    wakeups.leave(reader, look_in=math.inf, pass_on=False)
+    assert world.unsubscriptions == [CHANNEL]
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_wakes_everybody_and_the_next_may_try_again(wakeups: Wakeups, world: FakeRuntime) -> None:
+    seats = [sit(wakeups) for _ in range(3)]
+    error = PermissionError("NOPERM")
+    wakeups.refuse(error)
+    assert [rings(seat) for seat in seats] == [1, 1, 1]
+    assert all(seat.bench.channel.error is error for seat in seats)
+    assert wakeups.wanted() == []
+    newcomer = sit(wakeups)
+    assert newcomer.bench.channel.error is None
+    assert world.subscriptions == [CHANNEL, CHANNEL]
+    for seat in seats:
+        wakeups.leave(seat, look_in=math.inf, pass_on=True)
+    assert wakeups.waiting(CHANNEL) == 1
+    assert rings(newcomer) == 0
+
+
+def test_the_end_wakes_everybody_for_ever(wakeups: Wakeups) -> None:
+    seats = [sit(wakeups), sit(wakeups, kind="read")]
+    error = RuntimeError("closed")
+    wakeups.close(error)
+    assert wakeups.closed is error
+    assert [rings(seat) for seat in seats] == [1, 1]
+
+
+# ---- looking on ------------------------------------------------------------------------------------------------------
+
+
+def test_how_many_wait(wakeups: Wakeups) -> None:
+    assert wakeups.waiting(CHANNEL) == 0
+    first, _, _ = sit(wakeups), sit(wakeups), sit(wakeups, kind="read")
+    assert wakeups.waiting(CHANNEL) == 3
+    wakeups.leave(first, look_in=math.inf, pass_on=False)
+    assert wakeups.waiting(CHANNEL) == 2
+    assert wakeups.waiting("another channel") == 0

@@ -1,0 +1,176 @@
+"""Requests as bytes, and replies as what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hiredis
+import pytest
+import redis
+import redis.exceptions as rx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyredisson.core.runtime import NotSent, Refused
+from pyredisson.wire import (
+    as_redis_error,
+    failure_of,
+    is_no_script,
+    is_push,
+    new_reader,
+    pack,
+    prepare,
+    reply_error,
+    script,
+)
+from tests.servers import Server
+
+WORDS = st.one_of(
+    st.integers(min_value=-(2**63), max_value=2**63 - 1),
+    st.binary(max_size=50),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
+)
+
+
+def read(data: bytes) -> list[Any]:
+    """What a server reads."""
+    reader = hiredis.Reader()
+    reader.feed(data)
+    found = []
+    while (item := reader.gets()) is not False:
+        found.append(item)
+    return found
+
+
+def as_bytes(word: str | int | bytes) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode()
+
+
+@pytest.mark.parametrize(
+    ("words", "packed"),
+    [
+        (("PING",), b"*1\r\n$4\r\nPING\r\n"),
+        (("GET", "é"), b"*2\r\n$3\r\nGET\r\n$2\r\n\xc3\xa9\r\n"),
+        (("SET", "", 0), b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$1\r\n0\r\n"),
+        ((b"a\r\nb", -1), b"*2\r\n$4\r\na\r\nb\r\n$2\r\n-1\r\n"),
+    ],
+)
+def test_packing(words: tuple[Any, ...], packed: bytes) -> None:
+    assert pack(*words) == packed
+
+
+@given(st.lists(WORDS, min_size=1, max_size=20))
+def test_whatever_is_packed_is_read_again(words: list[Any]) -> None:
+    assert read(pack(*words)) == [[as_bytes(word) for word in words]]
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5),
+    st.lists(st.one_of(st.integers(), st.text(st.characters(exclude_categories=["Cs"]))), max_size=8),
+)
+def test_a_call_by_digest_and_in_full(keys: list[str], args: list[str | int]) -> None:
+    request = prepare("lock_release", tuple(keys), tuple(args))
+    known = script("lock_release")
+    rest = [as_bytes(word) for word in (len(keys), *keys, *args)]
+    assert read(request.data) == [[b"EVALSHA", known.sha.encode(), *rest]]
+    assert read(request.in_full()) == [[b"EVAL", known.text, *rest]]
+
+
+def test_a_script_is_read_once() -> None:
+    assert script("lock_acquire") is script("lock_acquire")
+    with pytest.raises(FileNotFoundError):
+        script("no_such_script")
+
+
+def test_the_server_knows_a_script_by_our_digest(server: Server) -> None:
+    with server.client() as client:
+        for name in ("lock_acquire", "lock_release", "lock_force_unlock", "lock_renew"):
+            assert client.script_load(script(name).text.decode()) == script(name).sha
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "failure"),
+    [
+        ("ERR unknown command", rx.ResponseError, Refused),
+        ("WRONGTYPE Operation against a key", rx.ResponseError, Refused),
+        ("OOM command not allowed", rx.OutOfMemoryError, Refused),
+        ("NOSCRIPT No matching script", rx.NoScriptError, Refused),
+        ("NOPERM this user has no permissions", rx.NoPermissionError, Refused),
+        ("NOAUTH Authentication required.", rx.AuthenticationError, Refused),
+        ("WRONGPASS invalid username-password pair", rx.AuthenticationError, Refused),
+        ("EXECABORT Transaction discarded", rx.ResponseError, Refused),
+        ("MISCONF Redis is configured to save", rx.ResponseError, Refused),
+        ("MOVED 3999 127.0.0.1:6381", rx.ResponseError, Refused),
+        ("CROSSSLOT Keys in request don't hash", rx.ResponseError, Refused),
+        ("NOREPLICAS Not enough good replicas to write.", rx.ResponseError, Refused),
+        ("LOADING Redis is loading the dataset in memory", rx.BusyLoadingError, NotSent),
+        ("READONLY You can't write against a read only replica.", rx.ReadOnlyError, NotSent),
+        ("BUSY Redis is busy running a script", rx.ResponseError, NotSent),
+        ("MASTERDOWN Link with MASTER is down", rx.MasterDownError, NotSent),
+        ("CLUSTERDOWN The cluster is down", rx.ClusterDownError, NotSent),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", rx.TryAgainError, NotSent),
+        ("", rx.ResponseError, Refused),
+        ("BUSYGROUP Consumer Group name already exists", rx.ResponseError, Refused),
+    ],
+)
+def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exception]) -> None:
+    error = reply_error(text)
+    assert type(error) is kind
+    assert str(error) == text, "the code stays readable"
+    assert type(failure_of(error)) is failure
+    assert failure_of(error).cause is error
+
+
+def test_errors_that_redis_py_made_itself() -> None:
+    """It strips the code of those that it knows."""
+    for error in (rx.BusyLoadingError("Redis is loading the dataset in memory"), rx.ReadOnlyError("You can't write")):
+        assert type(failure_of(error)) is NotSent
+    assert type(failure_of(rx.ResponseError("wrong number of arguments"))) is Refused
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (rx.NoScriptError("No matching script. Please use EVAL."), True),
+        (rx.ResponseError("NOSCRIPT No matching script. Please use EVAL."), True),
+        (rx.ResponseError("ERR NOSCRIPT"), False),
+        (b"NOSCRIPT", False),
+        (None, False),
+    ],
+    ids=repr,
+)
+def test_is_no_script(reply: object, expected: bool) -> None:
+    assert is_no_script(reply) is expected
+
+
+def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
+    reader = new_reader()
+    reader.feed(b"-NOSCRIPT no\r\n$2\r\n\xff\xfe\r\n:1\r\n_\r\n*2\r\n+OK\r\n-ERR in an array\r\n")
+    assert isinstance(reader.gets(), rx.NoScriptError)
+    assert [reader.gets() for _ in range(3)] == [b"\xff\xfe", 1, None]
+    status, error = reader.gets()
+    assert (status, type(error)) == (b"OK", rx.ResponseError)
+    assert reader.gets() is False
+
+
+def test_a_protocol_error_is_redis_pys_too() -> None:
+    reader = new_reader()
+    reader.feed(b"?what\r\n")
+    with pytest.raises(rx.InvalidResponse):
+        reader.gets()
+
+
+def test_a_push_is_told_from_a_reply() -> None:
+    reader = new_reader()
+    reader.feed(b">2\r\n+invalidate\r\n_\r\n*1\r\n+message\r\n")
+    assert is_push(reader.gets())
+    assert not is_push(reader.gets())
+    assert not is_push(None)
+
+
+def test_errors_of_the_system_become_redis_pys() -> None:
+    kept = rx.TimeoutError("late")
+    assert as_redis_error(kept) is kept
+    made = as_redis_error(ConnectionRefusedError(111, "Connection refused"))
+    assert type(made) is redis.ConnectionError
+    assert "Connection refused" in str(made)
