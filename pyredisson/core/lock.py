@@ -121,6 +121,7 @@ class LockCore:
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
+
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
