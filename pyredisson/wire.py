@@ -112,16 +112,14 @@ def reply_error(text: str) -> rx.RedisError:
     if "@user_script" in text and (inner := _IN_SCRIPT.fullmatch(text)):
         text = inner[1]
     code = "NOPERM" if _NOT_PERMITTED.match(text) else text.split(" ", 1)[0]
-    kind = _ERRORS.get(code, rx.ResponseError)
-    if issubclass(kind, (rx.ClusterDownError, rx.TryAgainError)):
-        return kind(text) if kind is rx.TryAgainError else rx.ResponseError(text)
-    return kind(text)
+    return _ERRORS.get(code, rx.ResponseError)(text)
 
 
 def failure_of(error: Any) -> Failure:
     """Tell what an error reply says of the request: it had no effect, for now or for good."""
-    if type(error) is rx.ResponseError:  # redis-py's own reader does not look inside.
-        error = reply_error(str(error))
+    if type(error) is rx.ResponseError:
+        inner = reply_error(str(error))  # redis-py's own reader, which a borrowed connection has, does not look inside.
+        error = error if type(inner) is rx.ResponseError and str(inner) == str(error) else inner
     code = str(error).split(" ", 1)[0]
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
         return NotSent(error)

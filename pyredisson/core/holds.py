@@ -122,6 +122,7 @@ class Claim:
         "pending_until",
         "release_request",
         "released_behind",
+        "settling",
         "turn",
         "who",
     )
@@ -144,6 +145,7 @@ class Claim:
         self.pending: Pending | None = None
         self.pending_until = 0.0
         self.doubtful = False  # A copy of what is pending may have run.
+        self.settling = False  # Somebody took what is pending over, and may be at it still.
         self.asked: Level | None = None
         self.owed = 0
         self.of_block = False
@@ -188,7 +190,8 @@ class Claim:
     def begin_acquire(self, level: Level) -> Asking:
         """Note that an acquire is about to be sent."""
         with self.mutex:
-            repeat = self.doubtful = self.doubtful and self.pending is not None
+            repeat = self.doubtful = (self.doubtful or self.settling) and self.pending is not None
+            self.settling = False
             if repeat:
                 self.epoch += 1
             self.turn += 1
@@ -235,7 +238,7 @@ class Claim:
                 self.over -= 1
                 return Leaving(self.turn, self.epoch, 0, 0, Unlock.LOST)
             self.pending = Pending.RELEASE
-            self.doubtful = False
+            self.doubtful = self.settling = False
             self.of_block = block
             if len(levels) == 1:
                 return Leaving(self.turn, self.epoch, 1, levels[0].lease_ms, Unlock.RELEASE)
@@ -322,10 +325,11 @@ class Claim:
                     return Settling(self.turn, self.epoch, None, 0, 1, False)
                 self.owed -= 1
                 self.pending = Pending.RELEASE
-                self.doubtful = False
+                self.doubtful = self.settling = False
             self.turn += 1
-            # An acquire is pending only while it is in doubt.
-            self.doubtful = self.doubtful or self.pending is Pending.ACQUIRE
+            # An acquire is pending only while it is in doubt; and who settled it before us may be at it still.
+            self.doubtful = self.doubtful or self.settling or self.pending is Pending.ACQUIRE
+            self.settling = True
             self.epoch += self.doubtful
             count = len(self.levels) + (self.pending is Pending.ACQUIRE)
             rest = self.levels[: count - 1]

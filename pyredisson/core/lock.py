@@ -107,6 +107,13 @@ class LockCore:
                     deadline=Deadline.after(wait, asked),
                     free_after=level.lease_ms / 1000,
                 )
+            if home.talkative():
+                waited = runtime.now() - asked
+                if taken:
+                    home.emit(events.Acquired(claim.name, claim.owner, waited, len(claim.levels)))
+                else:
+                    home.emit(events.TimedOut(claim.name, claim.owner, waited))
+            return taken
         except Failure as failure:
             raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
         except (RedissonError, GeneratorExit):
@@ -114,13 +121,6 @@ class LockCore:
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
-        if home.talkative():
-            waited = runtime.now() - asked
-            if taken:
-                home.emit(events.Acquired(claim.name, claim.owner, waited, len(claim.levels)))
-            else:
-                home.emit(events.TimedOut(claim.name, claim.owner, waited))
-        return taken
 
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""

@@ -1,0 +1,662 @@
+"""Programs that fork, are interrupted, or end in the middle: each runs in a process of its own, in either colour.
+
+``python -m tests.real.programs NAME URL LOCK [ARGUMENTS]`` runs one; it fails by an exception, and says nothing else
+on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import gc
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import redis
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.core.names import LockNames
+from tests.waiting import until
+
+PROGRAMS: dict[str, Callable[..., object]] = {}
+
+
+def run(name: str, *args: object, timeout: float = 60.0) -> str:
+    """Run a program, and return what it printed."""
+    done = start(name, *args)
+    try:
+        out, err = done.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        done.send_signal(signal.SIGABRT)
+        out, err = done.communicate()
+        raise AssertionError(f"{name} hangs:\n{out}\n{err}") from None
+    assert done.returncode == 0, f"{name} ended with {done.returncode}:\n{out}\n{err}"
+    assert not err, err
+    return out
+
+
+def start(name: str, *args: object) -> subprocess.Popen[str]:
+    """Start a program."""
+    return subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-m", "tests.real.programs", name, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def program(function: Callable[..., object]) -> Callable[..., object]:
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def counts(url: str, name: str) -> list[int]:
+    """The hold counts that stand in Redis."""
+    with redis.Redis.from_url(url) as direct:
+        return [int(count) for count in direct.hvals(name)]
+
+
+def raises(kind: type[Exception], call: Callable[[], object]) -> None:
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Fork, and let the child do it. Returns its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def fine(pid: int) -> bool:
+    """Wait for a child, and say whether all went well there."""
+    done, status = until(lambda: ended(pid), within=20.0, what=f"child {pid} ends")
+    assert done == pid
+    return status == 0
+
+
+async def soon(predicate: Callable[[], object], within: float = 10.0) -> None:
+    """As ``until``, without keeping the event loop from its work."""
+    deadline = time.monotonic() + within
+    while not predicate():  # noqa: ASYNC110 what is awaited here is often outside this loop, or this process
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+def ended(pid: int) -> tuple[int, int] | None:
+    done = os.waitpid(pid, os.WNOHANG)
+    return done if done[0] else None
+
+
+# --- forks ---
+
+
+@program
+def fork_holding(url: str, name: str) -> None:
+    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=1.0))
+    lock, free = client.get_lock(name), client.get_lock(f"{name}-2")
+    lock.lock()
+    lock.lock()
+    parent_id = client.id
+
+    def child() -> None:
+        assert client.id != parent_id
+        raises(LockNotOwnedError, lock.unlock)
+        assert lock.get_hold_count() == 0
+        assert not lock.is_held_by_current_thread()
+        assert not lock.try_lock()
+        assert not lock.try_lock(0.2)  # It listens, too, on a connection of its own.
+        for _ in range(3):
+            with free:
+                assert free.get_hold_count() == 1
+            assert client.get_lock(f"{name}-3").try_lock()
+            client.get_lock(f"{name}-3").unlock()
+        lease = free.hold().__enter__()
+        began = time.monotonic()
+        until(lambda: time.monotonic() > began + 1.3)  # Its own watchdog renews.
+        lease.ensure_held()
+        free.unlock()
+        assert counts(url, name) == [2]
+
+    for _ in range(2):
+        assert fine(in_child(child))
+        assert counts(url, name) == [2]
+        assert lock.get_hold_count() == 2
+        lock.lock()
+        lock.unlock()
+    assert client.id == parent_id
+    lock.unlock()
+    lock.unlock()
+    assert counts(url, name) == []
+    raises(LockNotOwnedError, lock.unlock)
+    client.close()
+
+
+@program
+def fork_holding_asyncio(url: str, name: str) -> None:
+    async def parent() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(url, config=Config(lock_watchdog_timeout=1.0, timeout=1.0))
+        lock, free = client.get_lock(name), client.get_lock(f"{name}-2")
+        await lock.lock()
+
+        async def wait() -> bool:
+            async with lock:
+                return True
+
+        waiting = asyncio.create_task(wait())
+        await soon(lambda: client._core.wakeups.glance(LockNames(name).channel) is not None)
+        parent_id = client.id
+
+        async def child() -> None:
+            assert client.id != parent_id
+            with contextlib.suppress(LockNotOwnedError):
+                await lock.unlock()
+                raise AssertionError("unlocked")
+            assert not await lock.try_lock()
+            assert not await lock.try_lock(0.2)
+            async with free:
+                assert await free.get_hold_count() == 1
+            await client.close()
+
+        for _ in range(2):
+            pid = in_child(lambda: asyncio.run(child()))
+            await soon(lambda pid=pid: ended_status(pid) is not None)
+            assert STATUS[pid] == 0
+            # The connections still serve the parent: nothing was taken off its event loop.
+            assert await lock.get_hold_count() == 1
+            await free.lock()
+            await free.unlock()
+        assert client.id == parent_id
+        await asyncio.sleep(1.3)
+        assert counts(url, name) == [1]
+        await lock.unlock()
+        assert await asyncio.wait_for(waiting, 5)
+        await client.close()
+
+    asyncio.run(parent())
+
+
+STATUS: dict[int, int] = {}
+
+
+def ended_status(pid: int) -> int | None:
+    if pid not in STATUS and (done := ended(pid)):
+        STATUS[pid] = done[1]
+    return STATUS.get(pid)
+
+
+@program
+def fork_among_threads(url: str, name: str, forks: str) -> None:
+    """Others hold, wait, acquire and release all the time while the main thread forks."""
+    client = pyredisson.Redisson.from_url(url)
+    held, shared = client.get_lock(name), client.get_lock(f"{name}-2")
+    got: list[float] = []
+    over, let_go = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def holder() -> None:
+        with held:
+            let_go.wait()
+
+    def waiter() -> None:
+        with held:
+            got.append(time.monotonic())
+
+    def busy() -> None:
+        while not over.is_set():
+            with shared:
+                pass
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in (holder, waiter, busy, busy, busy)]
+    threads[0].start()
+    until(lambda: counts(url, name), what="held")
+    for thread in threads[1:]:
+        thread.start()
+
+    def child() -> None:
+        for _ in range(5):
+            with shared:
+                pass
+        assert not held.try_lock()
+        assert not held.try_lock(0.05)
+        raises(LockNotOwnedError, held.unlock)
+
+    for _ in range(int(forks) // 4):
+        pids = [in_child(child) for _ in range(4)]
+        outcomes = [fine(pid) for pid in pids]
+        assert all(outcomes)
+    assert not got
+    over.set()
+    let_go.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert not errors, errors
+    assert len(got) == 1
+    client.close()
+    until(lambda: not counts(url, name) and not counts(url, f"{name}-2"), what="nothing is held")
+
+
+WORKING: list[Any] = []
+
+
+def work_in_pool(index: int) -> str:
+    lock, url, name = WORKING
+    with lock, redis.Redis.from_url(url) as direct:
+        value = int(direct.get(f"{name}-counter") or 0)
+        direct.set(f"{name}-counter", value + 1, px=60_000)
+    return str(lock._client.id)
+
+
+@program
+def fork_by_multiprocessing(url: str, name: str) -> None:
+    client = pyredisson.Redisson.from_url(url)
+    lock = client.get_lock(name)
+    with lock:
+        pass  # There are connections now.
+    WORKING[:] = [lock, url, name]
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        ids = set(pool.map(work_in_pool, range(60), chunksize=1))
+    assert client.id not in ids
+    with redis.Redis.from_url(url) as direct:
+        assert int(direct.get(f"{name}-counter") or 0) == 60
+    with lock:
+        assert counts(url, name) == [1]
+    client.close()
+
+
+# --- the end of the process ---
+
+
+def _say_and(end: Callable[[], object]) -> None:
+    print("ending", flush=True)
+    end()
+
+
+@program
+def end_threads(url: str, name: str, how: str) -> None:
+    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=0.8))
+    lock = client.get_lock(name)
+    if how == "daemon thread holds":
+        threading.Thread(target=lambda: (lock.lock(), threading.Event().wait()), daemon=True).start()
+        until(lambda: counts(url, name), what="held")
+        return _say_and(lambda: None)
+    lock.lock()
+    if how == "daemon thread waits":
+        threading.Thread(target=lock.lock, daemon=True).start()
+        until(lambda: client._core.wakeups.waiting(LockNames(name).channel), what="waits")
+        return _say_and(lambda: None)
+    if how == "unlock at exit":
+        atexit.register(lock.unlock)
+        return _say_and(lambda: None)
+    if how == "close at exit":
+        atexit.register(client.close)
+        return _say_and(lambda: None)
+    if how == "exception":
+        _say_and(lambda: None)
+        sys.excepthook = lambda *args: None
+        raise RuntimeError("unhandled")
+    ends: dict[str, Callable[[], object]] = {
+        "return": lambda: None,
+        "sys.exit": lambda: sys.exit(0),
+        "os._exit": lambda: os._exit(0),
+        "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
+        "deleted": lambda: gc.collect(),
+    }
+    return _say_and(ends[how])
+
+
+@program
+def end_asyncio(url: str, name: str, how: str) -> None:
+    async def main() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(url, config=Config(lock_watchdog_timeout=0.8))
+        lock = client.get_lock(name)
+        await lock.lock()
+        if how == "task waits":
+            keep = asyncio.create_task(lock.lock())
+            await soon(lambda: client._core.wakeups.waiting(LockNames(name).channel))
+            assert not keep.done()
+        print("ending", flush=True)
+        if how == "exception":
+            sys.excepthook = lambda *args: None
+            raise RuntimeError("unhandled")
+        if how == "sys.exit":
+            sys.exit(0)
+        if how == "os._exit":
+            os._exit(0)
+        if how == "SIGINT":
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(10)
+
+    if how == "SIGINT":
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(main())
+    else:
+        asyncio.run(main())
+
+
+# --- what is left of a client ---
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@program
+def collected_threads(url: str, name: str) -> None:
+    def use() -> None:
+        client = pyredisson.Redisson.from_url(url)
+        lock = client.get_lock(name)
+        with lock:
+            waiting = threading.Thread(target=lambda: lock.try_lock(0.1))
+            waiting.start()
+            waiting.join()
+
+    use()
+    gc.collect()
+    threads, fds = threading.active_count(), descriptors()
+    for _ in range(10):
+        use()
+    gc.collect()
+    until(lambda: threading.active_count() <= threads, what=lambda: threading.enumerate())  # type: ignore[arg-type]
+    until(lambda: descriptors() <= fds, what="as many descriptors as before")
+    assert threading.active_count() == 1, threading.enumerate()
+    with redis.Redis.from_url(url) as direct:
+        assert direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0
+
+
+@program
+def collected_asyncio(url: str, name: str) -> None:
+    async def use() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(url)
+        lock = client.get_lock(name)
+        async with lock:
+            assert not await asyncio.create_task(lock.try_lock(0.1))
+
+    async def main() -> None:
+        await use()
+        gc.collect()
+        await asyncio.sleep(0.1)
+        tasks, fds = len(asyncio.all_tasks()), descriptors()
+        for _ in range(10):
+            await use()
+        gc.collect()
+        await soon(lambda: len(asyncio.all_tasks()) <= tasks and descriptors() <= fds)
+        assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()
+
+    asyncio.run(main())
+
+
+@program
+def collected_while_held(url: str, name: str) -> None:
+    """A client of which nothing is left but a hold: nobody renews that any more."""
+    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=0.6))
+    client.get_lock(name).lock()
+    assert counts(url, name) == [1]
+    del client
+    gc.collect()
+    until(lambda: not counts(url, name), within=1.5, what="it has run out")
+    until(lambda: threading.active_count() == 1, what="no threads")
+
+
+# --- interrupts ---
+
+
+class Interrupts:
+    """SIGINT raises ``KeyboardInterrupt``, but only while it is ``armed``: never in the middle of our own sums."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.caught = 0
+        signal.signal(signal.SIGINT, self._handle)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+@program
+def interrupted(url: str, name: str, how: str, rounds: str) -> None:
+    """Acquire and release until interrupted so often; whoever started us sends the signals."""
+    client = pyredisson.Redisson.from_url(url, config=Config(timeout=2.0))
+    lock = client.get_lock(name)
+    direct = redis.Redis.from_url(url)
+    field = f"{client.id}:{pyredisson.current_thread_id()}"
+    interrupts = Interrupts()
+    stranded: list[str] = []
+
+    def with_block() -> None:
+        with lock:
+            pass
+
+    def with_hold() -> None:
+        with lock.hold(wait_time=5):
+            pass
+
+    def nested() -> None:
+        with lock:
+            with lock:
+                pass
+            with lock:
+                pass
+
+    def only_lock() -> None:
+        lock.lock()
+
+    def only_try_lock() -> None:
+        lock.try_lock(5)
+
+    def only_unlock() -> None:
+        lock.unlock()
+
+    works = {
+        "with": [with_block],
+        "hold": [with_hold],
+        "nested": [nested],
+        "lock": [only_lock],
+        "try_lock": [only_try_lock],
+        "unlock": [only_unlock],
+    }[how]
+    print("ready", flush=True)
+    while interrupts.caught < int(rounds):
+        if how == "unlock":
+            lock.lock()
+        where: list[str] = []
+        for work in works:
+            try:
+                interrupts.armed = True
+                work()
+                interrupts.armed = False
+            except KeyboardInterrupt as error:
+                interrupts.caught += 1
+                where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+            else:
+                if how in ("lock", "try_lock"):
+                    lock.unlock()
+        count = int(direct.hget(name, field) or 0)
+        if where and count:
+            # Once more: the rest of it may be going on behind us.
+            deadline = time.monotonic() + 1.0
+            while count and time.monotonic() < deadline:
+                count = int(direct.hget(name, field) or 0)
+        if count:
+            stranded.append(f"{count} after {' '.join(where[-6:])}")
+            for _ in range(count):
+                lock.unlock()
+        assert not client._core.wakeups.waiting(LockNames(name).channel)
+    claims = [claim for claim in client._core.claims if claim.levels or claim.pending or claim.loss]
+    assert not claims, claims
+    until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
+    assert client._core.watchdog.watching() == 0
+    assert descriptors() < 40, descriptors()
+    lock.lock()
+    assert int(direct.hget(name, field) or 0) == 1
+    lock.unlock()
+    client.close()
+    direct.close()
+    for line in stranded:
+        print(line)
+    print("done", flush=True)
+
+
+@program
+def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
+    """Ctrl-C as asyncio has it: the main task is cancelled, and ``asyncio.run`` raises ``KeyboardInterrupt``."""
+    interrupts = 0
+    print("ready", flush=True)
+
+    async def main() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(url, config=Config(timeout=2.0))
+        try:
+            while True:
+                async with client.get_lock(name):
+                    await asyncio.sleep(0)
+        finally:
+            await client.close()
+
+    while interrupts < int(rounds):
+        try:
+            asyncio.run(main())
+        except KeyboardInterrupt:
+            interrupts += 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    until(lambda: not counts(url, name), what="nothing is held")
+    print("done", flush=True)
+
+
+# --- contention ---
+
+
+@program
+def contend(url: str, direct_url: str, name: str, colour: str, workers: str, rounds: str) -> None:
+    """Read, think, write: exact only if the lock keeps everybody else out. Prints what it went through."""
+    went_through = {"unknown": 0, "away": 0, "lost": 0}
+    config = Config(timeout=1.0, lock_watchdog_timeout=6.0, ping_interval=0.5, ping_timeout=1.0)
+    away = (redis.exceptions.RedisError, OSError)
+
+    def note(error: BaseException) -> None:
+        if isinstance(error, LockLostError):
+            went_through["lost"] += 1
+        elif isinstance(error, OutcomeUnknownError):
+            went_through["unknown"] += 1
+        else:
+            went_through["away"] += 1
+
+    def by_threads() -> None:
+        client = pyredisson.Redisson.from_url(url, config=config)
+        lock = client.get_lock(name)
+        errors: list[BaseException] = []
+
+        def worker() -> None:
+            with redis.Redis.from_url(direct_url) as direct:
+                for _ in range(int(rounds)):
+                    while True:
+                        try:
+                            lock.lock()
+                            break
+                        except (OutcomeUnknownError, *away) as error:
+                            note(error)
+                    value = int(direct.get(f"{name}-counter") or 0)
+                    time.sleep(random.uniform(0, 0.002))
+                    direct.set(f"{name}-counter", value + 1)
+                    while True:
+                        try:
+                            lock.unlock()
+                            break
+                        except (OutcomeUnknownError, *away) as error:
+                            note(error)
+                        except LockLostError as error:
+                            note(error)
+                            break
+
+        def guarded() -> None:
+            try:
+                worker()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=guarded) for _ in range(int(workers))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        client.close()
+        assert not errors, errors
+
+    async def by_tasks() -> None:
+        import redis.asyncio
+
+        client = pyredisson.asyncio.Redisson.from_url(url, config=config)
+        lock = client.get_lock(name)
+
+        async def worker() -> None:
+            async with redis.asyncio.Redis.from_url(direct_url) as direct:
+                for _ in range(int(rounds)):
+                    while True:
+                        try:
+                            await lock.lock()
+                            break
+                        except (OutcomeUnknownError, *away) as error:
+                            note(error)
+                    value = int(await direct.get(f"{name}-counter") or 0)
+                    await asyncio.sleep(random.uniform(0, 0.002))
+                    await direct.set(f"{name}-counter", value + 1)
+                    while True:
+                        try:
+                            await lock.unlock()
+                            break
+                        except (OutcomeUnknownError, *away) as error:
+                            note(error)
+                        except LockLostError as error:
+                            note(error)
+                            break
+
+        await asyncio.gather(*(worker() for _ in range(int(workers))))
+        await client.close()
+
+    work: Callable[[], None] | Callable[[], Coroutine[Any, Any, None]] = by_threads if colour == "threads" else by_tasks
+    result = work()
+    if result is not None:
+        asyncio.run(result)
+    print(" ".join(str(count) for count in went_through.values()))
+
+
+if __name__ == "__main__":
+    import logging
+
+    logging.getLogger("pyredisson").addHandler(logging.NullHandler())
+    logging.getLogger("pyredisson").propagate = False
+    assert Path(__file__).name == "programs.py"
+    PROGRAMS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,184 @@
+"""The subscriber's connection is killed, falls silent, or is dropped by the server: no waiter misses its turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from pyredisson.core.events import ConnectionDown, ConnectionUp
+from pyredisson.core.names import LockNames
+from tests.proxy import Proxy
+from tests.real.looking import await_waiter, held, listeners, nothing_left, waiting
+from tests.real.worlds import World
+from tests.servers import REDIS_6, Server
+from tests.waiting import until
+
+# Nothing here is served by the regular look: that comes later than any of these waits may last.
+NEVER = {"max_wait_without_check": 60.0}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_and_the_lock_is_given_back_meanwhile(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, when: str
+) -> None:
+    client, other = world.client(valkey.url, **NEVER), world.client(valkey.url)
+    lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
+    holder, waiter = world.actor(), world.actor()
+    for _ in range(5):
+        holder.do(theirs.lock)
+        taken = waiter.start(lock.lock)
+        await_waiter(direct, client, unique_name)
+        if when == "after":
+            holder.do(theirs.unlock)
+        direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        if when == "before":
+            holder.do(theirs.unlock)
+        taken.result(5)
+        assert held(direct, lock, waiter) == 1
+        waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert world.heard(ConnectionDown)
+
+
+def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    clients = [world.client(valkey.url, **NEVER) for _ in range(3)]
+    actors = [world.actor() for _ in range(6)]
+    locks = [client.get_lock(unique_name) for client in clients]
+    inside: list[int] = []
+    steps = []
+    for index, actor in enumerate(actors):
+        lock = locks[index % 3]
+        for _ in range(15):
+            steps += [actor.start(lock.lock), actor.start(lambda: inside.append(direct.hlen(unique_name)))]
+            steps.append(actor.start(lock.unlock))
+    kills = 0
+    while not all(step.done() for step in steps):
+        kills += int(direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
+        until(lambda: listeners(direct, unique_name) or all(step.done() for step in steps), what="back")
+    for step in steps:
+        step.result(0)
+    assert inside == [1] * 90
+    assert kills >= 3
+    for client in clients:
+        nothing_left(direct, client, unique_name)
+
+
+def test_silent_and_found_out_by_a_ping_without_an_answer(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=0.3, **NEVER)
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    # From the next ping on, nothing comes back on that connection, and nobody says that it has ended.
+    silent = proxy.drop_reply("PING", 1, then="hang")
+    silent.wait()
+    began = time.monotonic()
+    holder.do(theirs.unlock)
+
+    taken.result(5)
+
+    assert 0.1 < time.monotonic() - began < 1.5
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_the_confirmation_never_comes(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=0.3, **NEVER)
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    silent = [proxy.drop_reply("SUBSCRIBE", 1, then="hang"), proxy.hold_request("SUBSCRIBE", 2)]
+    taken = waiter.start(lock.lock)
+    for each in silent:
+        each.wait()
+    holder.do(theirs.unlock)
+    taken.result(5)
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_without_any_subscription_a_waiter_looks_by_itself(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, max_wait_without_check=0.4)
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    proxy.hold_request("SUBSCRIBE", None)
+    taken = waiter.start(lock.lock)
+    until(lambda: waiting(client, unique_name), what="it waits")
+    holder.do(theirs.unlock)
+    began = time.monotonic()
+    taken.result(5)
+    assert time.monotonic() - began < 1.2
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_a_healthy_but_quiet_subscription_is_kept(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, ping_interval=0.1, ping_timeout=1.0, **NEVER)
+    theirs = world.client(valkey.url).get_lock(unique_name)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    taken = waiter.start(lock.lock)
+    until(lambda: proxy.commands["PING"] >= 5, what="five pings")
+    assert len(world.heard(ConnectionUp)) == 1
+    assert not world.heard(ConnectionDown)
+    holder.do(theirs.unlock)
+    taken.result(5)
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_dropped_for_its_output_buffer(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+    # Valkey counts no buffer for a payload that it need not copy.
+    server = fresh_server(REDIS_6)
+    server.config_set("client-output-buffer-limit", "pubsub 32kb 16kb 1")
+    client = world.client(server.url, **NEVER)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    theirs = world.client(server.url).get_lock(unique_name)
+    holder.do(theirs.lock)
+    taken = waiter.start(lock.lock)
+    with server.client(decode_responses=True) as direct:
+        await_waiter(direct, client, unique_name)
+        for round_ in range(1, 4):
+            direct.publish(LockNames(unique_name).channel, "x" * 1_000_000)
+            until(lambda round_=round_: len(world.heard(ConnectionDown)) >= round_, what="dropped")
+            until(lambda: listeners(direct, unique_name) == 1, what="back")
+        assert not taken.done()
+        holder.do(theirs.unlock)
+        taken.result(5)
+        waiter.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+def test_messages_that_mean_nothing_give_nobody_the_lock(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url, **NEVER)
+    lock, holder, waiters = client.get_lock(unique_name), world.actor(), [world.actor() for _ in range(3)]
+    holder.do(lock.lock)
+    taken = [waiter.start(lock.lock) for waiter in waiters]
+    await_waiter(direct, client, unique_name, 3)
+    channel = LockNames(unique_name).channel
+    for payload in ("0", "0", "1", "2", "", "x" * 100_000, "\x00\xff", "-1"):
+        direct.publish(channel, payload)
+    holder.do(lock.unlock)
+    while taken:
+        ready = until(lambda: [index for index, call in enumerate(taken) if call.done()], what="the next one")
+        assert len(ready) == 1
+        taken.pop(ready[0]).result(0)
+        waiters.pop(ready[0]).do(lock.unlock)
+    nothing_left(direct, client, unique_name)
