@@ -94,8 +94,6 @@ def stale(stored: int) -> list[bytes]:
     return [b"stale", b"%d" % stored]
 
 
-
-
 @dataclass(frozen=True)
 class Case:
     """One case; its fields are in the order of events.
