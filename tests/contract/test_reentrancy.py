@@ -142,6 +142,9 @@ def test_all_nested_holds_share_the_latest_deadline(world: World) -> None:
         with mine.hold(lease_time=60) as inner:
             assert inner.remaining() > 50
             assert outer.remaining() > 50
+            with mine.hold(lease_time=1) as innermost:
+                assert innermost.remaining() > 50
+                assert outer.remaining() > 50
         assert outer.remaining() > 50
         outer.ensure_held()
 
