@@ -209,6 +209,8 @@ class ClientCore:
             try:
                 if not await self._settle(claim, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind):
                     return None
+                if not claim.watched():
+                    self.watchdog.unwatch(claim)
             except Refused:
                 raise
             except BaseException as error:

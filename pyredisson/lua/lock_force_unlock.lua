@@ -12,7 +12,9 @@ if #owners > 0 then
     redis.call('del', KEYS[1])
 end
 if ARGV[2] ~= '0' and stored ~= ARGV[2] then
-    redis.pcall('set', KEYS[3], ARGV[2], 'px', 60000)
+    -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.
+    redis.call('pexpire', KEYS[3], 60000)
+    redis.call('set', KEYS[3], ARGV[2], 'px', 60000)
 end
 if #owners == 0 then
     return nil

@@ -29,7 +29,8 @@ elseif left == 0 then
     reply = 1
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then
-    -- Should memory be short, the next acquire stores it, or fails.
-    redis.pcall('set', KEYS[3], ARGV[5], 'px', math.max(60000, tonumber(ARGV[2])))
+    -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.
+    redis.call('pexpire', KEYS[3], 60000)
+    redis.call('set', KEYS[3], ARGV[5], 'px', math.max(60000, tonumber(ARGV[2])))
 end
 return reply

@@ -121,11 +121,11 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(world: ClockWorld) -> Non
     first = alice.lock(client, "order-0")
 
     def take_and_forget() -> None:
-        for number in range(3000):
+        for number in range(2500):
             client.real.get_lock(f"order-{number}").lock(0.001)
 
     async def take_and_forget_in_a_task() -> None:
-        for number in range(3000):
+        for number in range(2500):
             await client.real.get_lock(f"order-{number}").lock(0.001)
 
     alice.start(take_and_forget if world.in_threads else take_and_forget_in_a_task).result(within=60)
@@ -133,4 +133,4 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(world: ClockWorld) -> Non
         first.unlock()
     assert not isinstance(refusal.value, LockLostError)
     with pytest.raises(LockLostError):
-        alice.lock(client, "order-2999").unlock()
+        alice.lock(client, "order-2499").unlock()

@@ -8,12 +8,13 @@ import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson.core import events
-from tests.contract.places import asyncio_only, each_runtime, each_server
+from tests.contract.places import asyncio_only, each_colour, each_runtime
 from tests.contract.worlds import World
 
 SHORT = 0.9  # a watchdog's timeout: so short that three of them can be waited for, and long enough for a busy machine
 
 
+@each_runtime
 def test_a_lock_without_a_lease_is_kept_alive(world: World) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
     alice, bob = world.actors(2)
@@ -92,7 +93,7 @@ def test_a_key_of_another_type_hurts_no_other_lock(world: World) -> None:
     for lock in locks:
         lock.lock()
     world.redis.command("SET", "orders", "spoilt")
-    world.pass_time(2 * SHORT)
+    world.pass_time(1.3 * SHORT)
     assert locks[0].get_hold_count() == locks[2].get_hold_count() == 1
     with pytest.raises(LockLostError):
         locks[1].lock()
@@ -104,9 +105,8 @@ def test_renewal_survives_a_server_that_forgot_its_scripts(world: World) -> None
     alice = world.actor()
     mine = alice.lock(client)
     mine.lock()
-    world.pass_time(SHORT / 2)
     world.redis.command("SCRIPT", "FLUSH")
-    world.pass_time(1.5 * SHORT)
+    world.pass_time(1.3 * SHORT)
     assert mine.get_hold_count() == 1
     world.redis.command("SCRIPT", "FLUSH")
     mine.lock()
@@ -123,19 +123,19 @@ def test_renewals_go_in_batches(world: World) -> None:
         if isinstance(event, events.Renewed):
             rounds.append(event)
 
-    client = world.client(lock_watchdog_timeout=6, listeners=(listen,))
+    client = world.client(lock_watchdog_timeout=3, listeners=(listen,))
     alice = world.actor()
     for number in range(25):
         alice.lock(client, f"order-{number}").lock()
     world.until(lambda: rounds)
     assert rounds[0] == events.Renewed(locks=25, requests=1)
-    small = world.client(lock_watchdog_timeout=6, lock_watchdog_batch_size=10, listeners=(listen,))
+    small = world.client(lock_watchdog_timeout=3, lock_watchdog_batch_size=10, listeners=(listen,))
     for number in range(25):
         alice.lock(small, f"parcel-{number}").lock()
     world.until(lambda: events.Renewed(locks=25, requests=3) in rounds)
 
 
-@each_server
+@each_colour
 def test_a_silent_server_costs_the_hold_at_its_deadline_at_the_latest(world: World) -> None:
     """Whether or not anybody answers: past the deadline nothing is held, and the holder is told."""
     lost = []

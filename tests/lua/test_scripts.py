@@ -94,7 +94,6 @@ def stale(stored: int) -> list[bytes]:
     return [b"stale", b"%d" % stored]
 
 
-SET_COMES_FIRST: Final = "where nothing is held, SET of the epoch is the first write; without memory it is refused"
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,6 @@ class Case:
     Attributes:
         after: What is stored then, or ``None`` for what was stored before.
         out_of_memory: The server has none left.
-        bug: Why the scripts do not pass this yet.
     """
 
     name: str
@@ -114,7 +112,6 @@ class Case:
     after: State | None = None
     messages: Sequence[Message] = ()
     out_of_memory: bool = False
-    bug: str | None = None
 
 
 ACQUIRE: Final = [
@@ -311,7 +308,6 @@ RELEASE: Final = [
         None,
         epoch(1),
         out_of_memory=True,
-        bug=SET_COMES_FIRST,
     ),
     Case("cluster: sharded", lock(me=1), release(publish="SPUBLISH"), 1, FREE, [Message(CHANNEL, b"0", sharded=True)]),
 ]
@@ -350,7 +346,6 @@ FORCE_UNLOCK: Final = [
         None,
         epoch(1),
         out_of_memory=True,
-        bug=SET_COMES_FIRST,
     ),
     Case(
         "cluster: sharded",
@@ -477,8 +472,6 @@ def check_state(twin: Twin, expected: State) -> None:
 def test_case(twin: Twin, case: Case, request: pytest.FixtureRequest) -> None:
     if "SPUBLISH" in case.call.args and not twin.has_sharded_pubsub:
         pytest.skip("this build has no SPUBLISH")
-    if case.bug is not None:
-        request.applymarker(pytest.mark.xfail(reason=case.bug, strict=True))
     store(twin, case.before)
     twin.out_of_memory(case.out_of_memory)
     reply = run(twin, case.call)

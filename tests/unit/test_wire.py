@@ -117,8 +117,31 @@ def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exceptio
     error = reply_error(text)
     assert type(error) is kind
     assert str(error) == text, "the code stays readable"
-    assert type(failure_of(error)) is failure
-    assert failure_of(error).cause is error
+    told = failure_of(error)
+    assert type(told) is failure
+    assert (type(told.cause), str(told.cause)) == (kind, text)
+
+
+SCRIPT = "ERR Error running script (call to f_9c2d): @user_script:12: "
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (f"{SCRIPT}@user_script: 12: -OOM command not allowed", rx.OutOfMemoryError, "OOM command not allowed"),
+        (f"{SCRIPT}-READONLY You can't write", rx.ReadOnlyError, "READONLY You can't write"),
+        (f"{SCRIPT}WRONGTYPE Operation against a key", rx.ResponseError, "WRONGTYPE Operation against a key"),
+        ("@user_script:5: -OOM command not allowed", rx.OutOfMemoryError, "OOM command not allowed"),
+        ("ERR ACL failure in script: no permissions", rx.NoPermissionError, None),
+        ("ACL failure in script: no permissions", rx.NoPermissionError, None),
+        ("ERR The user executing the script can't run this command", rx.NoPermissionError, None),
+    ],
+)
+def test_the_error_of_a_command_in_a_script(text: str, kind: type[Exception], said: str | None) -> None:
+    error = reply_error(text)
+    assert type(error) is kind
+    assert str(error) == (said or text)
+    assert type(failure_of(rx.ResponseError(text)).cause) is kind, "as redis-py's own reader has it"
 
 
 def test_errors_that_redis_py_made_itself() -> None:
