@@ -364,6 +364,47 @@ class Claim:
             self._drop_owed()
             self.pending = None
 
+    # ---- interrupted ---------------------------------------------------------------------------------------------
+
+    def undo_acquire(self, holds: int) -> bool:
+        """The caller leaves in the middle of an acquire: what it took beyond ``holds`` is to be given back.
+
+        Wherever it was, in the middle of one of our own methods, too. ``holds`` is negative if it was not that far yet.
+        Returns whether there is anything to settle.
+        """
+        with self.mutex:
+            if self.pending is None and (holds < 0 or len(self.levels) <= holds):
+                return False
+            if holds >= 0:
+                del self.levels[holds:]
+                self.pending = Pending.ACQUIRE
+                if not self.levels:
+                    self.loss = None
+            self.turn += 1
+            self.generation += 1
+            self.doubtful = True
+            return True
+
+    def redo_release(self, holds: int) -> bool:
+        """The caller leaves in the middle of an unlock, begun with so many ``holds``: one of them is to be given back.
+
+        Whether that was done already matters not, since it is settled as a repeat. Returns whether to settle it.
+        """
+        with self.mutex:
+            if not holds or len(self.levels) < holds:
+                return False
+            if self.loss is not None:
+                self.levels.pop()
+                if not self.levels:
+                    self.loss = None
+                return False
+            self.pending = Pending.RELEASE
+            self.of_block = True  # Whoever was interrupted does not come back and ask after it.
+            self.turn += 1
+            self.generation += 1
+            self.doubtful = True
+            return True
+
     # ---- ending --------------------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
-from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
@@ -70,27 +69,30 @@ class LockCore:
         """Take the lock for a block, whose body is told of a loss."""
         wait = wait_seconds(wait_time)
         level = self._level(lease_time, block=True)
-        if not await self._take(wait, level):
+        claim = self._claim(self.home.runtime.owner())
+        lease = Lease(claim, level, self.home.runtime)  # Made before: once it is taken, nothing is left to interrupt.
+        if not await self._take(wait, level, claim):
             raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
-        return Lease(self._claim(self.home.runtime.owner()), level, self.home.runtime)
+        return lease
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> Level:
         if lease_time is None:
             return Level(self._plain.lease_ms, watchdog=True, block=block)
         return Level(lease_ms(lease_time), watchdog=False, block=block)
 
-    async def _take(self, wait: float | None, level: Level) -> bool:
+    async def _take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
         home = self.home
         runtime = home.runtime
         if home.closed:
             home.check_open()
-        claim = self._claim(runtime.owner())
+        if claim is None:
+            claim = self._claim(runtime.owner())
         asked = runtime.now()
-        holds = 0
+        holds = -1  # not known yet
         try:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
-                holds = len(claim.levels)
+            holds = len(claim.levels)
             seen = home.wakeups.glance(self.names.channel) if wait != 0 else None
             refused = await self._attempt(claim, level)
             taken = refused is None
@@ -194,17 +196,18 @@ class LockCore:
     async def _go_away(self, claim: Claim, holds: int, level: Level) -> None:
         """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have got."""
         home = self.home
-        if claim.pending is None and len(claim.levels) > holds and claim.loss is None:
-            await home.runtime.guard(self._release_quietly(claim), CLEANUP_BUDGET)
-        elif claim.pending is not None:
-            claim.doubt(claim.turn)
+        if claim.undo_acquire(holds):
             claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
             await home.settle_on_leaving(claim)
+            self._resume(claim)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    async def unlock(self) -> None:
-        """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled."""
+    async def unlock(self, begun: list[None] | None = None) -> None:
+        """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled.
+
+        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        """
         home = self.home
         if home.closed:
             home.check_open()
@@ -220,26 +223,28 @@ class LockCore:
         if claim.released_behind and claim.take_released_behind():
             self._resume(claim)
             return
-        await self._release(claim)
+        await self._release(claim, begun)
 
-    async def leave(self, error: BaseException | None = None) -> None:
+    async def leave(self, error: BaseException | None = None, begun: list[None] | None = None) -> None:
         """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
 
-        Unlike :meth:`unlock` this never stands for an earlier one that failed.
+        Unlike :meth:`unlock` this never stands for an earlier one that failed. ``begun`` is as there.
         """
         if isinstance(error, GeneratorExit):
             return  # The coroutine is being closed and can wait for nothing any more; the lease will end.
         try:
-            await self._leave()
+            await self._leave(begun)
         except Exception:
             if error is None:
                 raise
 
-    async def _leave(self) -> None:
+    async def _leave(self, begun: list[None] | None) -> None:
         home = self.home
         home.check_open()
         claim = self._claim(home.runtime.owner())
         if claim.pending is not None:
+            if begun is not None:
+                begun.append(None)
             # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
             owes = claim.owe(block=True)
             try:
@@ -251,7 +256,7 @@ class LockCore:
             if owes:
                 self._resume(claim)
                 return
-        await self._release(claim, block=True)
+        await self._release(claim, begun, block=True)
 
     async def _settle(self, claim: Claim) -> Pending | None:
         try:
@@ -265,7 +270,22 @@ class LockCore:
         else:
             self.home.watchdog.unwatch(claim)
 
-    async def _release(self, claim: Claim, *, block: bool = False) -> None:
+    async def _release(self, claim: Claim, begun: list[None] | None = None, *, block: bool = False) -> None:
+        before = len(claim.levels)
+        try:
+            if begun is not None:
+                begun.append(None)
+            await self._release_one(claim, block)
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
+            if claim.redo_release(before):
+                claim.pending_until = claim.deadline
+                await self.home.settle_on_leaving(claim)
+                self._resume(claim)
+            raise
+
+    async def _release_one(self, claim: Claim, block: bool) -> None:
         home = self.home
         if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
@@ -294,15 +314,6 @@ class LockCore:
             if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
                 home.watchdog.settle(claim)
             raise home.explain(failure, claim, "an unlock", lease) from failure.cause
-        except GeneratorExit:
-            raise
-        except BaseException:
-            if claim.pending is not None:
-                claim.doubt(turn)
-                claim.pending_until = claim.deadline
-                await home.settle_on_leaving(claim)
-                claim.take_released_behind()
-            raise
         if todo is Unlock.LOST:
             raise lost_error(claim, reason)
         if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
@@ -315,12 +326,6 @@ class LockCore:
             home.watchdog.unwatch(claim)
         if home.talkative():
             home.emit(events.Released(claim.name, claim.owner, holds - 1))
-
-    async def _release_quietly(self, claim: Claim) -> None:
-        try:
-            await self._release(claim)
-        except Exception:
-            pass  # The caller is leaving with an error of its own; what could not be settled is settled behind it.
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         request = scripts.release_lock(

@@ -24,6 +24,7 @@ __all__ = [
     "Ticket",
     "Unanswered",
     "run",
+    "run_to_the_end",
 ]
 
 T = TypeVar("T")
@@ -187,3 +188,20 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return done.value  # type: ignore[no-any-return]
     coroutine.close()
     raise RuntimeError("a coroutine of the core suspended under threads: an await of something foreign")
+
+
+def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+    """Run what gives back a hold, although Ctrl-C may come at any moment.
+
+    ``call`` gets a list as its last argument, and puts something into it before it does anything; from then on it sees
+    to its end by itself. Interrupted before that, it is called again here. A second Ctrl-C is meant.
+    """
+    begun: list[None] = []
+    try:
+        run(call(*args, begun))
+    except Exception:
+        raise
+    except BaseException:
+        if not begun:
+            run(call(*args, begun))
+        raise

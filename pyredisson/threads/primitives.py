@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from pyredisson.arguments import wait_of
 from pyredisson.core.lock import LockCore
-from pyredisson.core.runtime import run
+from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Lock:
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached; calling again continues.
         """
-        return run(self._core.unlock())
+        run_to_the_end(self._core.unlock)
 
     def force_unlock(self) -> bool:
         """Free the lock, whoever holds it. Its holders of this client are told at once, others when they next look.
@@ -127,7 +128,7 @@ class Lock:
 
     def release(self) -> None:
         """Give back one hold; see :meth:`unlock`."""
-        return run(self._core.unlock())
+        run_to_the_end(self._core.unlock)
 
     def locked(self) -> bool:
         """Return whether anybody holds the lock."""
@@ -140,7 +141,7 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(self._core.leave(error))
+        run_to_the_end(self._core.leave, error)
 
     def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
         """Hold the lock for a block that is told when it loses it.
@@ -181,6 +182,9 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        run_to_the_end(self._leave, error)
+
+    def _leave(self, error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
         if self._lease is not None:
             self._lease.end()
-        run(self._lock._core.leave(error))
+        return self._lock._core.leave(error, begun)

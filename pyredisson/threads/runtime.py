@@ -61,6 +61,7 @@ class ThreadLoop:
         self._runtime = runtime
         self._nudged = ThreadTicket()
         self._mutex = threading.Lock()
+        self._only = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -72,11 +73,13 @@ class ThreadLoop:
     def _start(self) -> None:
         with self._mutex:
             if self._thread is None and not self._closed:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                thread.start()
-                self._thread = thread
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def _run(self) -> None:
+        # Whoever was interrupted while starting us has left it to the next nudge: there may be two of us.
+        if not self._only.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
         self._runtime.link.reserve()
         while not self._closed:
             try:
@@ -110,12 +113,17 @@ class ThreadsRuntime:
     def attach(self, wakeups: Wakeups, emit: Callable[[Event], None]) -> None:
         """Learn whom messages are for, and who wants to know of the connection."""
         self._listening: threading.Thread | None = None
+        self._only_listener = threading.Lock()
         self._subscriber = Subscriber(self.link.stream, self._listen, self, self._config, wakeups, emit)
 
     def _listen(self, subscriber: Subscriber) -> None:
-        thread = threading.Thread(target=lambda: run(subscriber.run()), name="pyredisson-subscriber", daemon=True)
-        thread.start()
-        self._listening = thread
+        def listen() -> None:
+            if only.acquire(blocking=False):  # As in ThreadLoop: there may be two of us.
+                self._listening = threading.current_thread()
+                run(subscriber.run())
+
+        only = self._only_listener
+        threading.Thread(target=listen, name="pyredisson-subscriber", daemon=True).start()
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
@@ -168,8 +176,9 @@ class ThreadsRuntime:
         """End the threads and connections that were made here."""
         if self._subscriber is not None:
             self._subscriber.close()
-            if self._listening is not None and self._listening is not threading.current_thread():
-                self._listening.join(2.0)
+            thread = self._listening
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(2.0)
         for loop in self._loops:
             loop.close()
         self.link.close()

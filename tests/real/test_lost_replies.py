@@ -196,7 +196,7 @@ def test_under_many_at_once_counts_once_for_each(
         future.result(20)
 
     assert [held(direct, lock, actor) for lock, actor in zip(locks, actors, strict=True)] == [1] * 12
-    assert sum(toxic.hits for toxic in lost) >= 4
+    assert sum(toxic.hits for toxic in lost) >= 2
     for actor, lock in zip(actors, locks, strict=True):
         actor.do(lock.unlock)
     nothing_left(direct, client, *(lock.name for lock in locks))
