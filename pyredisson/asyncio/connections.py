@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import NotSent, Reply, Unanswered
 from pyredisson.endpoints import own_settings
+from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
@@ -242,6 +243,7 @@ class AsyncOwnLink:
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
         self._watchdog: asyncio.Task[Any] | None = None
+        self._closed = False
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         pipe = self._pipe
@@ -268,6 +270,8 @@ class AsyncOwnLink:
         pipe = self._pipe
         if pipe is not None and pipe.broken is None and not pipe.retired:
             return pipe
+        if self._closed:
+            raise NotSent(ClientClosedError("this client was closed meanwhile"))
         if self._connecting is None:
             self._connecting = self._loop.create_task(self._connect(max(timeout, CONNECTING)))
             self._connecting.add_done_callback(self._connect_done)
@@ -278,6 +282,8 @@ class AsyncOwnLink:
         await asyncio.wait({connecting}, timeout=timeout)
         if not connecting.done():
             raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
+        if connecting.cancelled():  # By close(): nobody has cancelled us.
+            raise NotSent(ClientClosedError("this client was closed meanwhile"))
         return connecting.result()
 
     async def _connect(self, timeout: float) -> Pipe:
@@ -305,6 +311,7 @@ class AsyncOwnLink:
         self._watchdog = asyncio.current_task()
 
     def close(self) -> None:
+        self._closed = True
         if self._connecting is not None:
             with contextlib.suppress(RuntimeError):
                 self._connecting.cancel()

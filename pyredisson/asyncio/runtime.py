@@ -75,7 +75,7 @@ class TaskLoop:
 
     def nudge(self) -> None:
         self._nudged.ring()
-        if self._task is None:
+        if self._task is None and not self._runtime.closed:
             self._task = self._runtime.run_beside(self._run(), self._name)
 
     async def _run(self) -> None:
@@ -101,6 +101,7 @@ class AsyncioRuntime:
         self._link: Link | None = None
         self._subscriber: Subscriber | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.closed = False
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is."""
@@ -245,6 +246,7 @@ class AsyncioRuntime:
                 pass  # It was closed at this very moment.
 
     def _stop(self) -> set[asyncio.Task[Any]]:
+        self.closed = True
         if self._subscriber is not None:
             self._subscriber.close()
         tasks = set(self._tasks)

@@ -162,6 +162,8 @@ class ClientCore:
                         raise unanswered from setback.cause
                     setback = unanswered
             sent = runtime.now()
+            if self.closed and isinstance(setback, Failure):
+                raise setback
             if pause:
                 if sent + pause >= over and isinstance(setback, Failure):
                     raise setback

@@ -101,6 +101,7 @@ class Connection:
         reader = self._reader
         if reader is None:
             reader = self._reader = new_reader()
+        until = monotonic() + timeout
         while True:
             if not chunk:
                 raise Unanswered(rx.ConnectionError("Connection closed by server."))
@@ -114,6 +115,8 @@ class Connection:
             if reply is not False:
                 return reply
             try:
+                if monotonic() > until:  # The socket's own timeout begins anew with every byte.
+                    raise TimeoutError
                 chunk = self.sock.recv(READ_SIZE)
             except _WOULD_BLOCK:
                 raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None

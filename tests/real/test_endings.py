@@ -1,0 +1,159 @@
+"""Clients that are closed, and threads and tasks that end, while there is something going on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from pyredisson.core.events import HolderGone
+from pyredisson.errors import ClientClosedError
+from tests.proxy import Proxy
+from tests.real.looking import ACQUIRE, await_waiter, held, listeners, nothing_left, waiting
+from tests.real.worlds import World
+from tests.servers import Server
+from tests.waiting import until
+
+
+def test_a_holder_that_ends_frees_its_lock_within_the_lease(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url, lock_watchdog_timeout=0.9)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(lock.lock)
+    holder.do(lock.lock)
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    began = time.monotonic()
+    holder.end()
+    taken.result(5)
+    assert time.monotonic() - began < 0.9 + 0.3 + 0.6
+    assert held(direct, lock, waiter) == 1
+    until(lambda: len(world.heard(HolderGone)) == 1, what="its end is told")
+    (told,) = world.heard(HolderGone)
+    assert told.name == unique_name
+    assert ("wait_for" in told.hint) == (world.colour == "asyncio")
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
+def test_a_successor_does_not_walk_into_the_lock_of_the_dead(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url, lock_watchdog_timeout=1.5)
+    lock = client.get_lock(unique_name)
+    numbers = set()
+    for _ in range(20):
+        holder = world.actor()
+        numbers.add(holder.number)
+        if not direct.exists(unique_name):
+            holder.do(lock.lock)
+        else:
+            assert holder.do(lock.try_lock) is False
+            assert holder.do(lock.get_hold_count) == 0
+        holder.end()
+    assert len(numbers) == 20
+    until(lambda: not direct.exists(unique_name), what="run out")
+
+
+# --- close() ---
+
+
+def test_close_wakes_those_who_wait(world: World, valkey: Server, direct: redis.Redis, unique_name: str) -> None:
+    client, other = world.client(valkey.url), world.client(valkey.url)
+    theirs = other.get_lock(unique_name)
+    lock, holder = client.get_lock(unique_name), world.actor()
+    waiters = [world.actor() for _ in range(4)]
+    holder.do(theirs.lock)
+    calls = [
+        waiters[0].start(lock.lock),
+        waiters[1].start(lock.try_lock, 60),
+        waiters[2].start(world.enter(lock)),
+        waiters[3].start(world.enter(lock.hold())),
+    ]
+    await_waiter(direct, client, unique_name, 4)
+    began = time.monotonic()
+    world.run(client.close)
+    for call in calls:
+        with pytest.raises(ClientClosedError):
+            call.result(5)
+    assert time.monotonic() - began < 2.0
+    until(lambda: listeners(direct, unique_name) == 0, what="nobody listens")
+    assert held(direct, theirs, holder) == 1
+    holder.do(theirs.unlock)
+    for call in (lock.lock, lock.try_lock, lock.unlock, lock.is_locked, lock.force_unlock, lock.get_hold_count):
+        with pytest.raises(ClientClosedError):
+            holder.do(call)
+    world.run(client.close)
+
+
+def test_close_leaves_what_is_held_to_its_lease(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client, other = world.client(valkey.url, lock_watchdog_timeout=0.8), world.client(valkey.url)
+    lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
+    holder, waiter = world.actor(), world.actor()
+    holder.do(lock.lock)
+    world.run(client.close)
+    assert held(direct, lock, holder) == 1
+    began = time.monotonic()
+    waiter.do(theirs.lock)
+    assert time.monotonic() - began < 0.8 + 0.6
+    waiter.do(theirs.unlock)
+
+
+def test_close_in_the_middle_of_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(proxy.url, timeout=0.9)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    late = proxy.hold_request(ACQUIRE, None)
+    call = actor.start(lock.lock, 0.5)
+    late.wait()
+    world.run(client.close)
+    # It may have been taken by then, or not; nobody hangs, and nothing outlives the lease.
+    assert call.exception(5) is not None
+    until(lambda: not direct.exists(unique_name), what="free")
+
+
+def test_close_while_others_come_and_go(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
+) -> None:
+    for index in range(volume(50)):
+        client = world.client(valkey.url, lock_watchdog_timeout=1.0)
+        lock = client.get_lock(f"{unique_name}-{index}")
+        actors = [world.actor() for _ in range(4)]
+        calls = [actor.start(call) for actor in actors for call in (lock.lock, lock.unlock) * 5]
+        until(lambda calls=calls, least=index % 7: sum(call.done() for call in calls) >= least)
+        world.run(client.close)
+        for call in calls:
+            error = call.exception(5)
+            assert error is None or isinstance(error, (ClientClosedError, RuntimeError)), error
+        for actor in actors:
+            actor.end()
+        assert waiting(client, lock.name) == 0
+    for index in range(volume(50)):
+        until(lambda index=index: not direct.exists(f"{unique_name}-{index}"), what="free within the lease")
+
+
+def test_threads_and_descriptors_do_not_grow_with_the_clients(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    def use() -> None:
+        client = world.client(valkey.url)
+        lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+        holder.do(lock.lock)
+        assert waiter.do(lock.try_lock, 0.05) is False
+        holder.do(lock.unlock)
+        world.run(client.close)
+        holder.end()
+        waiter.end()
+
+    use()
+    threads = threading.active_count()
+    before = len(direct.client_list())
+    for _ in range(8):
+        use()
+    until(lambda: threading.active_count() <= threads, what="as many threads as before")
+    until(lambda: len(direct.client_list()) <= before + 1, what="as many connections as before")

@@ -1,0 +1,286 @@
+"""Other ways to a server, and bad ones: TLS, Unix sockets, passwords, slow links."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.exceptions as rx
+
+from pyredisson.errors import OutcomeUnknownError, RedissonError
+from tests.proxy import Cutter, Proxy, parse_request
+from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left
+from tests.real.worlds import World
+from tests.servers import HOST, REDIS_7, Build, Server, free_port
+from tests.waiting import until
+
+
+def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: float | None = None) -> None:
+    """All that a lock does, once: nested, waited for, renewed (unless ``period`` is ``None``), handed over."""
+    lock, holder, waiter = client.get_lock(name), world.actor(), world.actor()
+    holder.do(lock.lock)
+    holder.do(lock.lock)
+    holder.do(lock.unlock)
+    assert held(direct, lock, holder) == 1
+    assert waiter.do(lock.try_lock, 0.05) is False
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, name)
+    if period is not None:
+        left = direct.pttl(name)
+        until(lambda: direct.pttl(name) > left, within=2 * period + 2, what="renewed")
+    holder.do(lock.unlock)
+    taken.result(5)
+    assert held(direct, lock, waiter) == 1
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, name)
+
+
+# --- TLS ---
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    crt, key = folder / "server.crt", folder / "server.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", f"subjectAltName=IP:{HOST},DNS:localhost", "-keyout", str(key), "-out", str(crt)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here to make a certificate with")
+    return crt, key
+
+
+@pytest.fixture
+def tls(fresh_server: Callable[..., Server], certificate: tuple[Path, Path]) -> tuple[Server, str]:
+    """A server that speaks TLS, too, and the URL for that. The wheels' servers are built without."""
+    crt, key = certificate
+    port = free_port()
+    arguments = ["--tls-port", str(port), "--tls-cert-file", str(crt), "--tls-key-file", str(key)]
+    try:
+        server = fresh_server(REDIS_7, *arguments, "--tls-ca-cert-file", str(crt), "--tls-auth-clients", "no")
+    except RedissonError as error:
+        pytest.skip(f"this {REDIS_7.id} was built without TLS: {str(error).splitlines()[-1]}")
+    return server, f"rediss://{HOST}:{port}/0?ssl_ca_certs={crt}"
+
+
+def test_tls(world: World, tls: tuple[Server, str], unique_name: str) -> None:
+    server, url = tls
+    client = world.client(url, lock_watchdog_timeout=0.9)
+    assert client.url.startswith("rediss://")
+    with server.client(decode_responses=True) as direct:
+        works(world, client, direct, unique_name, period=0.3)
+
+
+def test_tls_under_load(world: World, tls: tuple[Server, str], unique_name: str, volume: Callable[[int], int]) -> None:
+    server, url = tls
+    client = world.client(url)
+    actors, locks = [world.actor() for _ in range(8)], [client.get_lock(f"{unique_name}-{k}") for k in range(3)]
+    calls = [
+        actor.start(call)
+        for round_ in range(volume(200))
+        for index, actor in enumerate(actors)
+        for call in (locks[(index + round_) % 3].lock, locks[(index + round_) % 3].unlock)
+    ]
+    for call in calls:
+        call.result(30)
+    with server.client(decode_responses=True) as direct:
+        nothing_left(direct, client, *(lock.name for lock in locks))
+
+
+def test_tls_lives_through_a_kill_of_its_connections(world: World, tls: tuple[Server, str], unique_name: str) -> None:
+    server, url = tls
+    client = world.client(url)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    with server.client(decode_responses=True) as direct:
+        for _ in range(3):
+            holder.do(lock.lock)
+            taken = waiter.start(lock.lock)
+            await_waiter(direct, client, unique_name)
+            direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            direct.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            holder.do(lock.unlock)
+            taken.result(5)
+            waiter.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
+    world: World, tls: tuple[Server, str], unique_name: str
+) -> None:
+    _, url = tls
+    client = world.client(url.partition("?")[0], timeout=5.0)
+    began = time.monotonic()
+    with pytest.raises(rx.ConnectionError, match=r"(?i)certificate"):
+        world.actor().do(client.get_lock(unique_name).lock)
+    assert time.monotonic() - began < 2.0
+
+
+def test_a_handshake_that_stalls_is_an_error_in_time(world: World, unique_name: str) -> None:
+    with socket.socket() as mute:
+        mute.bind((HOST, 0))
+        mute.listen()
+        client = world.client(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=0.9)
+        began = time.monotonic()
+        with pytest.raises((rx.ConnectionError, rx.TimeoutError)):
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert time.monotonic() - began < 0.9 + 0.6
+
+
+# --- Unix sockets ---
+
+
+def test_a_unix_socket(
+    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str, tmp_path_factory: Any
+) -> None:
+    path = tmp_path_factory.mktemp("s") / "s"
+    if len(str(path)) > 100:
+        pytest.skip(f"the kernel takes no such long name for a socket: {path}")
+    server = fresh_server(build, "--unixsocket", str(path), "--requirepass", "swordfish")
+    client = world.client(f"unix://:swordfish@{path}?db=0", lock_watchdog_timeout=0.9)
+    assert "swordfish" not in client.url
+    with server.client(decode_responses=True) as direct:
+        works(world, client, direct, unique_name, period=0.3)
+        server.kill()
+        with pytest.raises(rx.ConnectionError) as error:
+            world.actor().do(world.client(f"unix://:swordfish@{path}").get_lock(unique_name).lock)
+        assert "swordfish" not in str(error.value)
+
+
+# --- passwords ---
+
+SECRET = "correct-horse%2Fbattery"
+SPELLINGS = ("correct-horse", "battery")
+
+
+def test_no_password_is_ever_shown(
+    world: World, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = fresh_server()
+    with server.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "guest", "on", ">correct-horse/battery", "~*", "&*", "+@all")
+        direct.execute_command("ACL", "SETUSER", "default", ">correct-horse/battery")
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG), Proxy(server.port) as proxy:
+        clients = [
+            world.client(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=0.6, lock_watchdog_timeout=0.9),
+            world.client(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=0.6),
+            world.client(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=0.6),
+            world.client(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=0.6),
+        ]
+        wrong = world.client(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=0.6)
+        actor, other = world.actor(), world.actor()
+        for client in clients:
+            lock = client.get_lock(unique_name)
+            context = lock.hold()
+            lease = actor.do(world.enter(context))
+            assert other.do(lock.try_lock, 0.05) is False
+            shown += map(repr, (client, client.url, client.config, lock, lease, context, client._core, client._runtime))
+            shown += [repr(claim) for claim in client._core.claims]
+            proxy.cut()
+            for call in (lock.lock, lock.try_lock, lock.is_locked, lock.unlock):
+                error = other.start(call).exception(10)
+                if error is not None:
+                    shown += [*traceback.format_exception(error), repr(error), repr(error.__cause__)]
+            proxy.heal()
+            actor.do(world.leave(context))
+        error = actor.start(wrong.get_lock(unique_name).lock).exception(10)
+        assert isinstance(error, rx.AuthenticationError)
+        shown += [*traceback.format_exception(error), repr(error), repr(wrong)]
+        for client in clients:
+            world.run(client.close)
+            shown.append(repr(client))
+    shown += [record.getMessage() + repr(record.__dict__) for record in caplog.records]
+    shown += [repr(event) for _, event in world.events]
+    assert len(shown) > 50
+    text = "\n".join(shown)
+    assert not [spelling for spelling in SPELLINGS if spelling in text]
+
+
+# --- slow links ---
+
+
+def test_latency_with_jitter(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    proxy.latency(0.02, 0.03, direction="both")
+    client = world.client(proxy.url, timeout=3.0, lock_watchdog_timeout=3.0)
+    works(world, client, direct, unique_name, period=1.0)
+    assert proxy.hits["latency"] > 20
+    assert not world.losses
+
+
+def test_slices_of_one_byte(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    proxy.slice(1)
+    client = world.client(proxy.url, timeout=9.0)
+    works(world, client, direct, unique_name)
+    assert proxy.hits["slice"] > 10
+    assert not world.losses
+
+
+def test_a_reply_that_trickles_in_is_as_good_as_none(world: World, unique_name: str) -> None:
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        over = threading.Event()
+        trickle = threading.Thread(target=_trickle, args=(listener, over))
+        trickle.start()
+        try:
+            client = world.client(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=0.9)
+            began = time.monotonic()
+            with pytest.raises(OutcomeUnknownError):
+                world.actor().do(client.get_lock(unique_name).lock)
+            assert time.monotonic() - began < 0.9 + 0.6
+        finally:
+            over.set()
+            trickle.join(10)
+
+
+def _trickle(listener: socket.socket, over: threading.Event) -> None:
+    """A server that greets as it should, and answers everything else by a byte now and then, for ever."""
+    listener.settimeout(0.05)
+    open_ones: list[tuple[socket.socket, Cutter]] = []
+    slow: list[socket.socket] = []
+    while not over.is_set():
+        with suppress(TimeoutError):
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            open_ones.append((connection, Cutter(parse_request)))
+        for connection, requests in open_ones:
+            with suppress(OSError):
+                for args, _ in requests.feed(connection.recv(10_000)):
+                    if args[0].upper() == b"CLIENT":
+                        connection.send(b"+OK\r\n")
+                    else:
+                        slow.append(connection)
+                        connection.send(b"+")
+        for connection in slow:
+            with suppress(OSError):
+                connection.send(b"a")
+    for connection, _ in open_ones:
+        connection.close()
+
+
+def test_a_slow_link_does_not_stop_the_renewal(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=3.0, lock_watchdog_timeout=1.8)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    lease = actor.do(world.enter(lock.hold()))
+    proxy.latency(0.08, 0.04, direction="both")
+    renewals = Tally(proxy, RENEW)
+    until(lambda: renewals.count >= 4, what="renewed over more than a lease")
+    lease.ensure_held()
+    proxy.latency(0)
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
