@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from pyredisson.core import client, holds, lock, waiting
-from pyredisson.core.holds import Claim, Claims, Level, Settling
-from pyredisson.core.renewal import Watchdog
+from pyredisson.core.holds import Claim, Level
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.world import Cancelled
 from pyredisson.wire import script
