@@ -125,11 +125,12 @@ def test_a_longer_lease_inside_lengthens_the_time_left(world: World) -> None:
     assert world.redis.ttl("orders") > 45
 
 
-def test_leaving_gives_what_the_remaining_holds_were_promised(world: World) -> None:
+@pytest.mark.parametrize("leases", [(40, 5), (5, 40, 5), (40, 5, 50)], ids=str)
+def test_leaving_gives_what_the_remaining_holds_were_promised(world: World, leases: tuple[float, ...]) -> None:
     """A partial unlock writes the longer of what is left and the longest lease among the holds left."""
     mine = world.actor().lock(world.client())
-    mine.lock(40)
-    mine.lock(5)
+    for lease in leases:
+        mine.lock(lease)
     world.redis.expire("orders", 10)
     mine.unlock()
     assert 35 < world.redis.ttl("orders") <= 40

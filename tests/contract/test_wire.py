@@ -140,6 +140,20 @@ def test_a_key_of_another_type_is_left_alone(world: World, call: str) -> None:
     assert mine.get_hold_count() == 1
 
 
+def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(world: World) -> None:
+    """The one key of our own: it stands for a minute after a reply was lost, and bars the copies sent before."""
+    client = world.client()
+    alice = world.actor()
+    mine = alice.lock(client)
+    epoch = f"pyredisson_epoch:{{orders}}:{client.id}:{alice.number}"
+    for number, call in enumerate((mine.lock, mine.lock, mine.unlock, mine.unlock, mine.force_unlock)):
+        world.redis.command("SET", epoch, str(10 * number + 7))
+        call()
+        assert world.redis.command("GET", epoch) == str(10 * number + 8).encode()
+        assert world.redis.ttl(epoch) <= 60
+    assert set(world.redis.everything()) == {epoch}
+
+
 def test_a_server_that_forgot_its_scripts_is_told_them_again(world: World) -> None:
     mine = world.actor().lock(world.client())
     for call in (mine.lock, mine.lock, mine.unlock, mine.unlock, mine.lock, mine.force_unlock):
