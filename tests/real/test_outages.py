@@ -83,6 +83,24 @@ def test_cut_off_while_holding(world: World, proxy: Proxy, direct: redis.Redis, 
     assert not world.losses
 
 
+def test_connections_that_were_cut_behind_our_back_are_no_outage(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    for _ in range(10):
+        actor.do(lock.lock)
+        proxy.cut()
+        proxy.heal()
+        actor.do(lock.lock)
+        proxy.cut()
+        proxy.heal()
+        actor.do(lock.unlock)
+        assert held(direct, lock, actor) == 1
+        actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
 def test_the_server_dies_and_comes_back_empty(
     world: World, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
