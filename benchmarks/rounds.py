@@ -55,7 +55,7 @@ class Tournament:
                     break
                 say(f"{title}: waiting for a quiet machine")
                 wait_for_quiet(QUIET_WITHIN_SECONDS)
-            say(f"{title}: round {len(played) + 1} of {rounds}")
+            say(f"{title}: round {len(played) + 1}, {rounds} are wanted")
             played.append(
                 {name: self._turn(name, measure) for name in self._order.sample(contestants, len(contestants))}
             )
@@ -86,7 +86,7 @@ def disturbance(samples: Samples) -> str | None:
     told = f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
     if median(cores) < CALM_CORES:
         return told
-    return f"{told} That is too much for these figures to count: run them again on a quiet machine, or with --calm."
+    return f"{told} That is too much for these figures to count: run them again when the machine is quiet."
 
 
 def median_of(samples: Samples, contestant: str, number: str) -> float:

@@ -8,12 +8,14 @@ import threading
 
 import pytest
 import redis
+import redis.asyncio
 
 import pyredisson
 from pyredisson import ClientClosedError
 from tests.contract.on_the_clock import AsyncioWorld, ClockWorld, ThreadsWorld
 from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
 from tests.contract.worlds import World
+from tests.proxy import Proxy
 from tests.servers import HOST
 
 SHORT = 0.9
@@ -64,7 +66,7 @@ def test_waiters_are_woken(world: World, wait: float | None) -> None:
         assert isinstance(pending.error(within=5), ClientClosedError)
     assert world.now() - began < 5
     holder.unlock()
-    assert world.redis.everything() == {}
+    assert not world.actor().lock(world.client()).is_locked()
 
 
 def test_what_is_held_is_left_to_its_lease(world: World) -> None:
@@ -105,15 +107,20 @@ def test_a_block_closes_the_client(world: ClockWorld) -> None:
 
 @each_colour
 def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
-    users = world.redis_client()
-    alice = world.actor()
-    assert alice.do(users.ping)
-    connection = users.connection_pool
-    client = world.client(redis=users)
-    alice.lock(client).lock(5)
-    client.close()
-    assert alice.do(users.ping)
-    assert users.connection_pool is connection
+    kind = redis.BlockingConnectionPool if world.in_threads else redis.asyncio.BlockingConnectionPool
+    borrowed = world.look_after(
+        (redis.Redis if world.in_threads else redis.asyncio.Redis).from_pool(
+            kind(host=HOST, port=world.port, max_connections=1)
+        )
+    )
+    for users in (world.redis_client(single_connection_client=True), borrowed):
+        alice = world.actor()
+        connection = alice.do(users.client_id)
+        client = world.client(redis=users)
+        alice.lock(client).lock()
+        client.close()
+        assert alice.do(users.client_id) == connection
+        world.redis.delete("orders")
 
 
 @threads_only
@@ -156,6 +163,26 @@ def test_no_connection_is_left(world: ClockWorld) -> None:
     use_in_full(world, client)
     assert connections(world) > before
     client.close()
+    world.until(lambda: connections(world) == before)
+
+
+@each_colour
+@pytest.mark.parametrize("call", ["lock", "unlock"])
+def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) -> None:
+    before = connections(world)
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        client = world.client(redis=world.redis_client(port=proxy.port), timeout=2)
+        alice, bob = world.actors(2)
+        warm, mine = bob.lock(client, "warm-up"), alice.lock(client)
+        warm.lock(5)
+        if call == "unlock":
+            mine.lock(5)
+        silence = proxy.drop_reply("EVALSHA", k=None)
+        under_way = alice.start(mine.lock if call == "lock" else mine.unlock)
+        silence.wait()
+        client.close()
+        under_way.error()
     world.until(lambda: connections(world) == before)
 
 
