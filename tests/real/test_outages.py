@@ -218,7 +218,7 @@ def test_a_wait_that_ends_meanwhile_raises_and_does_not_say_no(
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     began = time.monotonic()
-    wait = 1.2
+    wait = 0.8
     call = waiter.start(lock.try_lock, wait) if how == "try_lock" else waiter.start(world.enter(lock.hold(wait)))
     await_waiter(direct, client, unique_name)
     getattr(proxy, outage)()
@@ -381,7 +381,7 @@ def test_a_retry_is_not_disturbed_by_the_background(
 ) -> None:
     client = world.client(proxy.url, timeout=0.9)
     lock, actor = client.get_lock(unique_name), world.actor()
-    for _ in range(5):
+    for _ in range(2):
         lost = proxy.drop_reply(ACQUIRE, None, then="hang")
         with pytest.raises(OutcomeUnknownError):
             actor.do(lock.lock, 20)
