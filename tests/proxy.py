@@ -584,15 +584,27 @@ class Proxy:
         self.port = listener.getsockname()[1]
         self._start(self._accept(listener))
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            client, _ = await self._loop.sock_accept(listener)
-            self._start(self._serve(client))
+        # Not sock_accept(): cancelled at the wrong moment, that loses what it has accepted.
+        self._loop.add_reader(listener, self._take, listener)
+        try:
+            await self._loop.create_future()
+        finally:
+            self._loop.remove_reader(listener)
+
+    def _take(self, listener: socket.socket) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:  # it went away again
+            return
+        # Closed here as well: a task that is cancelled before its first step never gets to it.
+        self._start(self._serve(client)).add_done_callback(lambda task: client.close())
 
     async def _connect(self) -> socket.socket:
         server = socket.socket()

@@ -249,7 +249,10 @@ class AsyncOwnLink:
         pipe = self._pipe
         if pipe is None or pipe.broken is not None or pipe.retired:
             pipe = await self._connected(timeout)
-        reply = await pipe.call(request.data, timeout)
+        try:
+            reply = await pipe.call(request.data, timeout)
+        except NotSent:  # The connection had been closed behind our back; another one may do.
+            reply = await (await self._connected(timeout)).call(request.data, timeout)
         if isinstance(reply, Exception):
             if not is_no_script(reply):
                 raise failure_of(reply)

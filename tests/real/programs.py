@@ -597,7 +597,7 @@ def contend(url: str, direct_url: str, name: str, colour: str, workers: str, rou
         errors: list[BaseException] = []
 
         def worker() -> None:
-            with redis.Redis.from_url(direct_url) as direct:
+            with redis.Redis.from_url(direct_url, lib_name="counter") as direct:
                 for _ in range(int(rounds)):
                     while True:
                         try:
@@ -639,7 +639,7 @@ def contend(url: str, direct_url: str, name: str, colour: str, workers: str, rou
         lock = client.get_lock(name)
 
         async def worker() -> None:
-            async with redis.asyncio.Redis.from_url(direct_url) as direct:
+            async with redis.asyncio.Redis.from_url(direct_url, lib_name="counter") as direct:
                 for _ in range(int(rounds)):
                     while True:
                         try:

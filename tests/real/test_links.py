@@ -25,8 +25,8 @@ from tests.servers import HOST, REDIS_7, Build, Server, free_port
 from tests.waiting import until
 
 
-def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: float | None = None) -> None:
-    """All that a lock does, once: nested, waited for, renewed (unless ``period`` is ``None``), handed over."""
+def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: float) -> None:
+    """All that a lock does, once: nested, waited for, renewed, handed over."""
     lock, holder, waiter = client.get_lock(name), world.actor(), world.actor()
     holder.do(lock.lock)
     holder.do(lock.lock)
@@ -35,9 +35,8 @@ def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: 
     assert waiter.do(lock.try_lock, 0.05) is False
     taken = waiter.start(lock.lock)
     await_waiter(direct, client, name)
-    if period is not None:
-        left = direct.pttl(name)
-        until(lambda: direct.pttl(name) > left, within=2 * period + 2, what="renewed")
+    left = direct.pttl(name)
+    until(lambda: direct.pttl(name) > left, within=2 * period + 2, what="renewed")
     holder.do(lock.unlock)
     taken.result(5)
     assert held(direct, lock, waiter) == 1
@@ -222,7 +221,15 @@ def test_latency_with_jitter(world: World, proxy: Proxy, direct: redis.Redis, un
 def test_slices_of_one_byte(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     proxy.slice(1)
     client = world.client(proxy.url, timeout=9.0)
-    works(world, client, direct, unique_name)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(lock.lock)
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    holder.do(lock.unlock)
+    taken.result(9)
+    assert held(direct, lock, waiter) == 1
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
     assert proxy.hits["slice"] > 10
     assert not world.losses
 
