@@ -84,7 +84,7 @@ class ClientCore:
 
     def attempt_timeout(self, lease_ms: int) -> float:
         """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
-        return min(self._patience, lease_ms / 6000)
+        return self._patience if lease_ms >= self._lease_of_patience else lease_ms / 6000
 
     async def exchange(
         self,
@@ -114,34 +114,39 @@ class ClientCore:
             NotSent, Refused: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
         """
-        # Nearly always the first copy is answered, so that case comes without a loop around it.
         sent = self.runtime.now()
-        patience = self._patience
-        if lease_ms < self._lease_of_patience:
-            patience = lease_ms / 6000
+        patience = self.attempt_timeout(lease_ms)
         if budget is not None and budget < patience:
             patience = budget
+        setback: Failure | scripts.Stale | None
         try:
             reply = await self.runtime.eval(request, patience)
+            setback = scripts.read_stale(reply)
         except Failure as failure:
-            over = sent + (self.config.timeout if budget is None else budget)
-            return await self._persist(claim, turn, make, repeat, patience, over, failure)
-        if type(reply) is list and (stale := scripts.read_stale(reply)) is not None:
-            over = sent + (self.config.timeout if budget is None else budget)
-            return await self._persist(claim, turn, make, repeat, patience, over, stale)
-        return reply, sent, repeat
+            setback = failure
+        if setback is None:
+            return reply, sent, repeat
+        return await self.persist(claim, turn, make, lease_ms, repeat, sent, setback, budget)
 
-    async def _persist(
+    async def persist(
         self,
         claim: Claim,
         turn: int,
         make: Callable[[int, bool], Request],
+        lease_ms: int,
         repeat: bool,
-        patience: float,
-        over: float,
+        sent: float,
         setback: Failure | scripts.Stale,
+        budget: float | None = None,
     ) -> tuple[Reply, float, bool]:
-        """Go on with an exchange whose last copy brought no answer, or came under an epoch that was too low."""
+        """Go on with an exchange whose first copy, ``sent`` then, brought no answer or came under too low an epoch.
+
+        The other arguments, and all that it returns and raises, are those of :meth:`exchange`.
+        """
+        if budget is None:
+            budget = self.config.timeout
+        over = sent + budget
+        patience = min(self.attempt_timeout(lease_ms), budget)
         runtime = self.runtime
         pause = PAUSE_FIRST
         while True:

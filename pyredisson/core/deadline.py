@@ -64,7 +64,10 @@ def lease_ms(lease_time: Seconds) -> int:
     if not 0 < value <= MAX_SECONDS:
         raise ValueError(f"lease_time must be positive (and at most {MAX_SECONDS:.0e} s), not {value}")
     # Up to the next whole millisecond, but not one further for what only binary fractions put above it (0.003 * 1000).
-    return max(1, math.ceil(round(value * 1000, 6)))
+    exact, nearest = value * 1000, round(value * 1000)
+    if math.isclose(exact, nearest, rel_tol=5e-16, abs_tol=1e-6):
+        return max(1, nearest)
+    return math.ceil(exact)
 
 
 def wait_seconds(wait_time: Seconds | None) -> float | None:

@@ -124,6 +124,7 @@ class Claim:
         "released_behind",
         "settling",
         "turn",
+        "way",
         "who",
     )
 
@@ -150,6 +151,7 @@ class Claim:
         self.owed = 0
         self.of_block = False
         self.released_behind = False
+        self.way = 0.0  # Until when its owner gives way to others who want the lock that it has just released.
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
         self.acquire_request: Request | None = None
         self.acquire_request_lease = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Owner, Request
 
 __all__ = ["LockCore"]
+
+#: For how long an owner that released a lock gives way to those who wait for it, in seconds: this long and two round
+#: trips, so that they can hear of it and ask.
+WAY_MIN = 0.001
+WAY_MAX = 0.02
 
 
 class LockCore:
@@ -93,12 +99,16 @@ class LockCore:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
             holds = len(claim.levels)
+            refused: int | None = None
             seen = home.wakeups.glance(self.names.channel) if wait != 0 else None
-            refused = await self._attempt(claim, level)
+            if claim.way > asked and wait != 0 and not holds:
+                refused = self._give_way(claim, wait, asked)
+            if refused is None:
+                refused = await self._attempt(claim, level)
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await until_taken(
-                    lambda: self._attempt(claim, level),
+                    partial(self._attempt, claim, level),
                     refused,
                     runtime=runtime,
                     wakeups=home.wakeups,
@@ -124,6 +134,24 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
+    def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
+        """For how many ms to act as if refused: those who wait for what its owner has just released come first.
+
+        They need the way of a message and of a request; an owner that asks again at once would overtake them each time.
+        """
+        left = claim.way - now
+        return int(left * 1000) if wait is None or wait > 2 * left else None
+
+    def _note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
+        """A release that was ``sent`` then was heard by so many connections."""
+        wakeups = self.home.wakeups
+        channel = self.names.channel
+        if wakeups.glance(channel) is not None and not wakeups.waiting(channel):
+            heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
+        if heard > 0:
+            now = self.home.runtime.now()
+            claim.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
+
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
@@ -134,12 +162,19 @@ class LockCore:
             request = self._acquire_request(claim, level, holds, epoch, repeat)
         if not claim.listed:  # Another thread has swept the table in this very moment, and took the claim for idle.
             home.claims.enter(claim)
-
-        def make(epoch: int, repeat: bool) -> Request:
-            return self._acquire_request(claim, level, holds, epoch, repeat)
-
+        # Here and in _release_one() the exchange is spelt out: this is the path of everything that users do.
+        lease = level.lease_ms
+        sent = home.runtime.now()
+        setback: Failure | scripts.Stale | None
         try:
-            reply, sent, _ = await home.exchange(claim, turn, request, make, level.lease_ms, repeat)
+            try:
+                reply = await home.runtime.eval(request, home.attempt_timeout(lease))
+                setback = None if reply is None else scripts.read_stale(reply)
+            except Failure as failure:
+                setback = failure
+            if setback is not None:
+                make = partial(self._acquire_request, claim, level, holds)
+                reply, sent, _ = await home.persist(claim, turn, make, lease, repeat, sent, setback)
         except Unanswered:
             raise  # It stays pending: whoever comes next repeats it or gives it back.
         except Failure:
@@ -282,7 +317,7 @@ class LockCore:
             if claim.redo_release(before):
                 claim.pending_until = claim.deadline
                 await self.home.settle_on_leaving(claim)
-                self._resume(claim)
+            self._resume(claim)  # In any case: it may have been released, and be watched still.
             raise
 
     async def _release_one(self, claim: Claim, block: bool) -> None:
@@ -299,14 +334,21 @@ class LockCore:
                 name=claim.name,
             )
 
-        def make(epoch: int, repeat: bool) -> Request:
-            return self._release_request(claim, lease, holds, epoch, repeat)
-
         request = claim.release_request if holds == 1 and not epoch else None
         if request is None:
-            request = make(epoch, False)
+            request = self._release_request(claim, lease, holds, epoch, repeat=False)
+        sent = home.runtime.now()
+        repeated = False
+        setback: Failure | scripts.Stale | None
         try:
-            reply, sent, repeated = await home.exchange(claim, turn, request, make, lease)
+            try:
+                reply = await home.runtime.eval(request, home.attempt_timeout(lease))
+                setback = scripts.read_stale(reply) if type(reply) is list else None
+            except Failure as failure:
+                setback = failure
+            if setback is not None:
+                make = partial(self._release_request, claim, lease, holds)
+                reply, sent, repeated = await home.persist(claim, turn, make, lease, False, sent, setback)
         except Failure as failure:
             if todo is Unlock.LOST:
                 raise lost_error(claim, reason) from failure.cause
@@ -322,6 +364,8 @@ class LockCore:
                 home.tell_lost(claim)
             raise lost_error(claim)
         claim.released(turn, sent + certain_for(lease) if holds > 1 else 0.0)
+        if type(reply) is int and reply > 1:
+            self._note_waiters(claim, reply - 1, sent)
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
         if home.talkative():

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events, scripts
+from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holds import GONE, Level
 from pyredisson.core.runtime import Failure
 
@@ -32,7 +33,7 @@ class Watchdog:
         self._home = home
         self._runtime = home.runtime
         timeout = home.config.lock_watchdog_timeout
-        self.lease_ms = max(1, math.ceil(round(timeout * 1000, 6)))
+        self.lease_ms = lease_ms(timeout)
         self.plain_level = Level(self.lease_ms, watchdog=True, block=False)
         self._period = timeout / 3
         self._batch = home.config.lock_watchdog_batch_size

@@ -21,12 +21,15 @@ from typing_extensions import Self
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.redis import SimulatedRedis
 
-__all__ = ["Cancelled", "Deadlock", "Node", "Process", "Promise", "Task", "World"]
+__all__ = ["Cancelled", "Deadlock", "Livelock", "Node", "Process", "Promise", "Task", "World"]
 
 T = TypeVar("T")
 
 #: The wall clock of every server at virtual time 0, in seconds.
 EPOCH = 1_785_000_000.0
+
+#: No honest history has so many events at one moment.
+AT_ONCE = 10_000
 
 
 class Cancelled(asyncio.CancelledError):
@@ -35,6 +38,10 @@ class Cancelled(asyncio.CancelledError):
 
 class Deadlock(AssertionError):
     """What was waited for did not happen, although nothing more can."""
+
+
+class Livelock(AssertionError):
+    """Things happen again and again, and no time passes."""
 
 
 class Promise(Generic[T]):
@@ -303,6 +310,7 @@ class World:
         self._sequence = itertools.count()
         self._trace = blake2b(digest_size=16)
         self._broken: list[Callable[[Node], None]] = []
+        self._at_once = 0
         #: Called after each script that a server ran: node, script's name, keys, arguments, result (or error).
         self.watchers: list[Callable[[Node, str, list[bytes], list[bytes], Any], None]] = []
         self.nodes = [Node(self, f"node{index}") for index in range(nodes)]
@@ -354,11 +362,21 @@ class World:
         return promise
 
     def step(self) -> bool:
-        """Let the next thing happen. Returns whether there was one."""
+        """Let the next thing happen. Returns whether there was one.
+
+        Raises:
+            Livelock: So much has happened at one moment that somebody must be spinning.
+        """
         if not self._events:
             return False
         time, _, call = heapq.heappop(self._events)
-        self.now = max(self.now, time)
+        if time > self.now:
+            self.now = time
+            self._at_once = 0
+        else:
+            self._at_once += 1
+            if self._at_once > AT_ONCE:
+                raise Livelock(f"{AT_ONCE} events at one moment in {self!r}")
         call()
         return True
 

@@ -47,6 +47,8 @@ def text(key: bytes, value: bytes = b"1") -> State:
 
 
 FREE: Final[State] = {}
+#: The reply to a release that frees: 1, and the one connection that hears of it, the test's own.
+RELEASED: Final = 2
 FREED: Final = (Message(CHANNEL, b"0", sharded=False),)
 
 
@@ -215,8 +217,8 @@ ACQUIRE: Final = [
 ]
 
 RELEASE: Final = [
-    Case("the last hold frees it", lock(me=1), release(), 1, FREE, FREED),
-    Case("the last hold frees a persisted lock", lock(None, me=1), release(), 1, FREE, FREED),
+    Case("the last hold frees it", lock(me=1), release(), RELEASED, FREE, FREED),
+    Case("the last hold frees a persisted lock", lock(None, me=1), release(), RELEASED, FREE, FREED),
     Case("one of two", lock(me=2), release(counts=2), 0, lock(me=1)),
     Case(
         "one of three, with less time, does not cut",
@@ -234,9 +236,9 @@ RELEASE: Final = [
     Case("more holds are counted than stored", lock(me=1), release(counts=2), None),
     Case("fewer holds are counted than stored", lock(me=2), release(counts=1), None),
     Case("what stands there is no number", lock(me="x"), release(counts=1), None),
-    Case("giving up whatever stands there: one hold", lock(me=1), release(counts=0), 1, FREE, FREED),
-    Case("giving up whatever stands there: three holds", lock(me=3), release(counts=0), 1, FREE, FREED),
-    Case("giving up whatever stands there: no number", lock(me="x"), release(counts=0), 1, FREE, FREED),
+    Case("giving up whatever stands there: one hold", lock(me=1), release(counts=0), RELEASED, FREE, FREED),
+    Case("giving up whatever stands there: three holds", lock(me=3), release(counts=0), RELEASED, FREE, FREED),
+    Case("giving up whatever stands there: no number", lock(me="x"), release(counts=0), RELEASED, FREE, FREED),
     Case("giving up whatever stands there: nothing", FREE, release(counts=0), None),
     Case("giving up whatever stands there: it is another's", lock(other=2), release(counts=0), None),
     # The same request again.
@@ -250,14 +252,19 @@ RELEASE: Final = [
         0,
         lock(me=1),
     ),
-    Case("repeat: the first copy never came", lock(me=1), release(repeat=True), 1, FREE, FREED),
+    Case("repeat: the first copy never came", lock(me=1), release(repeat=True), RELEASED, FREE, FREED),
     Case("repeat: the first copy never came, one of two", lock(me=2), release(counts=2, repeat=True), 0, lock(me=1)),
     Case("repeat: two fewer than counted", lock(me=1), release(counts=3, repeat=True), None),
     Case("repeat: more than counted", lock(me=3), release(counts=2, repeat=True), None),
     # Epochs.
-    Case("an epoch is stored", lock(me=1), release(epoch=1), 1, epoch(1), FREED),
+    Case("an epoch is stored", lock(me=1), release(epoch=1), RELEASED, epoch(1), FREED),
     Case(
-        "an epoch is kept as long as the lease", lock(me=1), release(epoch=1, lease=90_000), 1, epoch(1, 90_000), FREED
+        "an epoch is kept as long as the lease",
+        lock(me=1),
+        release(epoch=1, lease=90_000),
+        RELEASED,
+        epoch(1, 90_000),
+        FREED,
     ),
     Case("an epoch is stored with one of two", lock(me=2), release(counts=2, epoch=1), 0, lock(me=1) | epoch(1)),
     Case("an epoch is stored though nothing is held", FREE, release(epoch=1, repeat=True), None, epoch(1)),
@@ -268,8 +275,17 @@ RELEASE: Final = [
         None,
         lock(other=1) | epoch(1),
     ),
-    Case("a newer epoch replaces the stored", epoch(1, 20_000) | lock(me=1), release(epoch=2), 1, epoch(2), FREED),
-    Case("the same epoch is left alone", epoch(2, 20_000) | lock(me=1), release(epoch=2), 1, epoch(2, 20_000), FREED),
+    Case(
+        "a newer epoch replaces the stored", epoch(1, 20_000) | lock(me=1), release(epoch=2), RELEASED, epoch(2), FREED
+    ),
+    Case(
+        "the same epoch is left alone",
+        epoch(2, 20_000) | lock(me=1),
+        release(epoch=2),
+        RELEASED,
+        epoch(2, 20_000),
+        FREED,
+    ),
     Case("a stale request", epoch(2) | lock(me=1), release(epoch=1), stale(2)),
     Case("a stale request without an epoch", epoch(2) | lock(me=1), release(), stale(2)),
     Case("a stale one of two", epoch(10) | lock(me=2), release(counts=2, epoch=9), stale(10)),
@@ -279,8 +295,16 @@ RELEASE: Final = [
     Case("the key is a string", text(LOCK), release(), WRONGTYPE),
     Case("the epoch is a hash", {EPOCH: Entry("hash", {b"f": b"v"}, None)}, release(), WRONGTYPE),
     # No memory left.
-    Case("out of memory: freed", lock(me=1), release(), 1, FREE, FREED, out_of_memory=True),
-    Case("out of memory: freed, with an epoch", lock(me=1), release(epoch=1), 1, epoch(1), FREED, out_of_memory=True),
+    Case("out of memory: freed", lock(me=1), release(), RELEASED, FREE, FREED, out_of_memory=True),
+    Case(
+        "out of memory: freed, with an epoch",
+        lock(me=1),
+        release(epoch=1),
+        RELEASED,
+        epoch(1),
+        FREED,
+        out_of_memory=True,
+    ),
     Case("out of memory: one of two", lock(20_000, me=2), release(counts=2), 0, lock(me=1), out_of_memory=True),
     Case(
         "out of memory: one of two, with an epoch",
@@ -307,7 +331,14 @@ RELEASE: Final = [
         epoch(1),
         out_of_memory=True,
     ),
-    Case("cluster: sharded", lock(me=1), release(publish="SPUBLISH"), 1, FREE, [Message(CHANNEL, b"0", sharded=True)]),
+    Case(
+        "cluster: sharded",
+        lock(me=1),
+        release(publish="SPUBLISH"),
+        RELEASED,
+        FREE,
+        [Message(CHANNEL, b"0", sharded=True)],
+    ),
 ]
 
 FORCE_UNLOCK: Final = [
@@ -490,7 +521,7 @@ def test_the_example_states(twin: Twin) -> None:
     check_state(twin, lock(30_000, me=2))
     assert run(twin, release(counts=2)) == 0
     check_state(twin, lock(30_000, me=1))
-    assert run(twin, release(counts=1)) == 1
+    assert run(twin, release(counts=1)) == RELEASED
     check_state(twin, FREE)
     assert twin.messages() == list(FREED)
 
@@ -511,5 +542,5 @@ def test_an_expired_epoch_is_forgotten(twin: Twin) -> None:
     assert run(twin, acquire(epoch=5)) is None
     assert run(twin, release(epoch=4)) == stale(5)
     twin.expire(EPOCH)
-    assert run(twin, release(epoch=4)) == 1
+    assert run(twin, release(epoch=4)) == RELEASED
     check_state(twin, epoch(4))

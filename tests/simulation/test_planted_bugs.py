@@ -16,14 +16,18 @@ from dataclasses import dataclass
 import pytest
 
 from pyredisson.core import client, holds, lock, waiting
-from pyredisson.core.holds import Claim, Level
+from pyredisson.core.holds import Claim, Claims, Level
+from pyredisson.core.renewal import Watchdog
+from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
+from pyredisson.testing.runtime import SimulatedOwner
 from pyredisson.testing.world import Cancelled
 from pyredisson.wire import script
 from tests import contract
 from tests.contract.simulated import SimulatedWorld
 from tests.simulation.histories import History
 from tests.simulation.test_interruptions import CASES, Scene
+from tests.simulation.test_scenes import SCENES, play
 
 FIRST = 12
 SEEDS = 60
@@ -89,6 +93,35 @@ def _doubt_under_the_same_epoch(self: Claim, turn: int) -> None:
         self.doubtful = True
 
 
+def _never_over(self: Claim, turn: int) -> int:
+    return self.epoch
+
+
+def _unknown_is_failed(
+    self: client.ClientCore, failure: Failure, claim: Claim, what: str, lease_ms: int
+) -> BaseException:
+    claim.pending = None
+    return failure.cause
+
+
+def _renewable_whatever_was_asked(self: Claim) -> bool:
+    return self.loss is None and any(level.watchdog for level in self.levels)
+
+
+async def _settle_whoever_has_it(self: Watchdog) -> None:
+    for claim in list(self._unsettled):
+        try:
+            await self._home.settle(claim, 0.2, behind=True)
+        except Failure:
+            pass
+        self._unsettled.pop(claim, None)
+
+
+def _sweep_without_looking(self: Claims) -> None:
+    for claim in self:
+        self.drop(claim)
+
+
 ORIGINAL_GRANTED = Claim.granted
 
 BUGS = {
@@ -150,6 +183,12 @@ BUGS = {
     "an interrupted acquire is not given back": in_code(lock.LockCore, "_go_away", _no_compensation),
     "an interrupted request is not settled": in_code(client.ClientCore, "settle_on_leaving", _no_settling_on_leaving),
     "nobody looks again after subscribing": in_code(Wakeups, "confirmed", _confirmed_silently),
+    "a request goes on when its turn is over": in_code(Claim, "epoch_of", _never_over),
+    "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),
+    "a failed unlock does not end the renewal": in_code(Claim, "renewable", _renewable_whatever_was_asked),
+    "a dead holder is renewed": in_code(SimulatedOwner, "alive", lambda self: True),
+    "what is under way is settled for its owner": in_code(Watchdog, "_settle", _settle_whoever_has_it),
+    "a claim is forgotten while it is held": in_code(Claims, "_sweep", _sweep_without_looking),
     "a wait has no end": in_code(waiting, "_look_in", lambda refused: 1e9),
 }
 
@@ -192,6 +231,15 @@ def _found_by_history(limit: int) -> str | None:
     return None
 
 
+def _found_by_scene() -> str | None:
+    for name in SCENES:
+        try:
+            play(name)
+        except (Exception, Cancelled, pytest.fail.Exception) as error:
+            return f"{name}: {type(error).__name__}"
+    return None
+
+
 def _found_by_interruption(seed: int) -> str | None:
     for name, case in CASES.items():
         scene = Scene(case, seed)
@@ -215,7 +263,13 @@ def _found_by_interruption(seed: int) -> str | None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name].plant(monkeypatch)
-    found = _found_by_history(FIRST) or _found_by_interruption(0) or _found_by_contract() or _found_by_history(SEEDS)
+    found = (
+        _found_by_history(FIRST)
+        or _found_by_interruption(0)
+        or _found_by_contract()
+        or _found_by_scene()
+        or _found_by_history(SEEDS)
+    )
     print(f"{name}: {found}")
     assert found is not None, f"{SEEDS} histories did not find it, nor did the contract"
 
@@ -223,4 +277,5 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_a_planted_bug_nothing_is_found() -> None:
     assert len(_contract()) > 40
     assert _found_by_contract() is None
+    assert _found_by_scene() is None
     assert _found_by_interruption(0) is None

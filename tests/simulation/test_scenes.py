@@ -1,0 +1,185 @@
+"""Scenes that random histories hardly ever make: each needs a few things to happen in one order, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import redis.exceptions as rx
+
+from pyredisson.config import Config
+from pyredisson.core.runtime import Refused, Reply, Request
+from pyredisson.errors import OutcomeUnknownError
+from pyredisson.testing.checkers import LockRules, leftovers
+from pyredisson.testing.faults import Faults
+from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
+from pyredisson.testing.world import World
+
+WATCHDOG = 6.0
+TIMEOUT = 1.2
+CONFIG = Config(lock_watchdog_timeout=WATCHDOG, timeout=TIMEOUT, max_wait_without_check=2.0)
+
+#: Everything is executed, and nothing is answered.
+SILENT = Faults(lose_reply=1.0)
+
+
+class Stage:
+    """Two clients, one lock, and one owner who is told what to do, step by step."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.client = SimulatedClient(self.world.process("one"), config=CONFIG)
+        self.other = SimulatedClient(self.world.process("two"), config=CONFIG)
+        self.owner = SimulatedOwner(self.world)
+        self.lock = self.client.get_lock("orders")
+        LockRules(self.world, [self.client, self.other])
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> Callable[[], Any]:
+        """Let the owner begin something; what is returned waits for its end, and for its result."""
+        task = self.client.runtime.process.start(work, "step", self.owner)
+
+        def finish() -> Any:
+            self.world.run(until=task.done, seconds=60)
+            return task.outcome.result()
+
+        return finish
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.start(work)()
+
+    def let_pass(self, seconds: float) -> None:
+        self.world.run(seconds=seconds)
+
+    def count(self) -> int:
+        entry = self.world.node.redis.dump().get(b"orders")
+        if entry is None:
+            return 0
+        assert isinstance(entry.value, dict)
+        return int(entry.value.get(f"{self.client.id}:{self.owner.number}".encode(), b"0"))
+
+    def other_gets_it(self, within: float) -> bool:
+        async def take() -> bool:
+            lock = self.other.get_lock("orders")
+            got = await lock.try_lock(within)
+            if got:
+                await lock.unlock()
+            return got
+
+        task = self.other.runtime.process.start(take(), "other")
+        self.world.run(until=task.done, seconds=within + 5)
+        return task.outcome.result()
+
+    def end(self) -> None:
+        self.let_pass(90)
+        assert not leftovers(self.world, [self.client, self.other])
+
+
+def an_overtaken_request_ends(stage: Stage) -> None:
+    """The background gives an unanswered acquire back; its request is slow, and the owner comes again before it."""
+    stage.world.faults = SILENT
+    with pytest.raises(OutcomeUnknownError):
+        stage.do(stage.lock.lock())
+    stage.world.faults = Faults(delay=1.0, delay_seconds=0.35)
+    stage.let_pass(0.055)
+    stage.world.faults = Faults()
+    stage.do(stage.lock.lock())
+    for _ in range(40):
+        stage.let_pass(0.05)
+        assert stage.count() == 1, "the background released what its owner had taken since"
+    assert not stage.other_gets_it(0)
+    stage.do(stage.lock.unlock())
+    stage.end()
+
+
+def an_unknown_outcome_is_called_that(stage: Stage) -> None:
+    """An acquire that was executed and never answered: its caller is told so, and it does not stand for a lease."""
+    stage.world.faults = SILENT
+    with pytest.raises(OutcomeUnknownError):
+        stage.do(stage.lock.lock(60))
+    stage.world.faults = Faults()
+    assert stage.count() == 1
+    assert stage.other_gets_it(5), "it was not given back when the server could be asked again"
+    stage.end()
+
+
+def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
+    """The server refuses the unlock, for good: the lock is free when its lease is over, not never."""
+    stage.do(stage.lock.lock())
+    runtime = stage.client.runtime
+    ask = runtime.eval
+
+    async def refuse(request: Request, timeout: float) -> Reply:
+        if request[0].name == "lock_release":
+            raise Refused(rx.NoPermissionError("this user has no permissions to publish"))
+        return await ask(request, timeout)
+
+    runtime.eval = refuse  # type: ignore[method-assign]
+    with pytest.raises(rx.NoPermissionError):
+        stage.do(stage.lock.unlock())
+    assert stage.other_gets_it(WATCHDOG + 1), "it is renewed although its owner gave it back"
+    stage.end()
+
+
+def a_dead_owner_is_not_renewed(stage: Stage) -> None:
+    """An owner ends with the lock in its hands, and its client does nothing more."""
+    stage.do(stage.lock.lock())
+    stage.owner.ended = True
+    assert stage.other_gets_it(WATCHDOG + WATCHDOG / 3 + 1), "it is renewed for an owner that is no more"
+    stage.end()
+
+
+def a_request_under_way_is_its_owners_affair(stage: Stage) -> None:
+    """The background wakes up to settle an acquire while its owner is repeating it."""
+    stage.world.faults = SILENT
+    with pytest.raises(OutcomeUnknownError):
+        stage.do(stage.lock.lock())
+    stage.world.faults = Faults(delay=1.0, delay_seconds=0.35)
+    finish = stage.start(stage.lock.lock())
+    stage.let_pass(0.3)
+    stage.world.faults = Faults()
+    finish()
+    for _ in range(40):
+        stage.let_pass(0.05)
+        assert stage.count() == 1, "the background gave back what its owner was taking"
+    stage.do(stage.lock.unlock())
+    stage.end()
+
+
+def what_is_held_is_not_forgotten(stage: Stage) -> None:
+    """The table of claims is swept while something is held."""
+    claims = stage.client.core.claims
+    stage.do(stage.lock.lock())
+    claims._sweep_at = len(claims)
+    stage.do(stage.client.get_lock("another").lock())
+    stage.do(stage.lock.lock())
+    assert stage.count() == 2
+    stage.do(stage.lock.unlock())
+    stage.do(stage.lock.unlock())
+    stage.do(stage.client.get_lock("another").unlock())
+    stage.end()
+
+
+SCENES: dict[str, Callable[[Stage], None]] = {
+    scene.__name__: scene
+    for scene in (
+        an_overtaken_request_ends,
+        an_unknown_outcome_is_called_that,
+        a_refused_unlock_ends_the_renewal,
+        a_dead_owner_is_not_renewed,
+        a_request_under_way_is_its_owners_affair,
+        what_is_held_is_not_forgotten,
+    )
+}
+
+
+def play(name: str) -> None:
+    """Play one scene."""
+    stage = Stage()
+    with stage.world:
+        SCENES[name](stage)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_scene(name: str) -> None:
+    play(name)
