@@ -118,6 +118,7 @@ class ClientCore:
         patience = self.attempt_timeout(lease_ms)
         if budget is not None and budget < patience:
             patience = budget
+        reply: Reply = None
         setback: Failure | scripts.Stale | None
         try:
             reply = await self.runtime.eval(request, patience)

@@ -102,6 +102,7 @@ class Claim:
         "acquire_request",
         "acquire_request_lease",
         "asked",
+        "came",
         "client",
         "deadline",
         "doubtful",
@@ -151,6 +152,7 @@ class Claim:
         self.owed = 0
         self.of_block = False
         self.released_behind = False
+        self.came = 0.0  # When it was its owner's turn last, after a wait.
         self.way = 0.0  # Until when its owner gives way to others who want the lock that it has just released.
         # The bytes of the two usual requests: first acquire and last release. They are the same every time.
         self.acquire_request: Request | None = None

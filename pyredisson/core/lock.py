@@ -24,9 +24,13 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Owner, Request
+    from pyredisson.core.runtime import Owner, Reply, Request
 
 __all__ = ["LockCore"]
+
+#: An owner may take and release a lock as often as it can for so many seconds, before it lets the others have it: to hand
+#: over each time costs more than many a short hold.
+SLICE = 0.02
 
 #: For how long an owner that released a lock gives way to those who wait for it, in seconds: this long and two round
 #: trips, so that they can hear of it and ask.
@@ -119,6 +123,7 @@ class LockCore:
                     deadline=Deadline.after(wait, asked),
                     free_after=level.lease_ms / 1000,
                 )
+                claim.came = runtime.now()
             if home.talkative():
                 waited = runtime.now() - asked
                 if taken:
@@ -148,8 +153,8 @@ class LockCore:
         channel = self.names.channel
         if wakeups.glance(channel) is not None and not wakeups.waiting(channel):
             heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
-        if heard > 0:
-            now = self.home.runtime.now()
+        now = self.home.runtime.now()
+        if heard > 0 and now - claim.came > SLICE:
             claim.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
 
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
@@ -165,6 +170,7 @@ class LockCore:
         # Here and in _release_one() the exchange is spelt out: this is the path of everything that users do.
         lease = level.lease_ms
         sent = home.runtime.now()
+        reply: Reply = None
         setback: Failure | scripts.Stale | None
         try:
             try:
@@ -339,6 +345,7 @@ class LockCore:
             request = self._release_request(claim, lease, holds, epoch, repeat=False)
         sent = home.runtime.now()
         repeated = False
+        reply: Reply = None
         setback: Failure | scripts.Stale | None
         try:
             try:
