@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LockCore"]
 
-#: An owner may take and release a lock as often as it can for so many seconds, before it lets the others have it: to hand
-#: over each time costs more than many a short hold.
+#: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
+#: hand over each time costs more than many a short hold.
 SLICE = 0.02
 
 #: For how long an owner that released a lock gives way to those who wait for it, in seconds: this long and two round
