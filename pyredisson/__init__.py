@@ -3,7 +3,7 @@
 The names here are for threads; :mod:`pyredisson.asyncio` has the same ones for asyncio.
 """
 
-from pyredisson.config import Config
+from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
     LockError,
@@ -18,11 +18,14 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
-from pyredisson.threads.primitives import Hold, Lock
+from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
 
 __all__ = [
     "ClientClosedError",
     "Config",
+    "ConstantBackoff",
+    "ExponentialBackoff",
+    "FencedLock",
     "Hold",
     "Lease",
     "Lock",
@@ -31,10 +34,12 @@ __all__ = [
     "LockNotOwnedError",
     "LockTimeoutError",
     "NoSyncedSlavesError",
+    "NonReentrantLock",
     "OutcomeUnknownError",
     "QuorumUnreachableError",
     "Redisson",
     "RedissonError",
+    "SpinLock",
     "__version__",
     "current_thread_id",
 ]

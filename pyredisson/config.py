@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import itertools
+import math
+import random
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, Protocol, TypeAlias, final
 
 from pyredisson.core.deadline import MAX_SECONDS, seconds
 from pyredisson.core.events import Event
 
-__all__ = ["Config", "LockLostCallback"]
+__all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
 
 LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | None]
 """Called with the lock's name and the thread (or task) number of the holder that lost it."""
@@ -100,3 +103,76 @@ _TIMES = tuple(
     for field in fields(Config)
     if field.name.endswith(("_timeout", "_interval")) or field.name in ("timeout", "max_wait_without_check")
 )
+
+
+class Backoff(Protocol):
+    """How a waiter for a :class:`pyredisson.SpinLock` paces its attempts."""
+
+    def delays(self) -> Iterable[float]:
+        """Return the seconds to sleep after each failed attempt; the last one goes on when they end."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class ExponentialBackoff:
+    """Each delay is ``multiplier`` times the one before, up to ``maximum``, with some chance in it.
+
+    Source: ``LockOptions.ExponentialBackOff``, which adds up to as many milliseconds as attempts have failed.
+
+    Args:
+        initial: The first delay, in seconds.
+        maximum: The longest delay, in seconds.
+        multiplier: By how much a delay exceeds the one before.
+
+    Raises:
+        TypeError: Not a number.
+        ValueError: Not positive and finite, or a multiplier below 1, or a maximum below the first delay.
+    """
+
+    initial: float = 0.001
+    maximum: float = 0.128
+    multiplier: float = 2
+
+    def __post_init__(self) -> None:
+        for name in ("initial", "maximum"):
+            _check_positive(name, getattr(self, name))
+        if seconds(self.multiplier, "multiplier") < 1:
+            raise ValueError(f"multiplier must be at least 1, not {self.multiplier}")
+        if self.maximum < self.initial:
+            raise ValueError(f"maximum ({self.maximum}) must not be less than initial ({self.initial})")
+
+    def delays(self) -> Iterator[float]:
+        """See :meth:`Backoff.delays`."""
+        delay = float(self.initial)
+        for failures in itertools.count(1):
+            yield delay
+            delay = min(self.maximum, delay * self.multiplier + random.randrange(failures) / 1000)
+
+
+@final
+@dataclass(frozen=True)
+class ConstantBackoff:
+    """The same delay each time.
+
+    Args:
+        delay: In seconds.
+
+    Raises:
+        TypeError: Not a number.
+        ValueError: Not positive and finite.
+    """
+
+    delay: float = 0.064
+
+    def __post_init__(self) -> None:
+        _check_positive("delay", self.delay)
+
+    def delays(self) -> Iterator[float]:
+        """See :meth:`Backoff.delays`."""
+        return itertools.repeat(float(self.delay))
+
+
+def _check_positive(name: str, value: object) -> None:
+    if not 0 < seconds(value, name) < math.inf:
+        raise ValueError(f"{name} must be positive, not {value}")

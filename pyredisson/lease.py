@@ -22,13 +22,12 @@ class Lease:
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
     """
 
-    __slots__ = ("_claim", "_ended", "_level", "_runtime", "_token", "_told")
+    __slots__ = ("_claim", "_ended", "_level", "_runtime", "_told")
 
-    def __init__(self, claim: Claim, level: Level, runtime: Runtime, token: int | None = None) -> None:
+    def __init__(self, claim: Claim, level: Level, runtime: Runtime) -> None:
         self._claim = claim
         self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
         self._runtime = runtime
-        self._token = token
         self._ended = False
         self._told: Callable[[], None] | None = None
 
@@ -50,7 +49,7 @@ class Lease:
     @property
     def token(self) -> int | None:
         """The fencing token of the hold; ``None`` for a lock that has none."""
-        return self._token
+        return self._level.token
 
     def ensure_held(self) -> None:
         """Go on only if the hold is certain at this moment. Asks no server.

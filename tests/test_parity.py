@@ -66,7 +66,13 @@ class Method:
 
 
 def without_colour(annotation: str) -> str:
-    return re.sub(r"\bredis\.asyncio\.", "redis.", annotation)
+    return re.sub(r"\bFactory\b", "Redisson", re.sub(r"\bredis\.asyncio\.", "redis.", annotation))
+
+
+def written_in(owner: type, name: str) -> str:
+    """The name of the class that a method comes from. What an asyncio client makes is in its base."""
+    written = next(base.__name__ for base in owner.__mro__ if name in vars(base))
+    return without_colour(written)
 
 
 def public_methods(owner: type) -> set[str]:
@@ -99,7 +105,8 @@ def differences(name: str, ours: type, theirs: type) -> list[str]:
 
     for each in [*sorted(public_methods(ours) & public_methods(theirs)), "__init__"]:
         mine, yours = Method.of(ours, each), Method.of(theirs, each)
-        more = ASYNCIO_ONLY_PARAMETERS.get((name, each), set())
+        origin = written_in(theirs, each)
+        more = ASYNCIO_ONLY_PARAMETERS.get((origin, each), set())
         stripped = tuple(p for p in yours.parameters if p not in more)
         found += [f"{name}.{each}: lacks {parameter}" for parameter in more - set(yours.parameters)]
         if mine.kind != yours.kind:
@@ -112,8 +119,8 @@ def differences(name: str, ours: type, theirs: type) -> list[str]:
         plain = each in PLAIN or (each.startswith("get_") and name == "Redisson") or mine.kind == "property"
         if yours.coroutine == (plain or each == "__init__"):
             found.append(f"{name}.{each}: {'a coroutine' if yours.coroutine else 'a plain call'} for asyncio")
-        if not each.startswith("_") and not re.search(rf"\b\w+:`pyredisson\.{name}\.{each}`", yours.doc):
-            found.append(f"{name}.{each}: the docstring does not point to pyredisson.{name}.{each}")
+        if not each.startswith("_") and not re.search(rf"\b\w+:`pyredisson\.{origin}\.{each}`", yours.doc):
+            found.append(f"{name}.{each}: the docstring does not point to pyredisson.{origin}.{each}")
 
     expected_dunders = {DUNDERS.get(each, each) for each in written_methods(ours)}
     if expected_dunders != written_methods(theirs):

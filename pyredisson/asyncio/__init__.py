@@ -5,8 +5,8 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.primitives import Hold, Lock
-from pyredisson.config import Config
+from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
     LockError,
@@ -24,6 +24,9 @@ from pyredisson.owners import current_task_id as current_thread_id
 __all__ = [
     "ClientClosedError",
     "Config",
+    "ConstantBackoff",
+    "ExponentialBackoff",
+    "FencedLock",
     "Hold",
     "Lease",
     "Lock",
@@ -32,10 +35,12 @@ __all__ = [
     "LockNotOwnedError",
     "LockTimeoutError",
     "NoSyncedSlavesError",
+    "NonReentrantLock",
     "OutcomeUnknownError",
     "QuorumUnreachableError",
     "Redisson",
     "RedissonError",
+    "SpinLock",
     "__version__",
     "current_thread_id",
 ]

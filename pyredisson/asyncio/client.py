@@ -8,26 +8,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 import redis.asyncio
-from typing_extensions import Self
 
 from pyredisson.asyncio.connections import link_to
-from pyredisson.asyncio.primitives import Lock
+from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.lock import LockCore
-from pyredisson.core.names import check_name
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pyredisson.embedded import EmbeddedServer
 
 __all__ = ["Redisson"]
 
 
 @final
-class Redisson:
+class Redisson(Factory):
     """The asyncio twin of :class:`pyredisson.Redisson`: what talks to the server is awaited.
 
     It serves one event loop at a time. After that loop was closed a new one starts afresh, and old holds are lost; use
@@ -90,11 +89,6 @@ class Redisson:
     def url(self) -> str | None:
         """See :attr:`pyredisson.Redisson.url`."""
         return self._url
-
-    def get_lock(self, name: str) -> Lock:
-        """See :meth:`pyredisson.Redisson.get_lock`."""
-        self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)))
 
     async def close(self) -> None:
         """See :meth:`pyredisson.Redisson.close`."""

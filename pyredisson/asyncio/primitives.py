@@ -7,28 +7,28 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from pyredisson.arguments import wait_of
+from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.client import Redisson
+    from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["Hold", "Lock"]
+__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
 
 
-@final
 class Lock:
     """The asyncio twin of :class:`pyredisson.Lock`; the owner is the task that runs the coroutine."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: LockCore) -> None:
+    def __init__(self, client: Factory, core: LockCore) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
         self._core = core
 
     def __repr__(self) -> str:
-        return f"<Lock {self._core.describe()}>"
+        return f"<{type(self).__name__} {self._core.describe()}>"
 
     @property
     def name(self) -> str:
@@ -111,6 +111,47 @@ class Lock:
             cancel_on_loss: Cancel the body when the lock is lost; leaving then raises ``LockLostError``.
         """
         return Hold(self, wait_time, lease_time, cancel_on_loss)
+
+
+@final
+class NonReentrantLock(Lock):
+    """The asyncio twin of :class:`pyredisson.NonReentrantLock`."""
+
+    __slots__ = ()
+
+
+@final
+class SpinLock(Lock):
+    """The asyncio twin of :class:`pyredisson.SpinLock`."""
+
+    __slots__ = ()
+
+
+@final
+class FencedLock(Lock):
+    """The asyncio twin of :class:`pyredisson.FencedLock`."""
+
+    __slots__ = ("_core",)
+
+    _core: FencedLockCore
+
+    def __init__(self, client: Factory, core: FencedLockCore) -> None:
+        super().__init__(client, core)
+        self._core = core
+
+    async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
+        """See :meth:`pyredisson.FencedLock.lock_and_get_token`."""
+        return await self._core.lock_and_get_token(lease_time)
+
+    async def try_lock_and_get_token(
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None
+    ) -> int | None:
+        """See :meth:`pyredisson.FencedLock.try_lock_and_get_token`."""
+        return await self._core.try_lock_and_get_token(wait_time, lease_time)
+
+    async def get_token(self) -> int | None:
+        """See :meth:`pyredisson.FencedLock.get_token`."""
+        return await self._core.get_token()
 
 
 @final

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
-from pyredisson.core.names import LockNames
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.wakeups import Wakeups
@@ -243,13 +243,8 @@ class ClientCore:
         *,
         behind: bool,
     ) -> bool:
-        names = LockNames(claim.name)
-
-        def make(epoch: int, repeat: bool) -> Request:
-            return scripts.release_lock(
-                self.runtime, names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
-            )
-
+        assert claim.by is not None, "a request was begun by nobody"
+        make = partial(claim.by.release_request, claim, lease_ms, holds)
         reply, sent, repeated = await self.exchange(claim, turn, make(epoch, repeat), make, lease_ms, repeat, budget)
         if pending is Pending.ACQUIRE:
             if not claim.given_back(turn):
@@ -279,6 +274,59 @@ class ClientCore:
         finally:
             if claim.pending is not None:
                 self.watchdog.settle(claim)
+
+    async def perform(self, request: Request, budget: float | None = None) -> Reply:
+        """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
+
+        Args:
+            request: What to ask.
+            budget: Seconds; ``Config.timeout`` if ``None``.
+
+        Raises:
+            NotSent, Refused: It surely had no effect.
+            Unanswered: It is not known what became of it.
+        """
+        runtime = self.runtime
+        sent = runtime.now()
+        over = sent + (self.config.timeout if budget is None else budget)
+        pause = PAUSE_FIRST
+        in_doubt: Unanswered | None = None
+        while True:
+            try:
+                return await runtime.eval(request, max(min(self._patience, over - sent), 0.001))
+            except Failure as failure:
+                if isinstance(failure, Unanswered):
+                    in_doubt = failure
+                elif in_doubt is None:
+                    raise  # It had no effect, and no earlier copy is in doubt.
+                if self.closed or isinstance(failure, Refused) or runtime.now() + pause >= over:
+                    raise in_doubt from failure.cause
+            await runtime.sleep(runtime.jitter(pause / 2, pause))
+            pause = min(2 * pause, PAUSE_MAX)
+            sent = runtime.now()
+
+    async def finish(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+        """Do something although the caller is leaving; what cannot be done at once is done in the background.
+
+        Args:
+            work: What to do, as often as it takes; raises ``Failure`` when the server did not answer.
+            until: When it is no longer worth doing.
+        """
+        done = False
+
+        async def attempt() -> None:
+            nonlocal done
+            try:
+                await work()
+            except Failure:
+                return
+            done = True
+
+        try:
+            await self.runtime.guard(attempt(), CLEANUP_BUDGET)
+        finally:
+            if not done:
+                self.watchdog.do_later(work, until)
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""

@@ -22,6 +22,7 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
+    from pyredisson.core.lock import LockCore
     from pyredisson.core.runtime import Owner, Request, Runtime
 
 __all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"]
@@ -39,11 +40,13 @@ class Level:
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
+        token: What tells this hold from all others, for locks that have such a thing. Then the level is not shared.
     """
 
-    __slots__ = ("certain", "lease_ms", "watchdog", "watched")
+    __slots__ = ("certain", "lease_ms", "token", "watchdog", "watched")
 
     def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+        self.token: int | None = None
         self.lease_ms = lease_ms
         self.certain = certain_for(lease_ms)
         self.watchdog = watchdog
@@ -102,6 +105,7 @@ class Claim:
         "acquire_request",
         "acquire_request_lease",
         "asked",
+        "by",
         "came",
         "client",
         "deadline",
@@ -134,6 +138,7 @@ class Claim:
         self.name, self.owner = key
         self.who = who
         self.client = client
+        self.by: LockCore | None = None  # The handle that asked last: it knows what its kind says to the server.
         self.listed = False  # In the table.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []

@@ -39,9 +39,19 @@ WAY_MAX = 0.02
 
 
 class LockCore:
-    """One handle on a reentrant lock. Cheap, without state of its own, and shared by threads and tasks at will."""
+    """One handle on a reentrant lock. Cheap, without state of its own, and shared by threads and tasks at will.
+
+    Other kinds of lock are subclasses: they say other things to the server, and count, wait, renew and settle as here.
+    """
 
     __slots__ = ("_last", "_plain", "home", "names")
+
+    #: Those who wait on one channel for the same kind share the server's answers.
+    kind = "lock"
+    #: How many waiters a message wakes.
+    message = staticmethod(lock_message)
+    #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
+    renew = staticmethod(scripts.renew_locks)
 
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
@@ -55,8 +65,48 @@ class LockCore:
         text = repr(self.names.raw)
         for claim in held:
             text += f" {'lost' if claim.loss else 'held'} by {claim.owner[:4]}…:{claim.who.number} ×{len(claim.levels)}"
-        waiting = self.home.wakeups.waiting(self.names.channel)
+        waiting = self.waiting()
         return f"{text}, {waiting} waiting here" if waiting else text
+
+    def waiting(self) -> int:
+        """How many wait for it in this client."""
+        return self.home.wakeups.waiting(self.names.channel)
+
+    # ---- what a kind of lock says to the server ------------------------------------------------------------------
+
+    def field(self, number: int) -> str:
+        """What stands for an owner in Redis."""
+        return owner_field(self.home.id, number)
+
+    def channel(self, claim: Claim) -> str:
+        """Where this owner hears that the lock may be free."""
+        return self.names.channel
+
+    def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the lock for an owner who holds it ``holds`` times as yet."""
+        return scripts.acquire_lock(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=level.lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
+        return scripts.release_lock(
+            self.home.runtime, self.names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+        )
+
+    def force_request(self, claim: Claim, epoch: int) -> Request:
+        """The request to free the lock, whoever holds it."""
+        return scripts.force_unlock(self.home.runtime, self.names, claim.owner, epoch=epoch)
+
+    def read_acquire(self, claim: Claim, level: Level, reply: Reply) -> scripts.Acquire:
+        """What the reply to an acquire means; not asked about the usual one, nil for taken."""
+        return scripts.read_acquire(reply)
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
@@ -104,25 +154,14 @@ class LockCore:
                 await self._make_ready(claim)
             holds = len(claim.levels)
             refused: int | None = None
-            seen = home.wakeups.glance(self.names.channel) if wait != 0 else None
+            seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
             if claim.way > asked and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
                 refused = await self._attempt(claim, level)
             taken = refused is None
             if refused is not None and wait != 0:
-                taken = await until_taken(
-                    partial(self._attempt, claim, level),
-                    refused,
-                    runtime=runtime,
-                    wakeups=home.wakeups,
-                    channel=self.names.channel,
-                    kind="lock",
-                    message=lock_message,
-                    seen=seen,
-                    deadline=Deadline.after(wait, asked),
-                    free_after=level.lease_ms / 1000,
-                )
+                taken = await self._wait(claim, level, refused, seen, Deadline.after(wait, asked))
                 claim.came = runtime.now()
             if home.talkative():
                 waited = runtime.now() - asked
@@ -139,6 +178,21 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
+    async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
+        """After a first attempt was refused. See :func:`until_taken`."""
+        return await until_taken(
+            partial(self._attempt, claim, level),
+            refused,
+            runtime=self.home.runtime,
+            wakeups=self.home.wakeups,
+            channel=self.channel(claim),
+            kind=self.kind,
+            message=self.message,
+            seen=seen,
+            deadline=deadline,
+            free_after=level.lease_ms / 1000,
+        )
+
     def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: those who wait for what its owner has just released come first.
 
@@ -150,7 +204,7 @@ class LockCore:
     def _note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
         """A release that was ``sent`` then was heard by so many connections."""
         wakeups = self.home.wakeups
-        channel = self.names.channel
+        channel = self.channel(claim)
         if wakeups.glance(channel) is not None and not wakeups.waiting(channel):
             heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
         now = self.home.runtime.now()
@@ -160,6 +214,8 @@ class LockCore:
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
+        if claim.by is not self:
+            self._take_on(claim)
         turn, epoch, holds, repeat = claim.begin_acquire(level)
         if claim.acquire_request_lease == level.lease_ms and not (holds or epoch or repeat):
             request = claim.acquire_request
@@ -186,7 +242,8 @@ class LockCore:
         except Failure:
             claim.refused(turn)
             raise
-        if reply is None:
+        answer = None if reply is None else self.read_acquire(claim, level, reply)
+        if answer is None:
             deadline = sent + level.certain
             if level.watched:
                 if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
@@ -198,24 +255,22 @@ class LockCore:
                 claim.granted(level, deadline)
             return None
         claim.refused(turn)
-        answer = scripts.read_acquire(reply)
-        if answer is None or isinstance(answer, int):
+        if isinstance(answer, int):
             return answer
         if claim.lose(GONE):
             home.watchdog.unwatch(claim)
             home.tell_lost(claim)
         raise lost_error(claim)
 
+    def _take_on(self, claim: Claim) -> None:
+        """The claim is this handle's from now on. What was prepared by one of another kind is of no use."""
+        if type(claim.by) is not type(self):
+            claim.acquire_request = claim.release_request = None
+            claim.acquire_request_lease = 0
+        claim.by = self
+
     def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        request = scripts.acquire_lock(
-            self.home.runtime,
-            self.names,
-            claim.owner,
-            lease_ms=level.lease_ms,
-            holds=holds,
-            epoch=epoch,
-            repeat=repeat,
-        )
+        request = self.acquire_request(claim, level, holds, epoch, repeat)
         if not (holds or epoch or repeat):
             claim.acquire_request, claim.acquire_request_lease = request, level.lease_ms
         return request
@@ -331,6 +386,8 @@ class LockCore:
         if claim.levels and home.runtime.now() >= claim.deadline:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
+        if claim.by is not self:
+            self._take_on(claim)
         turn, epoch, holds, lease, todo = claim.begin_release(block=block)
         lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
@@ -379,9 +436,7 @@ class LockCore:
             home.emit(events.Released(claim.name, claim.owner, holds - 1))
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
-        request = scripts.release_lock(
-            self.home.runtime, self.names, claim.owner, lease_ms=lease, holds=holds, epoch=epoch, repeat=repeat
-        )
+        request = self.release_request(claim, lease, holds, epoch, repeat)
         if holds == 1 and not (epoch or repeat):
             claim.release_request = request
         return request
@@ -400,7 +455,7 @@ class LockCore:
         turn, epoch = claim.begin_force()
 
         def make(epoch: int, repeat: bool) -> Request:
-            return scripts.force_unlock(home.runtime, self.names, claim.owner, epoch=epoch)
+            return self.force_request(claim, epoch)
 
         try:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
@@ -428,13 +483,11 @@ class LockCore:
         """Whether that thread or task of this client holds it."""
         if isinstance(thread_id, bool) or not isinstance(thread_id, int):
             raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
-        return await self.home.query("HEXISTS", self.names.raw, owner_field(self.home.id, thread_id)) == 1
+        return await self.home.query("HEXISTS", self.names.raw, self.field(thread_id)) == 1
 
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
-        count = await self.home.query(
-            "HGET", self.names.raw, owner_field(self.home.id, self.home.runtime.owner().number)
-        )
+        count = await self.home.query("HGET", self.names.raw, self.field(self.home.runtime.owner().number))
         return int(count) if isinstance(count, bytes) else 0
 
     async def remain_time_to_live(self) -> float | None:
@@ -453,7 +506,7 @@ class LockCore:
         last = self._last
         if last is not None and last.who is who and last.listed and last.client == home.id:
             return last
-        key = (self.names.raw, owner_field(home.id, who.number))
+        key = (self.names.raw, self.field(who.number))
         claim = home.claims.find(key)
         if claim is None:
             claim = home.claims.enter(Claim(key, who, home.id, home.runtime))

@@ -59,6 +59,11 @@ class LockNames:
         """Where an unlock is announced."""
         return prefixed("redisson_lock__channel", self.raw)
 
+    @cached_property
+    def token(self) -> str:
+        """The fencing token that was handed out last. It is never taken away."""
+        return prefixed("redisson_lock_token", self.raw)
+
     def epoch(self, owner: str) -> str:
         """Ours alone: the lowest epoch that is still accepted from this owner. Exists only after a lost reply."""
         return f"{prefixed('pyredisson_epoch', self.raw)}:{owner}"

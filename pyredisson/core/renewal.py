@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import events, scripts
+from pyredisson.core import events
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holds import GONE, Level
 from pyredisson.core.runtime import Failure
@@ -39,6 +40,7 @@ class Watchdog:
         self._batch = home.config.lock_watchdog_batch_size
         self._watched: dict[Claim, None] = {}
         self._unsettled: dict[Claim, int] = {}  # With the turn that left it so.
+        self._chores: deque[tuple[Callable[[], Coroutine[Any, Any, object]], float]] = deque()
         self._round: deque[Claim] = deque()
         self._round_size = 0
         self._round_requests = 0
@@ -78,6 +80,13 @@ class Watchdog:
             self._settle_at = self._runtime.now() + self._settle_in
             self._background.nudge()
 
+    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+        """Do something in the background, until it raises no ``Failure`` or its time is over."""
+        self._chores.append((work, until))
+        self._settle_in = RETRY_FIRST
+        self._settle_at = min(self._settle_at, self._runtime.now() + self._settle_in)
+        self._background.nudge()
+
     def watching(self) -> int:
         """How many claims are watched."""
         return len(self._watched)
@@ -100,7 +109,7 @@ class Watchdog:
             self._next_round = math.inf
         self._wakes_at = min(
             self._next_retry if self._round else self._next_round,
-            self._settle_at if self._unsettled else math.inf,
+            self._settle_at if self._unsettled or self._chores else math.inf,
             self._earliest,
         )
         if self._watched and self._next_round == math.inf:  # One came while we were looking.
@@ -129,11 +138,14 @@ class Watchdog:
     def _begin_round(self) -> None:
         now = self._runtime.now()
         self._next_round = now + self._period
+        due: list[Claim] = []
         for claim in list(self._watched):
             if not claim.who.alive():
                 self._bury(claim)
             elif claim.renewable():
-                self._round.append(claim)
+                due.append(claim)
+        due.sort(key=_kind)  # So that those of one kind can be renewed together.
+        self._round.extend(due)
         self._round_size = len(self._round)
         self._round_requests = 0
 
@@ -145,10 +157,15 @@ class Watchdog:
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
             batch: list[Claim] = []
+            renew = None
             while self._round and len(batch) < self._batch:
-                claim = self._round.popleft()
-                if claim.renewable():
+                claim = self._round[0]
+                if claim.renewable() and claim.by is not None:
+                    if batch and claim.by.renew is not renew:
+                        break  # Another kind, another script.
+                    renew = claim.by.renew
                     batch.append(claim)
+                self._round.popleft()
             if batch and not await self._renew_batch(batch):
                 self._round.extendleft(reversed(batch))
                 self._next_retry = self._runtime.now() + self._runtime.jitter(self._retry_in / 2, self._retry_in)
@@ -162,7 +179,8 @@ class Watchdog:
     async def _renew_batch(self, batch: list[Claim]) -> bool:
         """Renew up to a hundred claims. Returns whether the outcome is known."""
         generations = [claim.generation for claim in batch]
-        request = scripts.renew_locks(
+        assert batch[0].by is not None, "a claim was taken by nobody"
+        request = batch[0].by.renew(
             self._runtime, [(claim.name, claim.owner) for claim in batch], lease_ms=self.lease_ms
         )
         self._round_requests += 1
@@ -203,5 +221,22 @@ class Watchdog:
             # Else its owner has begun something new, and settles what that leaves open.
             if self._unsettled.get(claim) == turn:
                 del self._unsettled[claim]
+        await self._do_chores()
         self._settle_in = min(2 * self._settle_in, RETRY_MAX)
-        self._settle_at = self._runtime.now() + self._settle_in if self._unsettled else math.inf
+        more = self._unsettled or self._chores
+        self._settle_at = self._runtime.now() + self._settle_in if more else math.inf
+
+    async def _do_chores(self) -> None:
+        for _ in range(len(self._chores)):
+            work, until = self._chores[0]
+            if self._runtime.now() < until:
+                try:
+                    await work()
+                except Failure:
+                    self._chores.rotate(-1)
+                    return  # The server is away for the others too.
+            self._chores.popleft()
+
+
+def _kind(claim: Claim) -> str:
+    return claim.by.renew.__name__ if claim.by is not None else ""

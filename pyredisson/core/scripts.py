@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOST",
+    "NOBODY",
+    "Acquire",
     "Lost",
     "Stale",
+    "acquire_fenced",
     "acquire_lock",
     "force_unlock",
     "read_acquire",
+    "read_acquire_fenced",
     "read_stale",
     "release_lock",
     "renew_locks",
@@ -30,6 +34,10 @@ __all__ = [
 
 UNLOCKED: Final = "0"
 """The message of an unlock: one waiter of each client may try. ``1`` would tell all of them to."""
+
+
+NOBODY: Final = ""
+"""In place of ``PUBLISH``: nobody is told."""
 
 
 class Lost(Enum):
@@ -65,21 +73,56 @@ def read_acquire(reply: Reply) -> Acquire:
     return LOST
 
 
+def acquire_fenced(
+    runtime: Runtime,
+    names: LockNames,
+    owner: str,
+    *,
+    lease_ms: int,
+    holds: int,
+    epoch: int,
+    repeat: bool,
+    joins: int | None,
+    from_clock: bool,
+) -> Request:
+    """``fenced_acquire``: as ``lock_acquire``; ``joins`` is the token of the hold that this one joins, if any."""
+    return runtime.prepare(
+        "fenced_acquire",
+        (names.raw, names.epoch(owner), names.token),
+        (lease_ms, owner, holds, epoch, int(repeat), "" if joins is None else joins, int(from_clock)),
+    )
+
+
+def read_acquire_fenced(reply: Reply) -> tuple[Acquire, int | None]:
+    """Read the reply of ``fenced_acquire`` (not a stale one): as of ``lock_acquire``, and the token if taken."""
+    if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"token" and isinstance(reply[1], bytes):
+        return None, int(reply[1])
+    return (reply if isinstance(reply, int) else LOST), None
+
+
 def release_lock(
-    runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
+    runtime: Runtime,
+    names: LockNames,
+    owner: str,
+    *,
+    lease_ms: int,
+    holds: int,
+    epoch: int,
+    repeat: bool,
+    publish: str = "PUBLISH",
 ) -> Request:
     """``lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
     return runtime.prepare(
         "lock_release",
         (names.raw, names.channel, names.epoch(owner)),
-        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), "PUBLISH"),
+        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), publish),
     )
 
 
-def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int) -> Request:
+def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = "PUBLISH") -> Request:
     """``lock_force_unlock``: free the lock; ``owner`` is the one who asks."""
     return runtime.prepare(
-        "lock_force_unlock", (names.raw, names.channel, names.epoch(owner)), (UNLOCKED, epoch, "PUBLISH")
+        "lock_force_unlock", (names.raw, names.channel, names.epoch(owner)), (UNLOCKED, epoch, publish)
     )
 
 

@@ -1,6 +1,6 @@
 -- Frees the lock, whoever holds it, and wakes those who wait.
 -- KEYS  1 lock (hash)  2 channel  3 epoch of the caller
--- ARGV  1 message  2 epoch  3 PUBLISH or SPUBLISH
+-- ARGV  1 message  2 epoch  3 PUBLISH, SPUBLISH or '' (nobody is told)
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: overtaken by a newer request.
 local stored = redis.call('get', KEYS[3])
 if stored and tonumber(stored) > tonumber(ARGV[2]) then
@@ -8,7 +8,9 @@ if stored and tonumber(stored) > tonumber(ARGV[2]) then
 end
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
-    redis.call(ARGV[3], KEYS[2], ARGV[1])
+    if ARGV[3] ~= '' then
+        redis.call(ARGV[3], KEYS[2], ARGV[1])
+    end
     redis.call('del', KEYS[1])
 end
 if ARGV[2] ~= '0' and stored ~= ARGV[2] then

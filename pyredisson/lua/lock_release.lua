@@ -2,7 +2,7 @@
 -- KEYS  1 lock (hash)  2 channel  3 epoch of the owner
 -- ARGV  1 message  2 lease of the holds that remain, ms  3 owner
 --       4 holds the client counts ('0': it lost them, give up whatever stands here)
---       5 epoch  6 '1' if an earlier copy of this request may have run  7 PUBLISH or SPUBLISH
+--       5 epoch  6 '1' if an earlier copy of this request may have run  7 PUBLISH, SPUBLISH or '' (nobody is told)
 -- Reply 1 + n: free, and n connections heard of it.  0: still held.  nil: the owner does not hold what the client counts.
 --       {'stale', epoch}: overtaken by a newer request.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE); it then lets the rest run.
@@ -24,7 +24,10 @@ if left > 0 then
     reply = 0
 elseif left == 0 then
     -- The message leaves when the script is over. It goes first: a user who may not publish shall free nothing.
-    reply = 1 + redis.call(ARGV[7], KEYS[2], ARGV[1])
+    reply = 1
+    if ARGV[7] ~= '' then
+        reply = 1 + redis.call(ARGV[7], KEYS[2], ARGV[1])
+    end
     redis.call('del', KEYS[1])
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then

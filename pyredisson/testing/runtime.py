@@ -13,11 +13,9 @@ import redis.exceptions as rx
 from typing_extensions import Self
 
 from pyredisson import wire
-from pyredisson.asyncio.primitives import Lock
+from pyredisson.asyncio.factory import Factory
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.lock import LockCore
-from pyredisson.core.names import check_name
 from pyredisson.core.runtime import Background, NotSent, Reply, Request, Ticket, Unanswered
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.redis import ServerError
@@ -351,7 +349,7 @@ class SimulatedRuntime:
 
 
 @final
-class SimulatedClient:
+class SimulatedClient(Factory):
     """A client in a simulated process: what it makes is awaited in tasks of the world, as under asyncio.
 
     Args:
@@ -363,18 +361,13 @@ class SimulatedClient:
     def __init__(self, process: Process, *, config: Config | None = None, node: Node | None = None) -> None:
         self.config = config or Config()
         self.runtime = SimulatedRuntime(process, node or process.world.node)
-        self.core = ClientCore(self.runtime, self.config)
+        self.core = self._core = ClientCore(self.runtime, self.config)
         self.runtime.attach(self.core.wakeups)
 
     @property
     def id(self) -> str:
         """See :attr:`pyredisson.Redisson.id`."""
         return self.core.id
-
-    def get_lock(self, name: str) -> Lock:
-        """See :meth:`pyredisson.Redisson.get_lock`."""
-        self.core.check_open()
-        return Lock(self, LockCore(self.core, check_name(name)))  # type: ignore[arg-type]
 
     async def close(self) -> None:
         """See :meth:`pyredisson.Redisson.close`."""

@@ -8,19 +8,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 import redis
-from typing_extensions import Self
 
-from pyredisson.config import Config
+from pyredisson.arguments import backoff_of
+from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
+from pyredisson.core.non_reentrant import NonReentrantLockCore
+from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
-from pyredisson.threads.primitives import Lock
+from pyredisson.threads.primitives import FencedLock, Lock, NonReentrantLock, SpinLock
 from pyredisson.threads.runtime import ThreadsRuntime
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pyredisson.embedded import EmbeddedServer
 
 __all__ = ["Redisson"]
@@ -120,6 +125,26 @@ class Redisson:
         """
         self._core.check_open()
         return Lock(self, LockCore(self._core, check_name(name)))
+
+    def get_non_reentrant_lock(self, name: str) -> NonReentrantLock:
+        """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return NonReentrantLock(self, NonReentrantLockCore(self._core, check_name(name)))
+
+    def get_spin_lock(self, name: str, backoff: Backoff | None = None) -> SpinLock:
+        """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.
+
+        Args:
+            name: The lock's name.
+            backoff: How its waiters pace their attempts; ``None``: ``ExponentialBackoff()``.
+        """
+        self._core.check_open()
+        return SpinLock(self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)))
+
+    def get_fenced_lock(self, name: str) -> FencedLock:
+        """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return FencedLock(self, FencedLockCore(self._core, check_name(name)))
 
     def close(self) -> None:
         """End this client's threads and connections, and its embedded server. Idempotent.

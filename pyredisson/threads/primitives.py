@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 from pyredisson.arguments import wait_of
+from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.lease import Lease
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.threads.client import Redisson
 
-__all__ = ["Hold", "Lock"]
+__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
 
 
-@final
 class Lock:
     """A reentrant lock that excludes threads of any number of processes, Java ones on Redisson among them.
 
@@ -39,7 +39,7 @@ class Lock:
         self._core = core
 
     def __repr__(self) -> str:
-        return f"<Lock {self._core.describe()}>"
+        return f"<{type(self).__name__} {self._core.describe()}>"
 
     @property
     def name(self) -> str:
@@ -161,6 +161,57 @@ class Lock:
             LockLostError: On leaving: it was lost meanwhile. An exception of the body goes first.
         """
         return Hold(self, wait_time, lease_time)
+
+
+@final
+class NonReentrantLock(Lock):
+    """A :class:`Lock` that its holder cannot take twice: trying to raises ``LockError`` at once.
+
+    Made by :meth:`Redisson.get_non_reentrant_lock`. Source: Redisson's ``RedissonNonReentrantLock``.
+    """
+
+    __slots__ = ()
+
+
+@final
+class SpinLock(Lock):
+    """A :class:`Lock` whose waiters ask again and again, with pauses, instead of being told.
+
+    Made by :meth:`Redisson.get_spin_lock`. It excludes the holders of a :class:`Lock` of the same name, but wakes none
+    of its waiters. Source: Redisson's ``RedissonSpinLock``.
+    """
+
+    __slots__ = ()
+
+
+@final
+class FencedLock(Lock):
+    """A :class:`Lock` that gives each hold a token, greater than those of all holds before it.
+
+    Made by :meth:`Redisson.get_fenced_lock`. Send the token along with each write, and let the place that is written to
+    refuse a smaller one than it has seen: a holder that was paused past its lease then does no harm. A re-entry has
+    the token of the hold that it joins. Source: Redisson's ``RFencedLock``.
+    """
+
+    __slots__ = ("_core",)
+
+    _core: FencedLockCore
+
+    def __init__(self, client: Redisson, core: FencedLockCore) -> None:
+        super().__init__(client, core)
+        self._core = core
+
+    def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
+        """Take the lock as :meth:`lock` does, and return the token of the hold."""
+        return run(self._core.lock_and_get_token(lease_time))
+
+    def try_lock_and_get_token(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> int | None:
+        """Take the lock as :meth:`try_lock` does, and return the token of the hold; ``None`` if it was not got."""
+        return run(self._core.try_lock_and_get_token(wait_time, lease_time))
+
+    def get_token(self) -> int | None:
+        """Return the token that was handed out last, to whomever; ``None`` if none ever was."""
+        return run(self._core.get_token())
 
 
 @final

@@ -92,7 +92,11 @@ class Actor(ABC):
 
     def lock(self, client: Remote, name: str = "orders") -> Remote:
         """A handle on a lock, for this actor."""
-        return Remote(client.real.get_lock(name), self)
+        return self.get(client, "lock", name)
+
+    def get(self, client: Remote, kind: str, name: str = "orders", *args: Any) -> Remote:
+        """A handle on any kind, for this actor: what the client's ``get_<kind>`` makes."""
+        return Remote(getattr(client.real, f"get_{kind}")(name, *args), self)
 
 
 class Remote:

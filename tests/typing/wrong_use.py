@@ -53,7 +53,7 @@ def configs() -> None:
     pyredisson.Config(on_lock_lost=lambda name: None)  # type: ignore[arg-type, misc]
 
 
-class MyLock(pyredisson.Lock):  # type: ignore[misc]
+class MyLock(pyredisson.FencedLock):  # type: ignore[misc]
     pass
 
 

@@ -128,4 +128,5 @@ def test_it_shows_its_state(lease: Lease, claim: Claim) -> None:
 
 def test_the_token_is_what_it_was_given(lease: Lease, claim: Claim) -> None:
     assert lease.token is None
-    assert Lease(claim, claim.levels[0], FakeRuntime(), 33).token == 33
+    claim.levels[0].token = 33
+    assert lease.token == 33

@@ -1,0 +1,76 @@
+"""The spin lock: the reentrant lock without messages. Whoever waits asks again and again, with pauses in between.
+
+Source: ``org.redisson.RedissonSpinLock``. For locks that are held so briefly, and wanted so rarely, that a subscription
+costs more than it saves. What differs on purpose: a pause never outlasts the caller's time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.lock import LockCore
+from pyredisson.core.runtime import Failure, Refused
+
+if TYPE_CHECKING:
+    from pyredisson.config import Backoff
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.holds import Claim, Level
+    from pyredisson.core.runtime import Request
+
+__all__ = ["SpinLockCore"]
+
+#: So that a client that is closed does not have to wait for a long pause to end.
+LOOK_UP = 0.25
+
+
+class SpinLockCore(LockCore):
+    """One handle on a spin lock."""
+
+    __slots__ = ("_backoff",)
+
+    kind = "spin"
+
+    def __init__(self, home: ClientCore, name: str, backoff: Backoff) -> None:
+        super().__init__(home, name)
+        self._backoff = backoff
+
+    def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """As for the reentrant lock, but nobody is told."""
+        return scripts.release_lock(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+            publish=scripts.NOBODY,
+        )
+
+    def force_request(self, claim: Claim, epoch: int) -> Request:
+        """As for the reentrant lock, but nobody is told."""
+        return scripts.force_unlock(self.home.runtime, self.names, claim.owner, epoch=epoch, publish=scripts.NOBODY)
+
+    async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
+        runtime = self.home.runtime
+        delays = iter(self._backoff.delays())
+        delay: float | None = None
+        while not deadline.passed(now := runtime.now()):
+            delay = next(delays, delay)
+            if delay is None:
+                raise ValueError(f"{self._backoff!r} gives no delay at all")
+            until = min(now + delay, deadline.at)
+            while (left := until - runtime.now()) > 0:
+                await runtime.sleep(min(left, LOOK_UP))
+                self.home.check_open()
+            try:
+                if await self._attempt(claim, level) is None:
+                    return True
+            except Refused:
+                raise
+            except Failure:
+                if deadline.passed(runtime.now()):
+                    raise
+        return False
