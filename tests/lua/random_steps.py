@@ -118,7 +118,7 @@ def _repeat(random: Random) -> bytes:
 
 
 def _publish(random: Random) -> bytes:
-    return random.choice((b"PUBLISH", b"PUBLISH", b"PUBLISH", b"SPUBLISH"))
+    return random.choice((b"PUBLISH", b"PUBLISH", b"PUBLISH", b"SPUBLISH", b""))
 
 
 @generates("lock_acquire")
@@ -126,6 +126,17 @@ def _lock_acquire(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return [lock, epoch_of(lock, owner)], [random.choice(LEASES), owner, counted, epoch, _repeat(random)]
+
+
+def token_of(lock: bytes) -> bytes:
+    return b"redisson_lock_token:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+@generates("fenced_acquire")
+def _fenced_acquire(random: Random, model: SimulatedRedis) -> Call:
+    (lock, epoch), args = _lock_acquire(random, model)
+    joins = random.choice((b"", b"", b"7"))
+    return [lock, epoch, token_of(lock)], [*args, joins, b"0"]  # Two servers' clocks are never the same.
 
 
 @generates("lock_release")

@@ -26,6 +26,7 @@ CLIENT: Final = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 ME: Final = f"{CLIENT}:7".encode()
 OTHER: Final = f"{CLIENT}:9".encode()
 EPOCH: Final = b"pyredisson_epoch:{orders}:" + ME
+TOKEN: Final = b"redisson_lock_token:{orders}"
 
 State: TypeAlias = dict[bytes, Entry]
 
@@ -85,6 +86,31 @@ def force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:
 
 def renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
     return Call("lock_renew", tuple(key for key, _ in held), (lease, *(owner for _, owner in held)))
+
+
+def fenced(
+    *,
+    lease: int = 30_000,
+    owner: bytes = ME,
+    counts: int = 0,
+    epoch: int = 0,
+    repeat: bool = False,
+    joins: str = "",
+    from_clock: bool = False,
+) -> Call:
+    return Call(
+        "fenced_acquire",
+        (LOCK, EPOCH, TOKEN),
+        (lease, owner, counts, epoch, int(repeat), joins, int(from_clock)),
+    )
+
+
+def token(number: int) -> State:
+    return {TOKEN: Entry("string", b"%d" % number, None)}
+
+
+def taken(number: int) -> list[bytes]:
+    return [b"token", b"%d" % number]
 
 
 LOST: Final = [b"lost"]
@@ -214,6 +240,68 @@ ACQUIRE: Final = [
         out_of_memory=True,
     ),
     Case("out of memory: lost is told", FREE, acquire(counts=1), LOST, out_of_memory=True),
+]
+
+#: Where it does as lock_acquire, and what it does beyond.
+FENCED: Final = [
+    Case("a free lock is taken", FREE, fenced(), taken(1), lock(me=1) | token(1)),
+    Case("the next token", token(6), fenced(lease=90_000), taken(7), lock(90_000, me=1) | token(7)),
+    Case("re-entry joins a token", lock(me=1) | token(7), fenced(counts=1, joins="7"), taken(7), lock(me=2) | token(7)),
+    Case("re-entry of a plain hold", lock(me=1) | token(7), fenced(counts=1), taken(8), lock(me=2) | token(8)),
+    Case(
+        "re-entry with less time does not cut",
+        lock(90_000, me=1) | token(7),
+        fenced(counts=1, lease=20_000, joins="7"),
+        taken(7),
+        lock(90_000, me=2) | token(7),
+    ),
+    Case("a stranger is told how long", lock(70_000, me=1) | token(7), fenced(owner=OTHER), Around(70_000)),
+    Case("a stranger is told that there is no end", lock(None, me=1), fenced(owner=OTHER), -1),
+    Case("a hold is counted, and the lock is free", FREE, fenced(counts=1), LOST),
+    Case("a hold is counted, and another has it", lock(other=1), fenced(counts=1, joins="7"), LOST),
+    Case("more holds are counted than stored", lock(me=1), fenced(counts=2), LOST),
+    Case("residue of three holds: starts at 1", lock(20_000, me=3), fenced(), taken(1), lock(me=1) | token(1)),
+    Case(
+        "repeat: the first copy took it",
+        lock(me=1) | token(7),
+        fenced(repeat=True, epoch=1),
+        taken(7),
+        lock(me=1) | token(7) | epoch(1),
+    ),
+    Case(
+        "repeat: the first copy re-entered",
+        lock(me=2) | token(7),
+        fenced(counts=1, repeat=True, joins="7"),
+        taken(7),
+        lock(me=2) | token(7),
+    ),
+    Case("repeat: the first copy never came", token(7), fenced(repeat=True), taken(8), lock(me=1) | token(8)),
+    Case("repeat: it is another's by now", lock(other=1), fenced(counts=1, repeat=True), LOST),
+    Case("a stale request for a free lock", epoch(2), fenced(epoch=1), stale(2)),
+    Case("a stale repeat", epoch(2) | lock(me=1), fenced(epoch=1, repeat=True), stale(2)),
+    Case(
+        "an epoch is stored though another has it",
+        lock(other=1),
+        fenced(epoch=1),
+        Around(30_000),
+        lock(other=1) | epoch(1),
+    ),
+    Case(
+        "from the clock: beyond a clock that was ahead",
+        token(3_000_000_000_000_000),
+        fenced(from_clock=True),
+        taken(3_000_000_000_000_001),
+        lock(me=1) | token(3_000_000_000_000_001),
+    ),
+    Case("the key is a string", text(LOCK), fenced(), WRONGTYPE),
+    Case("out of memory: not taken", FREE, fenced(), OOM, out_of_memory=True),
+    Case(
+        "out of memory: a stranger is told how long",
+        lock(me=1),
+        fenced(owner=OTHER),
+        Around(30_000),
+        out_of_memory=True,
+    ),
 ]
 
 RELEASE: Final = [
@@ -419,7 +507,7 @@ RENEW: Final = [
     Case("out of memory: extends", lock(10_000, me=1), renew((LOCK, ME)), [1], lock(me=1), out_of_memory=True),
 ]
 
-CASES: Final = [*ACQUIRE, *RELEASE, *FORCE_UNLOCK, *RENEW]
+CASES: Final = [*ACQUIRE, *FENCED, *RELEASE, *FORCE_UNLOCK, *RENEW]
 
 Twin: TypeAlias = "Model | RealServer"
 

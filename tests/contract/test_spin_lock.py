@@ -1,0 +1,191 @@
+"""A spin lock is a lock that says nothing: whoever waits asks again, as often as its back-off says."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockNotOwnedError
+from tests.contract.places import each_runtime
+from tests.contract.store import CHANNEL
+from tests.contract.worlds import World
+
+
+@dataclass
+class Noted:
+    """A back-off that counts how often it was asked."""
+
+    pauses: list[float] = field(default_factory=lambda: [0.001])
+    given: int = 0
+
+    def delays(self) -> Iterator[float]:
+        for pause in self.pauses:
+            self.given += 1
+            yield pause
+
+
+def test_it_is_stored_as_a_lock_is(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    mine = alice.get(client, "spin_lock")
+    mine.lock()
+    mine.lock()
+    assert world.redis.everything() == {"orders": ("hash", {f"{client.id}:{alice.number}": "2"})}
+    assert 25 < world.redis.ttl("orders") <= 30
+    mine.unlock()
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+    assert world.redis.everything() == {}
+
+
+def test_it_says_nothing_and_listens_to_nothing(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.get(client, "spin_lock"), bob.get(client, "spin_lock")
+    said = world.messages(CHANNEL)
+    listening = world.redis.subscribers(CHANNEL)
+    mine.lock()
+    waiting = bob.start(theirs.try_lock, 5)
+    world.pass_time(0.02)
+    assert world.redis.subscribers(CHANNEL) == listening
+    mine.unlock()
+    assert waiting.result() is True
+    assert theirs.force_unlock() is True
+    assert theirs.force_unlock() is False
+    assert said.received() == []
+
+
+def test_a_waiter_gets_it(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine = alice.get(world.client(), "spin_lock")
+    theirs = bob.get(world.client(), "spin_lock", "orders", ConstantBackoff(0.005))
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    world.pass_time(0.03)
+    assert not waiting.done()
+    mine.unlock()
+    waiting.result(within=5)
+    assert theirs.is_held_by_current_thread()
+
+
+def test_it_excludes_the_plain_lock_of_the_same_name(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    spin, plain = alice.get(client, "spin_lock"), bob.lock(client)
+    spin.lock()
+    assert not plain.try_lock()
+    spin.unlock()
+    plain.lock()
+    assert not spin.try_lock(0.01)
+
+
+def test_one_owner_may_use_both_kinds(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    spin, plain = alice.get(client, "spin_lock"), alice.lock(client)
+    said = world.messages(CHANNEL)
+    plain.lock()
+    spin.lock()
+    assert plain.get_hold_count() == 2
+    plain.unlock()
+    spin.unlock()
+    assert said.received() == []
+    spin.lock()
+    plain.unlock()
+    world.until(lambda: said.received() == [b"0"])
+
+
+def test_a_stranger_may_not_unlock(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    alice.get(client, "spin_lock").lock()
+    with pytest.raises(LockNotOwnedError):
+        bob.get(client, "spin_lock").unlock()
+
+
+@each_runtime
+def test_out_of_time_is_out_of_time(world: World) -> None:
+    """Even in the middle of a long pause."""
+    client = world.client()
+    alice, bob = world.actors(2)
+    alice.get(client, "spin_lock").lock()
+    theirs = bob.get(client, "spin_lock", "orders", ConstantBackoff(60))
+    before = world.now()
+    assert theirs.try_lock(0.2) is False
+    assert 0.2 <= world.now() - before < 1.5
+
+
+@each_runtime
+def test_the_last_pause_goes_on(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    backoff = Noted([0.001, 0.002, 0.01])
+    alice.get(client, "spin_lock").lock()
+    assert bob.get(client, "spin_lock", "orders", backoff).try_lock(0.2) is False
+    assert backoff.given == 3
+
+
+@each_runtime
+def test_a_back_off_without_any_pause_is_refused(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    alice.get(client, "spin_lock").lock()
+    with pytest.raises(ValueError, match="no delay"):
+        bob.get(client, "spin_lock", "orders", Noted([])).try_lock(0.2)
+
+
+@each_runtime
+def test_a_client_that_is_closed_wakes_those_who_pause(world: World) -> None:
+    one, two = world.client(), world.client()
+    alice, bob, carol = world.actors(3)
+    alice.get(one, "spin_lock").lock()
+    waiting = bob.start(bob.get(two, "spin_lock", "orders", ConstantBackoff(60)).lock)
+    world.pass_time(0.05)
+    carol.do(two.close)
+    assert isinstance(waiting.error(within=5), ClientClosedError)
+
+
+@each_runtime
+def test_a_hold_is_kept_alive(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=0.9)
+    alice, bob = world.actors(2)
+    mine, theirs = alice.get(client, "spin_lock"), bob.get(client, "spin_lock")
+    mine.lock()
+    world.pass_time(2.0)
+    assert not theirs.try_lock()
+    mine.unlock()
+    assert theirs.try_lock()
+
+
+@pytest.mark.parametrize("backoff", ["fast", 0.1, object()])
+def test_what_is_no_back_off(world: World, backoff: Any) -> None:
+    with pytest.raises(TypeError, match=r"delays\(\)"):
+        world.client().real.get_spin_lock("orders", backoff)
+
+
+def test_back_offs_check_themselves() -> None:
+    wrong: Iterable[tuple[Callable[[], object], type[Exception]]] = (
+        (lambda: ConstantBackoff(0), ValueError),
+        (lambda: ConstantBackoff(float("inf")), ValueError),
+        (lambda: ConstantBackoff("1"), TypeError),  # type: ignore[arg-type]
+        (lambda: ExponentialBackoff(initial=-1), ValueError),
+        (lambda: ExponentialBackoff(maximum=0), ValueError),
+        (lambda: ExponentialBackoff(multiplier=0.5), ValueError),
+        (lambda: ExponentialBackoff(initial=1, maximum=0.5), ValueError),
+    )
+    for make, error in wrong:
+        with pytest.raises(error):
+            make()
+
+
+def test_an_exponential_back_off_grows_to_its_maximum() -> None:
+    delays = ExponentialBackoff().delays()
+    given = [next(delays) for _ in range(20)]
+    assert given[0] == 0.001
+    assert all(2 * before <= after or after == 0.128 for before, after in itertools.pairwise(given))
+    assert given[-1] == 0.128
+    assert list(zip(ConstantBackoff(0.5).delays(), range(3), strict=False)) == [(0.5, 0), (0.5, 1), (0.5, 2)]
