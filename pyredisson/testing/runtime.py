@@ -271,8 +271,8 @@ class SimulatedRuntime:
         self.world.after(2 * self.world.travel(), lambda: self.process.run(lambda: self._confirm(channel)))
 
     def _confirm(self, channel: str) -> None:
-        if self._closed or self._wakeups is None:
-            return
+        if self._closed or self._wakeups is None or channel not in self._wakeups.wanted():
+            return  # On a connection what was asked for last is done last.
         if not self.node.redis.up or not self._reachable:
             self._wakeups.lost_connection(rx.ConnectionError("Connection refused."))
             self.world.after(0.1, lambda: self.process.run(self._resubscribe))
