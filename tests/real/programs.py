@@ -537,7 +537,14 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     claims = [claim for claim in client._core.claims if claim.levels or claim.pending or claim.loss]
     assert not claims, claims
-    until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
+    try:
+        until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
+    except AssertionError as error:
+        ours = [
+            {each: getattr(channel, each) for each in ("asked_for", "confirmed", "idle_since", "benches", "rings")}
+            for channel in client._core.wakeups._channels.values()
+        ]
+        raise AssertionError(f"at {time.monotonic()}: {ours}") from error
     assert client._core.watchdog.watching() == 0
     assert descriptors() < 40, descriptors()
     lock.lock()
