@@ -403,7 +403,10 @@ class Claim:
         with self.mutex:
             if not holds or len(self.levels) < holds:
                 return False
-            if self.loss is not None:
+            if self.loss is not None:  # Nothing is held that could be given back; a copy may be under way still.
+                self.turn += 1
+                self.epoch += self.pending is not None
+                self.pending = None
                 self.levels.pop()
                 if not self.levels:
                     self.loss = None

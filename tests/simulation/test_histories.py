@@ -36,6 +36,7 @@ ONCE_FOUND = {
     **dict.fromkeys((11504, 21783, 22271, 27819, 33761, 35212), LATE_COPY),
     41549: "a background that had lost its turn had that of the owner, who was at it, settled later",
     43421: "the same",
+    61490: "an unlock was interrupted when its hold had been found lost, and stayed pending for ever",
     33979: "the simulated subscriber confirmed what had been unsubscribed since",
 }
 

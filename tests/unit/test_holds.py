@@ -300,6 +300,17 @@ def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(claim: Cla
     assert claim.begin_acquire(FIXED).epoch > last
 
 
+def test_an_unlock_that_is_interrupted_after_a_loss_is_over(claim: Claim) -> None:
+    take(claim, FIXED)
+    turn = claim.begin_release().turn
+    assert claim.lose("gone")
+    claim.doubt(turn)
+    assert not claim.redo_release(1), "there is nothing to give back"
+    assert claim.pending is None
+    assert claim.levels == []
+    assert claim.begin_acquire(FIXED).epoch == 2
+
+
 def test_what_is_abandoned_is_outranked_too(claim: Claim) -> None:
     claim.begin_acquire(FIXED)
     claim.doubt(claim.turn)
