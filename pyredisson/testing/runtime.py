@@ -114,6 +114,7 @@ class SimulatedRuntime:
         self._wakeups: Wakeups | None = None
         self._channels: set[str] = set()
         self._reachable = True
+        self._reconnecting = False
         self._loops: list[SimulatedLoop] = []
         self._closed = False
         self.world.on_break(self._broken)
@@ -273,18 +274,34 @@ class SimulatedRuntime:
     def _confirm(self, channel: str) -> None:
         if self._closed or self._wakeups is None or channel not in self._wakeups.wanted():
             return  # On a connection what was asked for last is done last.
-        if not self.node.redis.up or not self._reachable:
-            self._wakeups.lost_connection(rx.ConnectionError("Connection refused."))
-            self.world.after(0.1, lambda: self.process.run(self._resubscribe))
+        if not self._connected():
+            self._reconnect(rx.ConnectionError("Connection refused."), 0.1)
             return
         self._channels.add(channel)
         self._wakeups.confirmed(channel)
         self.unsubscribe(channel)  # Its waiters may have gone while it was under way.
 
+    def _connected(self) -> bool:
+        return self.node.redis.up and self._reachable
+
+    def _reconnect(self, error: rx.ConnectionError, after: float) -> None:
+        """All channels are lost with the connection; there is one try at a time to get them back."""
+        if self._wakeups is None:
+            return
+        self._wakeups.lost_connection(error)
+        if not self._reconnecting:
+            self._reconnecting = True
+            self.world.after(after, lambda: self.process.run(self._resubscribe))
+
     def _resubscribe(self) -> None:
-        if self._wakeups is not None:
-            for channel in self._wakeups.wanted():
-                self._confirm(channel)
+        self._reconnecting = False
+        if self._closed or self._wakeups is None:
+            return
+        if not self._connected():
+            self._reconnect(rx.ConnectionError("Connection refused."), 0.1)
+            return
+        for channel in self._wakeups.wanted():
+            self._confirm(channel)
 
     def unsubscribe(self, channel: str) -> None:
         def farewell() -> None:
@@ -319,13 +336,8 @@ class SimulatedRuntime:
 
     def _drop_subscriber(self) -> None:
         self._channels.clear()
-
-        def lost() -> None:
-            if self._wakeups is not None:
-                self._wakeups.lost_connection(rx.ConnectionError("Connection closed by server."))
-                self.world.after(0.05, lambda: self.process.run(self._resubscribe))
-
-        self.world.after(self.world.travel(), lambda: self.process.run(lost))
+        error = rx.ConnectionError("Connection closed by server.")
+        self.world.after(self.world.travel(), lambda: self.process.run(lambda: self._reconnect(error, 0.05)))
 
     def _broken(self, node: Node) -> None:
         if node is self.node:
