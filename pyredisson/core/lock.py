@@ -52,6 +52,8 @@ class LockCore:
     message = staticmethod(lock_message)
     #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
     renew = staticmethod(scripts.renew_locks)
+    #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
+    polite = False
 
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
@@ -155,7 +157,7 @@ class LockCore:
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
-            if claim.way > asked and wait != 0 and not holds:
+            if (self.polite or claim.way > asked) and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
                 refused = await self._attempt(claim, level)

@@ -482,6 +482,11 @@ class Keyspace:
         fields = self._hash(key)
         return None if fields is None else fields.get(field)
 
+    @redis_command("HMGET")
+    def _hmget(self, key: bytes, field: bytes, *more: bytes) -> Reply:
+        fields = self._hash(key) or {}
+        return [fields.get(each) for each in (field, *more)]
+
     @redis_command("HDEL", writes=True)
     def _hdel(self, key: bytes, field: bytes, *more: bytes) -> Reply:
         fields = self._hash(key)
