@@ -175,11 +175,11 @@ class ReadWriteLock:
 
     def read_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.read_lock`."""
-        return Lock(self._client, self._core.reading)
+        return Lock(self._client, self._core.read_lock())
 
     def write_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.write_lock`."""
-        return Lock(self._client, self._core.writing)
+        return Lock(self._client, self._core.write_lock())
 
 
 @final

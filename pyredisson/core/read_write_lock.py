@@ -39,20 +39,31 @@ __all__ = ["ReadLockCore", "ReadWriteLockCore", "WriteLockCore"]
 #: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
 WAY = 0.5
 
+#: Who waits on the one channel.
+READERS = "read"
+WRITERS = "write"
+
 
 class ReadWriteLockCore:
-    """One handle on a read-write lock: its two sides."""
+    """One handle on a read-write lock: it makes handles on its two sides."""
 
-    __slots__ = ("names", "reading", "writing")
+    __slots__ = ("home", "names")
 
     def __init__(self, home: ClientCore, name: str) -> None:
-        self.reading = ReadLockCore(home, name)
-        self.writing = WriteLockCore(home, name)
-        self.names = self.reading.names
+        self.home = home
+        self.names = ReadWriteNames(name)
+
+    def read_lock(self) -> ReadLockCore:
+        """A handle on the read side."""
+        return ReadLockCore(self.home, self.names)
+
+    def write_lock(self) -> WriteLockCore:
+        """A handle on the write side."""
+        return WriteLockCore(self.home, self.names)
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
-        reading, writing = self.reading.state(" for reading"), self.writing.state(" for writing")
+        reading, writing = self.read_lock().state(" for reading"), self.write_lock().state(" for writing")
         return f"{self.names.raw!r}{reading}{writing}"
 
 
@@ -64,9 +75,9 @@ class Side(LockCore):
     names: ReadWriteNames
     writes = False
 
-    def __init__(self, home: ClientCore, name: str) -> None:
-        super().__init__(home, name)
-        self.names = ReadWriteNames(name)
+    def __init__(self, home: ClientCore, names: ReadWriteNames) -> None:
+        super().__init__(home, names.raw)
+        self.names = names
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -148,13 +159,9 @@ class ReadLockCore(Side):
 
     __slots__ = ()
 
-    kind = "read"
+    kind = READERS
     renew = staticmethod(scripts.renew_reading)
     polite = True
-
-    def message(self, payload: bytes) -> int:
-        """How many readers a message wakes. What readers have freed is a writer's, if one waits here."""
-        return 0 if payload == b"0" and self._writer_waits() else lock_message(payload)
 
     def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to take the read side for an owner who holds it ``holds`` times as yet."""
@@ -200,7 +207,7 @@ class ReadLockCore(Side):
 
     async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
         return await until_taken(
-            partial(self._attempt, claim, level),
+            partial(self._attempt_politely, claim, level),
             refused,
             runtime=self.home.runtime,
             wakeups=self.home.wakeups,
@@ -215,11 +222,20 @@ class ReadLockCore(Side):
     def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
         if self._writer_waits() and not self._writing(claim):
-            return int(1000 * (WAY if wait is None else min(WAY, wait / 2)))
+            left = WAY if wait is None else min(WAY, wait / 2)
+            claim.way = now + left
+            return int(1000 * left)
         return super()._give_way(claim, wait, now) if claim.way > now else None
 
+    async def _attempt_politely(self, claim: Claim, level: Level) -> int | None:
+        """As :meth:`_attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
+        left = claim.way - self.home.runtime.now()
+        if left > 0 and self._writer_waits():
+            return int(1000 * left)
+        return await self._attempt(claim, level)
+
     def _writer_waits(self) -> bool:
-        return self.home.wakeups.anybody(self.names.channel, WriteLockCore.kind)
+        return self.home.wakeups.anybody(self.names.channel, WRITERS)
 
     def _writing(self, claim: Claim) -> bool:
         """Whether the owner holds the write side: then it is not others who would come first."""
@@ -232,7 +248,7 @@ class WriteLockCore(Side):
 
     __slots__ = ()
 
-    kind = "write"
+    kind = WRITERS
     writes = True
 
     def message(self, payload: bytes) -> int:

@@ -21,14 +21,13 @@ if not mode then
     if left ~= -2 then
         return left -- It is a lock of another kind.
     end
-    -- The hold goes first: a user who may not write it shall take nothing.
-    redis.call('set', KEYS[3], 1, 'px', ARGV[1])
     redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
     local ends = redis.pcall('pexpire', KEYS[1], ARGV[1])
-    if ends ~= 1 then
+    local hold = ends == 1 and redis.pcall('set', KEYS[3], 1, 'px', ARGV[1]) or ends
+    if ends ~= 1 or hold.err then
         -- This user may not do that. Nobody is left with a lock that never ends.
-        redis.call('del', KEYS[1], KEYS[3])
-        return ends
+        redis.call('del', KEYS[1])
+        return hold
     end
     return nil
 end
@@ -50,17 +49,19 @@ if ARGV[3] ~= '0' then
 elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[2] .. ':write') == 0 then
     return redis.call('pttl', KEYS[1])
 end
-if done and redis.call('pttl', KEYS[3]) > 0 then
-    if redis.call('pttl', KEYS[3]) < tonumber(ARGV[1]) then
-        redis.call('pexpire', KEYS[3], ARGV[1])
-    end
-else
-    redis.call('set', KEYS[3], 1, 'px', ARGV[1])
+local hold = done and redis.call('pttl', KEYS[3]) or -2
+if hold == -2 then
     -- If the client counts no hold, what stands here is over for it, and the first hold starts at 1.
     redis.call('hset', KEYS[1], ARGV[2], wanted)
 end
--- Nobody's time is cut short; a key without a TTL (PERSIST) gets one again.
+-- Nobody's time is cut short; a key without a TTL (PERSIST) gets one again. The lock goes first, so that it never lives
+-- longer than the hold for whose sake it lives: release relies on that.
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
     redis.call('pexpire', KEYS[1], ARGV[1])
+end
+if hold == -2 then
+    redis.call('set', KEYS[3], 1, 'px', ARGV[1])
+elseif hold < tonumber(ARGV[1]) then
+    redis.call('pexpire', KEYS[3], ARGV[1])
 end
 return nil

@@ -32,38 +32,46 @@ if left > 0 then
         -- The newest hold goes, whichever it is; its time stays, since nested holds share the latest end.
         longest = math.max(longest, tonumber(ARGV[2]))
         redis.call('del', holds .. (left + 1))
-        redis.call('set', holds .. left, 1, 'px', longest)
-        redis.call('hset', KEYS[1], ARGV[3], left)
         if redis.call('pttl', KEYS[1]) < longest then
             redis.call('pexpire', KEYS[1], longest)
         end
+        redis.call('set', holds .. left, 1, 'px', longest)
+        redis.call('hset', KEYS[1], ARGV[3], left)
         reply = 0
     end
 elseif left == 0 then
-    local readers = redis.call('hlen', KEYS[1])
-    local free = readers == 2
+    local ends = redis.call('pttl', KEYS[1])
+    local lives = redis.call('pttl', KEYS[4])
+    local free = redis.call('hlen', KEYS[1]) == 2
     local cut = false
     if not free and mode == 'read' then
-        -- For how long do the others read? Those who came last stand last, and mostly stay longest. To within a tenth of
-        -- a second it is of no interest, so that not all of many need be asked.
-        local ends = redis.call('pttl', KEYS[1])
-        local enough = ends > 0 and ends - 100 or math.huge
-        local before = string.sub(KEYS[4], 1, -1 - #ARGV[3] - #string.match(KEYS[4], ':rwlock_timeout:%d+$'))
-        local fields = redis.call('hgetall', KEYS[1])
-        local longest = -2
-        for at = #fields - 1, 1, -2 do
-            if fields[at] ~= ARGV[3] then
-                for i = tonumber(fields[at + 1]) or 0, 1, -1 do
-                    local lives = redis.call('pttl', before .. fields[at] .. ':rwlock_timeout:' .. i)
-                    longest = math.max(longest, lives == -1 and enough or lives)
-                end
-                if longest >= enough then
-                    break
+        -- The lock lives for its longest hold. As a rule that is one that came a moment later: then it is enough that any
+        -- other reader lives.
+        local later = lives < ends and ends <= lives + 1000
+        local first = ARGV[3] .. ':rwlock_timeout:' .. math.max(tonumber(ARGV[4]), 1)
+        local before = string.sub(KEYS[4], 1, -1 - #first)
+        local any = later and redis.call('hrandfield', KEYS[1])
+        if not any or any == ARGV[3] or redis.call('exists', before .. any .. ':rwlock_timeout:1') == 0 then
+            local fields = redis.call('hgetall', KEYS[1])
+            local longest = -2
+            -- Those who came last stand last, and mostly live longest.
+            for at = #fields - 1, 1, -2 do
+                if fields[at] ~= ARGV[3] then
+                    for i = tonumber(fields[at + 1]) or 0, 1, -1 do
+                        local other = redis.call('pttl', before .. fields[at] .. ':rwlock_timeout:' .. i)
+                        longest = math.max(longest, other == -1 and math.huge or other)
+                    end
+                    if ends > 0 and longest >= ends then
+                        break
+                    end
                 end
             end
+            free = longest <= 0
+            if not free and not later and longest < math.huge and (longest < ends or ends < 0) then
+                -- A millisecond less, as time goes on in here: it must not live longer than the hold it lives for.
+                cut = math.max(longest - 1, 1)
+            end
         end
-        free = longest <= 0
-        cut = not free and longest < enough and longest
     end
     if free then
         -- The message leaves when the script is over. It goes first: a user who may not publish shall free nothing.
@@ -74,9 +82,11 @@ elseif left == 0 then
     else
         reply = 0
     end
-    local alive = redis.call('del', KEYS[4])
+    redis.call('del', KEYS[4])
     for i = 2, tonumber(held) or 1 do
-        alive = alive + redis.call('del', string.match(KEYS[4], '^(.*:)%d+$') .. i)
+        local hold = string.match(KEYS[4], '^(.*:)%d+$') .. i
+        lives = math.max(lives, redis.call('pttl', hold))
+        redis.call('del', hold)
     end
     if free then
         redis.call('del', KEYS[1])
@@ -86,7 +96,7 @@ elseif left == 0 then
             redis.call('pexpire', KEYS[1], cut)
         end
     end
-    if alive == 0 then
+    if lives == -2 then
         reply = false -- It had ended before; only its field was left.
     end
 end

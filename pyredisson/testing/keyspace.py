@@ -487,6 +487,14 @@ class Keyspace:
         fields = self._hash(key) or {}
         return [fields.get(each) for each in (field, *more)]
 
+    @redis_command("HRANDFIELD")
+    def _hrandfield(self, key: bytes, *count: bytes) -> Reply:
+        # Nothing here is left to chance: it is the last one. No script may depend on which it is.
+        if count:
+            raise ServerError("ERR", "value is not an integer or out of range")
+        fields = self._hash(key)
+        return list(fields)[-1] if fields else None
+
     @redis_command("HDEL", writes=True)
     def _hdel(self, key: bytes, field: bytes, *more: bytes) -> Reply:
         fields = self._hash(key)

@@ -252,14 +252,14 @@ class ReadWriteLock:
         Each reader has a lease of its own, and a reader that dies is counted no longer once it is over. A reader that
         holds nothing yet gives way for a moment while a writer of the same client waits.
         """
-        return Lock(self._client, self._core.reading)
+        return Lock(self._client, self._core.read_lock())
 
     def write_lock(self) -> Lock:
         """Return a handle on the lock for writing: it excludes everybody else.
 
         Each re-entry adds its lease to what is left. Taking it raises ``LockError`` where the calling thread reads.
         """
-        return Lock(self._client, self._core.writing)
+        return Lock(self._client, self._core.write_lock())
 
 
 @final

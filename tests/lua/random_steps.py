@@ -259,6 +259,7 @@ _COMMANDS: Final[dict[str, tuple[str, list[Slot]]]] = {
     "PERSIST": ("", [_key]),
     "HSET": ("h", [_key, _field, _value, _some(_all(_field, _integer), 0, 2)]),
     "HGET": ("h", [_key, _field]),
+    "HRANDFIELD": ("", [_one("none")]),
     "HMGET": ("h", [_key, _field, _some(_field, 0, 2)]),
     "HDEL": ("h", [_key, _field, _some(_field, 0, 2)]),
     "HEXISTS": ("h", [_key, _field]),
