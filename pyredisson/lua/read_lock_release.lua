@@ -50,7 +50,7 @@ elseif left == 0 then
         local later = lives < ends and ends <= lives + 1000
         local first = ARGV[3] .. ':rwlock_timeout:' .. math.max(tonumber(ARGV[4]), 1)
         local before = string.sub(KEYS[4], 1, -1 - #first)
-        local any = later and redis.call('hrandfield', KEYS[1])
+        local any = later and redis.call('hrandfield', KEYS[1], 1)[1]
         if not any or any == ARGV[3] or redis.call('exists', before .. any .. ':rwlock_timeout:1') == 0 then
             local fields = redis.call('hgetall', KEYS[1])
             local longest = -2

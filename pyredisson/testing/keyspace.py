@@ -488,12 +488,15 @@ class Keyspace:
         return [fields.get(each) for each in (field, *more)]
 
     @redis_command("HRANDFIELD")
-    def _hrandfield(self, key: bytes, *count: bytes) -> Reply:
-        # Nothing here is left to chance: it is the last one. No script may depend on which it is.
-        if count:
-            raise ServerError("ERR", "value is not an integer or out of range")
-        fields = self._hash(key)
-        return list(fields)[-1] if fields else None
+    def _hrandfield(self, key: bytes, count: bytes | None = None, *options: bytes) -> Reply:
+        # Nothing here is left to chance: the last ones are drawn. No script may depend on which it is.
+        wanted = 1 if count is None else parse_integer(count)
+        if options:
+            raise ServerError("ERR", "syntax error")  # WITHVALUES is not modelled.
+        last_first: list[Reply] = list(reversed(self._hash(key) or {}))
+        if count is None:
+            return last_first[0] if last_first else None
+        return last_first[:wanted] if wanted >= 0 else last_first[:1] * -wanted
 
     @redis_command("HDEL", writes=True)
     def _hdel(self, key: bytes, field: bytes, *more: bytes) -> Reply:

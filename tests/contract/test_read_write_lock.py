@@ -641,8 +641,7 @@ def test_force_unlock_frees_its_own_side_only(world: World) -> None:
 
 def test_force_unlock_ends_what_the_caller_held_itself(world: World) -> None:
     client = world.client()
-    alice, bob = world.actors(2)
-    read, write = sides(alice, client)
+    read, write = sides(world.actor(), client)
     write.lock()
     read.lock()
     assert read.force_unlock() is False
