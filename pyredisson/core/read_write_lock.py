@@ -297,8 +297,9 @@ class WriteLockCore(Side):
     async def _attempt(self, claim: Claim, level: Level) -> int | None:
         answer = await super()._attempt(claim, level)
         if answer == scripts.UPGRADE:
-            raise self._upgrade_error(claim.name, owner_field(self.home.id, claim.who.number))
-        return answer
+            await self._give_up_reading(claim)
+            answer = await super()._attempt(claim, level)
+        return 0 if answer == scripts.UPGRADE else answer
 
     async def _refuse_reader(self, claim: Claim) -> None:
         """A reader may not write, as far as this client knows; the server looks again."""
@@ -317,6 +318,18 @@ class WriteLockCore(Side):
             raise lost_error(own)
         if own.levels:
             raise self._upgrade_error(own.name, own.owner)
+
+    async def _give_up_reading(self, claim: Claim) -> None:
+        """The server says that this owner reads. If this client knows better, what stands there is left over.
+
+        As a rule from a hold whose time was up here, by the drift that is taken off, and not yet there.
+        """
+        await self._refuse_reader(claim)
+        reader = ReadLockCore(self.home, self.names)
+        own = reader._claim(claim.who)
+        turn, epoch = own.begin_force()
+        make = partial(reader.release_request, own, self._plain.lease_ms, 0)
+        await self.home.exchange(own, turn, make(epoch, False), make, self._plain.lease_ms)
 
     def _upgrade_error(self, name: str, reader: str) -> LockError:
         return LockError(

@@ -5,9 +5,10 @@
 -- Reply array: 1 for each that its owner still holds, else 0
 local lease = tonumber(ARGV[1])
 local kept = {}
-for n = 1, #KEYS / 2 do
-    local lock = KEYS[2 * n - 1]
-    local holds = string.sub(KEYS[2 * n], 1, -2)
+for at = 1, #KEYS, 2 do
+    local n = (at + 1) / 2
+    local lock = KEYS[at]
+    local holds = string.sub(KEYS[at + 1], 1, -2)
     local held = redis.pcall('hget', lock, ARGV[n + 1])
     kept[n] = 0
     for i = type(held) == 'string' and tonumber(held) or 0, 1, -1 do

@@ -492,7 +492,7 @@ class Keyspace:
         # Nothing here is left to chance: the last ones are drawn. No script may depend on which it is.
         wanted = 1 if count is None else parse_integer(count)
         if options:
-            raise ServerError("ERR", "syntax error")  # WITHVALUES is not modelled.
+            raise _syntax_error()  # WITHVALUES is not modelled.
         last_first: list[Reply] = list(reversed(self._hash(key) or {}))
         if count is None:
             return last_first[0] if last_first else None
