@@ -50,12 +50,13 @@ elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[2] .. ':write') ==
     return redis.call('pttl', KEYS[1])
 end
 local hold = done and redis.call('pttl', KEYS[3]) or -2
-if hold == -2 then
+if not held then
+    redis.call('hincrby', KEYS[1], ARGV[2], 1)
+elseif hold == -2 then
     -- If the client counts no hold, what stands here is over for it, and the first hold starts at 1.
     redis.call('hset', KEYS[1], ARGV[2], wanted)
 end
--- Nobody's time is cut short; a key without a TTL (PERSIST) gets one again. The lock goes first, so that it never lives
--- longer than the hold for whose sake it lives: release relies on that.
+-- Nobody's time is cut short; a key without a TTL (PERSIST) gets one again.
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
     redis.call('pexpire', KEYS[1], ARGV[1])
 end

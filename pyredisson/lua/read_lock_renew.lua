@@ -14,15 +14,14 @@ for at = 1, #KEYS, 2 do
     for i = type(held) == 'string' and tonumber(held) or 0, 1, -1 do
         local left = redis.call('pttl', holds .. i)
         if left ~= -2 then
-            -- The lock first, so that it never lives longer than the hold for whose sake it lives.
-            if kept[n] == 0 and redis.call('pttl', lock) < lease then
-                redis.call('pexpire', lock, ARGV[1])
-            end
             if left < lease then
                 redis.call('pexpire', holds .. i, ARGV[1])
             end
             kept[n] = 1
         end
+    end
+    if kept[n] == 1 and redis.call('pttl', lock) < lease then
+        redis.call('pexpire', lock, ARGV[1])
     end
 end
 return kept
