@@ -18,7 +18,7 @@ from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
-from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class LockCore:
 
     #: Those who wait on one channel for the same kind share the server's answers.
     kind = "lock"
+    #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
+    layout = "lock"
     #: How many waiters a message wakes.
     message = staticmethod(lock_message)
     #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
@@ -266,6 +268,11 @@ class LockCore:
 
     def _take_on(self, claim: Claim) -> None:
         """The claim is this handle's from now on. What was prepared by one of another kind is of no use."""
+        if claim.levels and claim.by is not None and claim.by.layout != self.layout:
+            raise LockError(
+                f"{claim.name!r} is held by {claim.owner} as a {claim.by.layout}; a {self.layout} needs another name",
+                name=claim.name,
+            )
         if type(claim.by) is not type(self):
             claim.acquire_request = claim.release_request = None
             claim.acquire_request_lease = 0

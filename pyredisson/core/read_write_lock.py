@@ -73,6 +73,7 @@ class Side(LockCore):
     __slots__ = ()
 
     names: ReadWriteNames
+    layout = "read-write lock"
     writes = False
 
     def __init__(self, home: ClientCore, names: ReadWriteNames) -> None:
@@ -103,15 +104,6 @@ class Side(LockCore):
         return [
             each for each in self.home.claims.of(self.names.raw) if each.owner == field(each.client, each.who.number)
         ]
-
-    async def _make_ready(self, claim: Claim) -> None:
-        await super()._make_ready(claim)
-        if claim.levels and not isinstance(claim.by, Side):
-            raise LockError(
-                f"{claim.name!r} is held by {claim.owner} as a lock of another kind; a read-write lock needs a name of "
-                "its own",
-                name=claim.name,
-            )
 
     def force_request(self, claim: Claim, epoch: int) -> Request:
         """The request to free the lock if this side is held, by whomever."""
@@ -206,18 +198,21 @@ class ReadLockCore(Side):
         return holds if names and await self.home.query("EXISTS", *names) else 0
 
     async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
-        return await until_taken(
-            partial(self._attempt_politely, claim, level),
-            refused,
-            runtime=self.home.runtime,
-            wakeups=self.home.wakeups,
-            channel=self.names.channel,
-            kind=self.kind,
-            message=self.message,
-            seen=seen,
-            deadline=deadline,
-            free_after=0.0,  # Where one reader gets in, the next one does.
-        )
+        try:
+            return await until_taken(
+                partial(self._attempt_politely, claim, level),
+                refused,
+                runtime=self.home.runtime,
+                wakeups=self.home.wakeups,
+                channel=self.names.channel,
+                kind=self.kind,
+                message=self.message,
+                seen=seen,
+                deadline=deadline,
+                free_after=0.0,  # Where one reader gets in, the next one does.
+            )
+        finally:
+            claim.way = 0.0
 
     def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: while a writer waits here, or as for any lock."""

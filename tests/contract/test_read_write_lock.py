@@ -193,10 +193,18 @@ def test_locks_of_other_kinds_on_the_same_name_exclude_it(world: World) -> None:
     for side in sides(bob, client):
         assert not side.try_lock()
         assert not side.is_locked()
-    with pytest.raises(LockError, match="another kind"):
-        sides(alice, client)[0].lock()
+    read, _ = sides(alice, client)
+    for call in (read.lock, read.unlock):
+        with pytest.raises(LockError, match="needs another name"):
+            call()
     assert plain.get_hold_count() == 1
     plain.unlock()
+    read.lock()
+    for call in (plain.lock, plain.unlock):
+        with pytest.raises(LockError, match="needs another name"):
+            call()
+    assert read.get_hold_count() == 1
+    read.unlock()
     for side in sides(bob, client):
         side.lock()
         assert not plain.try_lock()
@@ -550,6 +558,49 @@ def test_readers_give_way_for_a_moment_only(world: World) -> None:
     for lock in (mine, mine, theirs, theirs):
         lock.unlock()
     assert waiting.result(within=5) is True
+
+
+@each_runtime
+def test_who_gave_way_does_not_do_so_again_when_nobody_waits(world: World) -> None:
+    client = world.client()
+    alice, carol = world.actors(2)
+    read, write = sides(alice, client)[0], sides(carol, client)[1]
+    other = sides(world.actor(), world.client())[0]
+    other.lock()
+    waiting = carol.start(write.try_lock, 0.3)
+    world.until(lambda: world.waiting(write) == 1)
+    reading = alice.start(read.lock)
+    assert waiting.result() is False
+    reading.result()
+    read.unlock()
+    began = world.now()
+    read.lock()
+    assert world.now() - began < 0.2
+
+
+@each_runtime
+def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world: World) -> None:
+    client = world.client()
+    readers = [(actor, sides(actor, client)[0]) for actor in world.actors(3)]
+    readers[0][1].lock()
+    carol = world.actor()
+    write = sides(carol, client)[1]
+    waiting = carol.start(write.lock)
+    world.until(lambda: world.waiting(write) == 1)
+    for turn in range(1, 30):  # Each comes before the one before has gone.
+        actor, read = readers[turn % 3]
+        coming = actor.start(read.lock)
+        world.pass_time(0.02)
+        readers[(turn - 1) % 3][1].unlock()
+        world.pass_time(0.1)
+        if waiting.done():
+            break
+        coming.result()
+    assert waiting.done()
+    waiting.result()
+    assert turn < 5
+    write.unlock()
+    coming.result()
 
 
 def test_one_attempt_to_read_does_not_give_way(world: World) -> None:
