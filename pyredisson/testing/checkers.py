@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyredisson.core.holds import Claim, Pending
+from pyredisson.core.names import ReadWriteNames
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Node, World
 
@@ -145,7 +146,7 @@ class ReadWriteRules:
             raise Violation(f"{key!r} is held by those who exclude each other: {entry}")
         for reader in readers:
             for number in range(1, int(fields[reader]) + 1):
-                hold = b"{%b}:%b:rwlock_timeout:%d" % (key, reader, number)
+                hold = ReadWriteNames(key.decode()).read_hold(reader.decode(), number).encode()
                 if ends.get(hold, 0) > ends[key] + 2:
                     raise Violation(f"{key!r} ends before {hold!r}: {ends[key]} and {ends[hold]}")
 
