@@ -15,6 +15,7 @@ from .coroutines import many_coroutines
 from .held_locks import held_locks
 from .import_time import import_time
 from .processes import contending_processes
+from .read_lock import readers
 from .report import Figure, environment, text, write
 from .rounds import Tournament, disturbance
 from .separate_locks import many_threads, one_thread
@@ -63,6 +64,7 @@ FIGURES: dict[str, Play] = {
     "one_thread": _rates(one_thread),
     "many_threads": _rates(many_threads),
     "many_coroutines": _rates(many_coroutines),
+    "readers": _rates(readers),
     "waiters": lambda server, effort, tournament: waiters(
         server, rounds=effort.long_rounds, watch_seconds=effort.watch_seconds, tournament=tournament
     ),

@@ -56,15 +56,17 @@ class Counted:
     spent: Spent
 
 
-def rates(server: Server, contestant: str, counted: Counted) -> dict[str, float]:
+def rates(server: Server, contestant: str, counted: Counted, proof: str = "del") -> dict[str, float]:
     """A turn's numbers, once the server's own counters agree with them.
 
+    ``proof`` is the command that each pair makes the server run once.
+
     Raises:
-        RuntimeError: The server freed another number of locks than the contestant says, or keys are left.
+        RuntimeError: The server did another number of pairs than the contestant says, or keys are left.
     """
-    freed, left = server.calls().get("del", 0), server.keys()
-    if freed != counted.in_all:
-        raise RuntimeError(f"{contestant} says {counted.in_all} releases, the server deleted {freed} keys")
+    done, left = server.calls().get(proof, 0), server.keys()
+    if done != counted.in_all:
+        raise RuntimeError(f"{contestant} says {counted.in_all} pairs, the server ran {proof} {done} times")
     if left:
         raise RuntimeError(f"{contestant} left {left} keys behind")
     if not counted.pairs:

@@ -18,7 +18,7 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
-from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, ReadWriteLock, SpinLock
 
 __all__ = [
     "ClientClosedError",
@@ -37,6 +37,7 @@ __all__ = [
     "NonReentrantLock",
     "OutcomeUnknownError",
     "QuorumUnreachableError",
+    "ReadWriteLock",
     "Redisson",
     "RedissonError",
     "SpinLock",

@@ -5,7 +5,7 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, ReadWriteLock, SpinLock
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -38,6 +38,7 @@ __all__ = [
     "NonReentrantLock",
     "OutcomeUnknownError",
     "QuorumUnreachableError",
+    "ReadWriteLock",
     "Redisson",
     "RedissonError",
     "SpinLock",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pyredisson.arguments import backoff_of
-from pyredisson.asyncio.primitives import FencedLock, Lock, NonReentrantLock, SpinLock
+from pyredisson.asyncio.primitives import FencedLock, Lock, NonReentrantLock, ReadWriteLock, SpinLock
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
 from pyredisson.core.non_reentrant import NonReentrantLockCore
+from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.spin_lock import SpinLockCore
 
 __all__ = ["Factory"]
@@ -39,3 +40,8 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_fenced_lock`."""
         self._core.check_open()
         return FencedLock(self, FencedLockCore(self._core, check_name(name)))
+
+    def get_read_write_lock(self, name: str) -> ReadWriteLock:
+        """See :meth:`pyredisson.Redisson.get_read_write_lock`."""
+        self._core.check_open()
+        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)))

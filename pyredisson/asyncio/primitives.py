@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, final
 from pyredisson.arguments import wait_of
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
+from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
+__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "ReadWriteLock", "SpinLock"]
 
 
 class Lock:
@@ -152,6 +153,33 @@ class FencedLock(Lock):
     async def get_token(self) -> int | None:
         """See :meth:`pyredisson.FencedLock.get_token`."""
         return await self._core.get_token()
+
+
+@final
+class ReadWriteLock:
+    """The asyncio twin of :class:`pyredisson.ReadWriteLock`."""
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Factory, core: ReadWriteLockCore) -> None:
+        self._client = client
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<ReadWriteLock {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """See :attr:`pyredisson.ReadWriteLock.name`."""
+        return self._core.names.raw
+
+    def read_lock(self) -> Lock:
+        """See :meth:`pyredisson.ReadWriteLock.read_lock`."""
+        return Lock(self._client, self._core.read_lock())
+
+    def write_lock(self) -> Lock:
+        """See :meth:`pyredisson.ReadWriteLock.write_lock`."""
+        return Lock(self._client, self._core.write_lock())
 
 
 @final

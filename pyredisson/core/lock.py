@@ -18,7 +18,7 @@ from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
-from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -48,10 +48,14 @@ class LockCore:
 
     #: Those who wait on one channel for the same kind share the server's answers.
     kind = "lock"
+    #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
+    layout = "lock"
     #: How many waiters a message wakes.
     message = staticmethod(lock_message)
     #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
     renew = staticmethod(scripts.renew_locks)
+    #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
+    polite = False
 
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
@@ -155,7 +159,7 @@ class LockCore:
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
-            if claim.way > asked and wait != 0 and not holds:
+            if (self.polite or claim.way > asked) and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
                 refused = await self._attempt(claim, level)
@@ -264,6 +268,11 @@ class LockCore:
 
     def _take_on(self, claim: Claim) -> None:
         """The claim is this handle's from now on. What was prepared by one of another kind is of no use."""
+        if claim.levels and claim.by is not None and claim.by.layout != self.layout:
+            raise LockError(
+                f"{claim.name!r} is held by {claim.owner} as a {claim.by.layout}; a {self.layout} needs another name",
+                name=claim.name,
+            )
         if type(claim.by) is not type(self):
             claim.acquire_request = claim.release_request = None
             claim.acquire_request_lease = 0

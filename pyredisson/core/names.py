@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "owner_field"]
+__all__ = ["MAX_NAME_BYTES", "LockNames", "ReadWriteNames", "check_name", "owner_field", "writer_field"]
 
 MAX_NAME_BYTES = 65_536
 
@@ -67,3 +67,24 @@ class LockNames:
     def epoch(self, owner: str) -> str:
         """Ours alone: the lowest epoch that is still accepted from this owner. Exists only after a lost reply."""
         return f"{prefixed('pyredisson_epoch', self.raw)}:{owner}"
+
+
+def writer_field(client_id: str, number: int) -> str:
+    """The hash field of a holder of a write lock."""
+    return f"{owner_field(client_id, number)}:write"
+
+
+class ReadWriteNames(LockNames):
+    """The keys and the channel of one read-write lock."""
+
+    __slots__ = ()
+
+    @cached_property
+    def channel(self) -> str:
+        """Where the end of a read or write lock is announced."""
+        return prefixed("redisson_rwlock", self.raw)
+
+    def read_hold(self, owner: str, number: int) -> str:
+        """One hold of a reader, counted from 1: it lives as long as its lease."""
+        wrapped = self.raw if "{" in self.raw else f"{{{self.raw}}}"
+        return f"{wrapped}:{owner}:rwlock_timeout:{number}"

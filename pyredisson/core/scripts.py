@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pyredisson.core.names import ReadWriteNames
 from pyredisson.core.runtime import Reply, Request
 
 if TYPE_CHECKING:
@@ -19,17 +20,25 @@ if TYPE_CHECKING:
 __all__ = [
     "LOST",
     "NOBODY",
+    "UPGRADE",
     "Acquire",
     "Lost",
     "Stale",
     "acquire_fenced",
     "acquire_lock",
+    "acquire_reading",
+    "acquire_writing",
     "force_unlock",
+    "force_unlock_side",
     "read_acquire",
     "read_acquire_fenced",
+    "read_acquire_writing",
     "read_stale",
     "release_lock",
+    "release_reading",
+    "release_writing",
     "renew_locks",
+    "renew_reading",
 ]
 
 UNLOCKED: Final = "0"
@@ -129,6 +138,94 @@ def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """``lock_renew``: renew many locks, given as (name, owner)."""
     return runtime.prepare("lock_renew", tuple(name for name, _ in held), (lease_ms, *(owner for _, owner in held)))
+
+
+# ---- read-write locks ------------------------------------------------------------------------------------------------
+
+WRITTEN: Final = "1"
+"""The message when a write lock ends: all readers may try."""
+
+UPGRADE: Final = -2
+"""In place of a time: the owner reads, and would wait for itself."""
+
+
+def acquire_reading(
+    runtime: Runtime, names: ReadWriteNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
+) -> Request:
+    """``read_lock_acquire``: take the read side for ``owner``, who holds it ``holds`` times as yet."""
+    return runtime.prepare(
+        "read_lock_acquire",
+        (names.raw, names.epoch(owner), names.read_hold(owner, holds + 1)),
+        (lease_ms, owner, holds, epoch, int(repeat)),
+    )
+
+
+def release_reading(
+    runtime: Runtime, names: ReadWriteNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
+) -> Request:
+    """``read_lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
+    return runtime.prepare(
+        "read_lock_release",
+        (names.raw, names.channel, names.epoch(owner), names.read_hold(owner, max(holds, 1))),
+        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), "PUBLISH"),
+    )
+
+
+def renew_reading(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """``read_lock_renew``: renew many readers, given as (name, owner)."""
+    return runtime.prepare(
+        "read_lock_renew",
+        tuple(key for name, owner in held for key in (name, ReadWriteNames(name).read_hold(owner, 1))),
+        (lease_ms, *(owner for _, owner in held)),
+    )
+
+
+def acquire_writing(
+    runtime: Runtime,
+    names: ReadWriteNames,
+    owner: str,
+    *,
+    reader: str,
+    lease_ms: int,
+    leases_ms: int,
+    holds: int,
+    epoch: int,
+    repeat: bool,
+) -> Request:
+    """``write_lock_acquire``: take the write side for ``owner``, who is called ``reader`` on the read side.
+
+    A re-entry adds its lease to what is left, up to ``leases_ms``, that of all its holds.
+    """
+    return runtime.prepare(
+        "write_lock_acquire",
+        (names.raw, names.epoch(owner), names.read_hold(reader, 1)),
+        (lease_ms, owner, holds, epoch, int(repeat), reader, leases_ms),
+    )
+
+
+def read_acquire_writing(reply: Reply) -> Acquire:
+    """Read the reply of ``write_lock_acquire`` (not a stale one): as of ``lock_acquire``, or ``UPGRADE``."""
+    return UPGRADE if reply == [b"upgrade"] else read_acquire(reply)
+
+
+def release_writing(
+    runtime: Runtime, names: ReadWriteNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
+) -> Request:
+    """``write_lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
+    return runtime.prepare(
+        "write_lock_release",
+        (names.raw, names.channel, names.epoch(owner)),
+        (WRITTEN, lease_ms, owner, holds, epoch, int(repeat), "PUBLISH"),
+    )
+
+
+def force_unlock_side(runtime: Runtime, names: ReadWriteNames, owner: str, *, epoch: int, write: bool) -> Request:
+    """``read_write_lock_force_unlock``: free the lock if that side is held; ``owner`` is the one who asks."""
+    return runtime.prepare(
+        "read_write_lock_force_unlock",
+        (names.raw, names.channel, names.epoch(owner)),
+        (WRITTEN if write else UNLOCKED, epoch, "PUBLISH", "write" if write else "read"),
+    )
 
 
 def read_stale(reply: Reply) -> Stale | None:

@@ -276,8 +276,14 @@ class Wakeups:
 
     # ---- for those who look on -----------------------------------------------------------------------------------
 
-    def waiting(self, channel: str) -> int:
-        """How many wait here for a channel."""
+    def waiting(self, channel: str, kind: str | None = None) -> int:
+        """How many wait here for a channel, or for one kind of it."""
         with self._mutex:
             entry = self._channels.get(channel)
-            return sum(len(bench.seats) for bench in entry.benches.values()) if entry is not None else 0
+            benches = entry.benches.values() if entry is not None else ()
+            return sum(len(bench.seats) for bench in benches if kind in (None, bench.kind))
+
+    def anybody(self, channel: str, kind: str) -> bool:
+        """Whether anybody waits here for that kind. A glance, for those who must not block, or are asked in here."""
+        entry = self._channels.get(channel)
+        return entry is not None and kind in entry.benches

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyredisson.core.holds import Claim, Pending
+from pyredisson.core.names import ReadWriteNames
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Node, World
 
-__all__ = ["LockRules", "Violation", "leftovers"]
+__all__ = ["LockRules", "ReadWriteRules", "Violation", "leftovers"]
 
 
 class Violation(AssertionError):
@@ -72,6 +73,93 @@ class LockRules:
             if end < before - 1 and node.redis.now_us // 1000 < before - 1 and not ended:
                 raise Violation(f"{script} cut the life of {key!r} short by {before - end} ms")
             self._ends[key] = end
+
+
+class ReadWriteRules:
+    """The rules of read-write locks, on one server.
+
+    1. When the write side is granted, nobody else believes to hold either side; when the read side is granted, nobody
+       else believes to hold the write side.
+    2. The lock has one writer, who alone may read, or readers only; and always a TTL.
+    3. It lives as long as each hold of its readers, and only a release or a forced unlock shortens its life.
+    4. Nobody but their owner touches a reader's holds; a renewal brings none back, and shortens none.
+    """
+
+    def __init__(self, world: World, clients: Iterable[SimulatedClient]) -> None:
+        self._clients = list(clients)
+        self._world = world
+        self._ends: dict[bytes, int] = {}
+        self.grants = 0
+        world.watchers.append(self._after)
+
+    def believers(self, name: str) -> list[Claim]:
+        """The claims whose owners may, at this moment, act as holders of either side."""
+        found = []
+        for client in self._clients:
+            now = client.runtime.now()
+            for claim in client.core.claims.of(name):
+                leaving = claim.pending is Pending.RELEASE and len(claim.levels) == 1
+                if claim.remaining(now) > 0 and not leaving:
+                    found.append(claim)
+        return found
+
+    def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        if script in ("read_lock_acquire", "write_lock_acquire") and result is None:
+            self._granted(keys[0].decode(), args[1].decode(), script == "write_lock_acquire")
+        now = node.redis.now_us // 1000
+        dump = node.redis.dump()
+        ends = {key: now + (entry.ttl_ms or 0) for key, entry in dump.items()}
+        for key in (key for key, entry in dump.items() if isinstance(entry.value, dict)):
+            self._check_lock(key, dump[key], ends)
+        who = (
+            []
+            if "force" in script
+            else args[1:]
+            if script.endswith("renew")
+            else [args[1 if "acquire" in script else 2]]
+        )
+        for key in self._ends.keys() | ends.keys():
+            self._check_life(script, key, self._ends.get(key, 0), ends.get(key, 0), who, now)
+        self._ends = ends
+
+    def _granted(self, name: str, owner: str, write: bool) -> None:
+        self.grants += 1
+        person = owner.removesuffix(":write")
+        others = [
+            claim
+            for claim in self.believers(name)
+            if claim.owner.removesuffix(":write") != person and (write or claim.owner.endswith(":write"))
+        ]
+        if others:
+            side = "write" if write else "read"
+            raise Violation(f"{name!r} was granted to {owner} to {side} at {self._world.now:.6f} s, held by {others}")
+
+    def _check_lock(self, key: bytes, entry: Any, ends: dict[bytes, int]) -> None:
+        if entry.ttl_ms is None:
+            raise Violation(f"{key!r} has no TTL")
+        fields = dict(entry.value)
+        mode = fields.pop(b"mode", None)
+        writers = [field for field in fields if field.endswith(b":write")]
+        readers = [field for field in fields if not field.endswith(b":write")]
+        alone = len(writers) == 1 and all(writers[0] == reader + b":write" for reader in readers)
+        if not (alone if mode == b"write" else mode == b"read" and readers and not writers):
+            raise Violation(f"{key!r} is held by those who exclude each other: {entry}")
+        for reader in readers:
+            for number in range(1, int(fields[reader]) + 1):
+                hold = ReadWriteNames(key.decode()).read_hold(reader.decode(), number).encode()
+                if ends.get(hold, 0) > ends[key] + 2:
+                    raise Violation(f"{key!r} ends before {hold!r}: {ends[key]} and {ends[hold]}")
+
+    def _check_life(self, script: str, key: bytes, before: int, after: int, who: list[bytes], now: int) -> None:
+        shorter = after < before - 1 and now < before - 1
+        if b":rwlock_timeout:" not in key:
+            if shorter and "release" not in script and "force" not in script:
+                raise Violation(f"{script} cut the life of {key!r} short by {before - after} ms")
+        elif after != before and now < max(before, after) - 1:
+            if not any(b":%b:rwlock_timeout:" % owner in key for owner in who):
+                raise Violation(f"{script} of {who} touched {key!r}")
+            if script.endswith("renew") and (shorter or not before):
+                raise Violation(f"{script} changed {key!r} from {before} to {after}")
 
 
 def leftovers(world: World, clients: Iterable[SimulatedClient]) -> list[str]:

@@ -482,6 +482,22 @@ class Keyspace:
         fields = self._hash(key)
         return None if fields is None else fields.get(field)
 
+    @redis_command("HMGET")
+    def _hmget(self, key: bytes, field: bytes, *more: bytes) -> Reply:
+        fields = self._hash(key) or {}
+        return [fields.get(each) for each in (field, *more)]
+
+    @redis_command("HRANDFIELD")
+    def _hrandfield(self, key: bytes, count: bytes | None = None, *options: bytes) -> Reply:
+        # Nothing here is left to chance: the last ones are drawn. No script may depend on which it is.
+        wanted = 1 if count is None else parse_integer(count)
+        if options:
+            raise _syntax_error()  # WITHVALUES is not modelled.
+        last_first: list[Reply] = list(reversed(self._hash(key) or {}))
+        if count is None:
+            return last_first[0] if last_first else None
+        return last_first[:wanted] if wanted >= 0 else last_first[:1] * -wanted
+
     @redis_command("HDEL", writes=True)
     def _hdel(self, key: bytes, field: bytes, *more: bytes) -> Reply:
         fields = self._hash(key)

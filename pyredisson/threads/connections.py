@@ -95,6 +95,8 @@ class Connection:
             return 1
         if chunk in (b"$-1\r\n", b"_\r\n"):
             return None
+        if chunk == b":0\r\n":  # The release of a reader among others.
+            return 0
         return self._read(chunk, timeout)
 
     def _read(self, chunk: bytes, timeout: float) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from pyredisson.arguments import wait_of
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
+from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.lease import Lease
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.threads.client import Redisson
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
+__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "ReadWriteLock", "SpinLock"]
 
 
 class Lock:
@@ -212,6 +213,53 @@ class FencedLock(Lock):
     def get_token(self) -> int | None:
         """Return the token that was handed out last, to whomever; ``None`` if none ever was."""
         return run(self._core.get_token())
+
+
+@final
+class ReadWriteLock:
+    """Many readers or one writer, of any number of processes, Java ones on Redisson among them.
+
+    Made by :meth:`Redisson.get_read_write_lock`. Each side is a :class:`Lock`. Whoever holds the write side may take
+    the read side, too, and keep it when it gives back the write side; a reader that asks for the write side gets a
+    ``LockError`` at once. Source: Redisson's ``RReadWriteLock``.
+
+    Example::
+
+        prices = client.get_read_write_lock("prices")
+        with prices.read_lock():
+            ...
+        with prices.write_lock():
+            ...
+    """
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Redisson, core: ReadWriteLockCore) -> None:
+        self._client = client
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<ReadWriteLock {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The name of both locks."""
+        return self._core.names.raw
+
+    def read_lock(self) -> Lock:
+        """Return a handle on the lock for reading: it excludes writers, not readers.
+
+        Each reader has a lease of its own, and a reader that dies is counted no longer once it is over. A reader that
+        holds nothing yet gives way for a moment while a writer of the same client waits.
+        """
+        return Lock(self._client, self._core.read_lock())
+
+    def write_lock(self) -> Lock:
+        """Return a handle on the lock for writing: it excludes everybody else.
+
+        Each re-entry adds its lease to what is left. Taking it raises ``LockError`` where the calling thread reads.
+        """
+        return Lock(self._client, self._core.write_lock())
 
 
 @final

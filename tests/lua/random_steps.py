@@ -84,7 +84,13 @@ def epoch_of(lock: bytes, owner: bytes) -> bytes:
     return b"pyredisson_epoch:" + (lock if b"{" in lock else b"{" + lock + b"}") + b":" + owner
 
 
-SHARDED_CHANNELS: Final = (*map(channel_of, LOCKS), b"channel", b"{a}b")
+SHARDED_CHANNELS: Final = (
+    *map(channel_of, LOCKS),
+    b"redisson_rwlock:{prices}",
+    b"redisson_rwlock:{shop}prices",
+    b"channel",
+    b"{a}b",
+)
 """Where messages go; a subscriber has to name those of SPUBLISH."""
 
 
@@ -162,6 +168,101 @@ def _lock_renew(random: Random, model: SimulatedRedis) -> Call:
     return [lock for lock, _ in held], [random.choice(LEASES), *(owner for _, owner in held)]
 
 
+# ---- read-write locks ------------------------------------------------------------------------------------------------
+
+READ_WRITE_LOCKS: Final = (b"prices", b"{shop}prices")
+
+
+def rw_channel_of(lock: bytes) -> bytes:
+    return b"redisson_rwlock:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+def read_hold_of(lock: bytes, owner: bytes, number: int) -> bytes:
+    return b"%b:%b:rwlock_timeout:%d" % (lock if b"{" in lock else b"{" + lock + b"}", owner, number)
+
+
+@generates("read_lock_acquire")
+def _read_lock_acquire(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
+    counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    hold = read_hold_of(lock, owner, _number(counted) + 1)
+    return [lock, epoch_of(lock, owner), hold], [random.choice(LEASES), owner, counted, epoch, _repeat(random)]
+
+
+@generates("read_lock_release")
+def _read_lock_release(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
+    counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    return (
+        [lock, rw_channel_of(lock), epoch_of(lock, owner), read_hold_of(lock, owner, max(_number(counted), 1))],
+        [b"0", random.choice(LEASES), owner, counted, epoch, _repeat(random), _publish(random)],
+    )
+
+
+@generates("read_lock_renew")
+def _read_lock_renew(random: Random, model: SimulatedRedis) -> Call:
+    held = [(random.choice((*READ_WRITE_LOCKS, b"gone")), random.choice(OWNERS)) for _ in range(random.randrange(5))]
+    keys = [key for lock, owner in held for key in (lock, read_hold_of(lock, owner, 1))]
+    return keys, [random.choice(LEASES), *(owner for _, owner in held)]
+
+
+@generates("write_lock_acquire")
+def _write_lock_acquire(random: Random, model: SimulatedRedis) -> Call:
+    lock, reader = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
+    owner = reader + b":write"
+    counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    lease = random.choice(LEASES)
+    leases = b"%d" % ((_number(counted) + 1) * int(lease))
+    return (
+        [lock, epoch_of(lock, owner), read_hold_of(lock, reader, 1)],
+        [lease, owner, counted, epoch, _repeat(random), reader, leases],
+    )
+
+
+@generates("write_lock_release")
+def _write_lock_release(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS) + b":write"
+    counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    return (
+        [lock, rw_channel_of(lock), epoch_of(lock, owner)],
+        [b"1", random.choice(LEASES), owner, counted, epoch, _repeat(random), _publish(random)],
+    )
+
+
+@generates("read_write_lock_force_unlock")
+def _read_write_lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner, side = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS), random.choice((b"read", b"write"))
+    epoch = _epoch(random, model, lock, owner)
+    return [lock, rw_channel_of(lock), epoch_of(lock, owner)], [b"0", epoch, _publish(random), side]
+
+
+def _number(counted: bytes) -> int:
+    return int(counted) if counted.isdigit() else 0
+
+
+def _meddle_with_readers(random: Random, model: SimulatedRedis) -> Step:
+    """What others do to the keys of a read-write lock."""
+    lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
+    hold = read_hold_of(lock, owner, random.randint(1, 3))
+    return command_step(
+        *random.choice(
+            (
+                ("DEL", hold),
+                ("DEL", lock),
+                ("PERSIST", hold),
+                ("PERSIST", lock),
+                ("PEXPIRE", hold, 300_000),
+                ("PEXPIRE", lock, 300_000),
+                ("HSET", lock, owner, random.choice(("0", "1", "2", "-1", "x"))),
+                ("HSET", lock, "mode", random.choice(("read", "write", "odd"))),
+                ("HDEL", lock, "mode"),
+                ("HSET", lock, owner + b":write", random.choice(("1", "2", "x"))),
+                ("SET", lock, "1"),
+            )
+        )
+    )
+
+
 def _meddle(random: Random, model: SimulatedRedis) -> Step:
     """What others do to the keys of a lock: expiry, PERSIST, another type, another count."""
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
@@ -199,7 +300,7 @@ def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterato
                 args = [b"PUBLISH" if arg == b"SPUBLISH" else arg for arg in args]
             yield script_step(name, keys, args)
         elif chance < 0.97:
-            yield _meddle(random, model)
+            yield random.choice((_meddle, _meddle_with_readers))(random, model)
         else:
             yield memory_step(not model.maxmemory_reached)
 
@@ -270,6 +371,8 @@ _COMMANDS: Final[dict[str, tuple[str, list[Slot]]]] = {
     "PERSIST": ("", [_key]),
     "HSET": ("h", [_key, _field, _value, _some(_all(_field, _integer), 0, 2)]),
     "HGET": ("h", [_key, _field]),
+    "HRANDFIELD": ("", [_one("none"), _some(_integer, 0, 1)]),
+    "HMGET": ("h", [_key, _field, _some(_field, 0, 2)]),
     "HDEL": ("h", [_key, _field, _some(_field, 0, 2)]),
     "HEXISTS": ("h", [_key, _field]),
     "HINCRBY": ("h", [_key, _field, _integer]),

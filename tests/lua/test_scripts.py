@@ -507,7 +507,689 @@ RENEW: Final = [
     Case("out of memory: extends", lock(10_000, me=1), renew((LOCK, ME)), [1], lock(me=1), out_of_memory=True),
 ]
 
-CASES: Final = [*ACQUIRE, *FENCED, *RELEASE, *FORCE_UNLOCK, *RENEW]
+# ---- read-write locks ------------------------------------------------------------------------------------------------
+
+RW_CHANNEL: Final = b"redisson_rwlock:{orders}"
+WRITER: Final = ME + b":write"
+OTHER_WRITER: Final = OTHER + b":write"
+WRITER_EPOCH: Final = EPOCH + b":write"
+
+
+def rw(mode: str, ttl_ms: int | None = 30_000, **held: int | str) -> State:
+    """The hash of a read-write lock: how many holds each has on each side."""
+    fields = {"me": ME, "other": OTHER, "writer": WRITER, "other_writer": OTHER_WRITER}
+    counts = {fields[who]: str(holds).encode() for who, holds in held.items()}
+    return {LOCK: Entry("hash", {b"mode": mode.encode()} | counts, ttl_ms)}
+
+
+def read_hold(owner: bytes = ME, number: int = 1, ttl_ms: int | None = 30_000) -> State:
+    """One hold of a reader."""
+    return {b"{orders}:%b:rwlock_timeout:%d" % (owner, number): Entry("string", b"1", ttl_ms)}
+
+
+def mine(*ttls_ms: int | None) -> State:
+    """My holds as a reader, from the first on."""
+    return {key: hold for n, ttl in enumerate(ttls_ms) for key, hold in read_hold(ME, n + 1, ttl).items()}
+
+
+def theirs(*ttls_ms: int | None) -> State:
+    """Another's."""
+    return {key: hold for n, ttl in enumerate(ttls_ms) for key, hold in read_hold(OTHER, n + 1, ttl).items()}
+
+
+def writer_epoch(number: int) -> State:
+    return {WRITER_EPOCH: Entry("string", b"%d" % number, 60_000)}
+
+
+def read(*, lease: int = 30_000, counts: int = 0, epoch: int = 0, repeat: bool = False) -> Call:
+    (hold,) = read_hold(ME, counts + 1)
+    return Call("read_lock_acquire", (LOCK, EPOCH, hold), (lease, ME, counts, epoch, int(repeat)))
+
+
+def end_read(
+    *, lease: int = 30_000, counts: int = 1, epoch: int = 0, repeat: bool = False, publish: str = "PUBLISH"
+) -> Call:
+    (hold,) = read_hold(ME, max(counts, 1))
+    return Call(
+        "read_lock_release",
+        (LOCK, RW_CHANNEL, EPOCH, hold),
+        ("0", lease, ME, counts, epoch, int(repeat), publish),
+    )
+
+
+def renew_readers(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
+    keys = tuple(key for name, owner in held for key in (name, b"{%b}:%b:rwlock_timeout:1" % (name, owner)))
+    return Call("read_lock_renew", keys, (lease, *(owner for _, owner in held)))
+
+
+def write(*, lease: int = 30_000, counts: int = 0, epoch: int = 0, repeat: bool = False, sum_: int = 90_000) -> Call:
+    (hold,) = read_hold(ME)
+    return Call("write_lock_acquire", (LOCK, WRITER_EPOCH, hold), (lease, WRITER, counts, epoch, int(repeat), ME, sum_))
+
+
+def end_write(
+    *, lease: int = 30_000, counts: int = 1, epoch: int = 0, repeat: bool = False, publish: str = "PUBLISH"
+) -> Call:
+    return Call(
+        "write_lock_release",
+        (LOCK, RW_CHANNEL, WRITER_EPOCH),
+        ("1", lease, WRITER, counts, epoch, int(repeat), publish),
+    )
+
+
+def force(side: str, *, epoch: int = 0, publish: str = "PUBLISH") -> Call:
+    message = "1" if side == "write" else "0"
+    return Call("read_write_lock_force_unlock", (LOCK, RW_CHANNEL, EPOCH), (message, epoch, publish, side))
+
+
+READ_ENDED: Final = (Message(RW_CHANNEL, b"0", sharded=False),)
+WRITE_ENDED: Final = (Message(RW_CHANNEL, b"1", sharded=False),)
+UPGRADE: Final = [b"upgrade"]
+
+READ: Final = [
+    Case("a free lock is read", FREE, read(), None, rw("read", me=1) | mine(30_000)),
+    Case(
+        "others read",
+        rw("read", 20_000, other=1) | theirs(20_000),
+        read(),
+        None,
+        rw("read", other=1, me=1) | theirs(20_000) | mine(30_000),
+    ),
+    Case(
+        "others read for longer",
+        rw("read", 90_000, other=1) | theirs(90_000),
+        read(),
+        None,
+        rw("read", 90_000, other=1, me=1) | theirs(90_000) | mine(30_000),
+    ),
+    Case(
+        "re-entry has a hold of its own",
+        rw("read", me=1) | mine(30_000),
+        read(counts=1, lease=90_000),
+        None,
+        rw("read", 90_000, me=2) | mine(30_000, 90_000),
+    ),
+    Case(
+        "re-entry with less time does not cut",
+        rw("read", 90_000, me=1) | mine(90_000),
+        read(counts=1, lease=20_000),
+        None,
+        rw("read", 90_000, me=2) | mine(90_000, 20_000),
+    ),
+    Case(
+        "a persisted lock gets a TTL again",
+        rw("read", None, other=1) | theirs(30_000),
+        read(),
+        None,
+        rw("read", other=1, me=1) | theirs(30_000) | mine(30_000),
+    ),
+    Case("another writes", rw("write", 70_000, other_writer=1), read(), Around(70_000)),
+    Case(
+        "another writes and reads",
+        rw("write", 70_000, other_writer=1, other=1) | theirs(20_000),
+        read(),
+        Around(70_000),
+    ),
+    Case("another writes without end", rw("write", None, other_writer=1), read(), -1),
+    Case(
+        "the writer may read",
+        rw("write", 60_000, writer=2),
+        read(),
+        None,
+        rw("write", 60_000, writer=2, me=1) | mine(30_000),
+    ),
+    Case(
+        "the writer may read again",
+        rw("write", 20_000, writer=1, me=1) | mine(20_000),
+        read(counts=1),
+        None,
+        rw("write", writer=1, me=2) | mine(20_000, 30_000),
+    ),
+    Case("a lock of another kind", lock(other=1), read(), Around(30_000)),
+    Case("a mode of which nobody has heard", rw("odd", other=1), read(), Around(30_000)),
+    # The client counts other holds than are stored.
+    Case("a hold is counted, and the lock is free", FREE, read(counts=1), LOST),
+    Case("a hold is counted, and others read", rw("read", other=1) | theirs(30_000), read(counts=1), LOST),
+    Case("a hold is counted, and another writes", rw("write", other_writer=1), read(counts=1), LOST),
+    Case("more holds are counted than stored", rw("read", me=1) | mine(30_000), read(counts=2), LOST),
+    Case("a hold is counted that has ended", rw("read", me=1, other=1) | theirs(30_000), read(counts=1), LOST),
+    Case(
+        "of two counted holds one has ended",
+        rw("read", me=2) | read_hold(ME, 2),
+        read(counts=2),
+        None,
+        rw("read", me=3) | read_hold(ME, 2) | read_hold(ME, 3),
+    ),
+    Case(
+        "residue of a reader that has ended: starts at 1",
+        rw("read", me=3, other=1) | theirs(30_000),
+        read(),
+        None,
+        rw("read", me=1, other=1) | theirs(30_000) | mine(30_000),
+    ),
+    Case("residue that is no number: starts at 1", rw("read", me="x"), read(), None, rw("read", me=1) | mine(30_000)),
+    # The same request again.
+    Case(
+        "repeat: the first copy took it",
+        rw("read", me=1) | mine(10_000),
+        read(repeat=True),
+        None,
+        rw("read", me=1) | mine(30_000),
+    ),
+    Case(
+        "repeat: the first copy took it, and it was renewed",
+        rw("read", 90_000, me=1) | mine(90_000),
+        read(repeat=True),
+        None,
+        rw("read", 90_000, me=1) | mine(90_000),
+    ),
+    Case(
+        "repeat: the first copy took it, and it has ended",
+        rw("read", 20_000, me=1, other=1) | theirs(20_000),
+        read(repeat=True),
+        None,
+        rw("read", me=1, other=1) | theirs(20_000) | mine(30_000),
+    ),
+    Case(
+        "repeat: the first copy re-entered",
+        rw("read", me=2) | mine(30_000, 10_000),
+        read(counts=1, repeat=True),
+        None,
+        rw("read", me=2) | mine(30_000, 30_000),
+    ),
+    Case("repeat: the first copy never came", FREE, read(repeat=True), None, rw("read", me=1) | mine(30_000)),
+    Case("repeat: two more than counted", rw("read", me=3) | mine(30_000), read(counts=1, repeat=True), LOST),
+    # Epochs.
+    Case("an epoch is stored", FREE, read(epoch=1), None, rw("read", me=1) | mine(30_000) | epoch(1)),
+    Case(
+        "an epoch is stored though another writes",
+        rw("write", other_writer=1),
+        read(epoch=1),
+        Around(30_000),
+        rw("write", other_writer=1) | epoch(1),
+    ),
+    Case("a stale request", epoch(2), read(epoch=1), stale(2)),
+    Case("a stale repeat", epoch(2) | rw("read", me=1) | mine(30_000), read(epoch=1, repeat=True), stale(2)),
+    # What should not be there, and no memory.
+    Case("the key is a string", text(LOCK), read(), WRONGTYPE),
+    Case("out of memory: not taken", FREE, read(), OOM, out_of_memory=True),
+    Case("out of memory: not re-entered", rw("read", me=1) | mine(30_000), read(counts=1), OOM, out_of_memory=True),
+    Case(
+        "out of memory: a repeat is told",
+        rw("read", me=1) | mine(10_000),
+        read(repeat=True),
+        None,
+        rw("read", me=1) | mine(30_000),
+        out_of_memory=True,
+    ),
+]
+
+END_READ: Final = [
+    Case("the last reader frees it", rw("read", me=1) | mine(30_000), end_read(), RELEASED, FREE, READ_ENDED),
+    Case(
+        "others read on, for less time",
+        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(40_000),
+        end_read(),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000),
+    ),
+    Case(
+        "others read on, for longer",
+        rw("read", 90_000, other=1, me=1) | theirs(90_000) | mine(30_000),
+        end_read(),
+        0,
+        rw("read", 90_000, other=1) | theirs(90_000),
+    ),
+    Case(
+        "the longest of many holds counts",
+        rw("read", 90_000, me=1, other=3) | mine(90_000) | theirs(20_000, 60_000, 10_000),
+        end_read(),
+        0,
+        rw("read", 60_000, other=3) | theirs(20_000, 60_000, 10_000),
+    ),
+    Case(
+        "what a writer has left over goes, too",
+        rw("read", 200_000, me=1, other=1) | mine(30_000) | theirs(40_000),
+        end_read(),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000),
+    ),
+    Case(
+        "a persisted lock gets a TTL again",
+        rw("read", None, me=1, other=1) | mine(30_000) | theirs(40_000),
+        end_read(),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000),
+    ),
+    Case(
+        "a hold without a TTL is never over",
+        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(None),
+        end_read(),
+        0,
+        rw("read", 90_000, other=1) | theirs(None),
+    ),
+    Case(
+        "others are listed and have ended",
+        rw("read", 90_000, other=2, me=1) | mine(30_000),
+        end_read(),
+        RELEASED,
+        FREE,
+        READ_ENDED,
+    ),
+    Case(
+        "another lives about as long as the lock",
+        rw("read", 30_000, other=1, me=1) | theirs(29_900) | mine(30_000),
+        end_read(),
+        0,
+        rw("read", 30_000, other=1) | theirs(29_900),
+    ),
+    Case(
+        "another's second hold lives as long as the lock",
+        rw("read", 90_000, other=2, me=1) | theirs(10_000, 90_000) | mine(30_000),
+        end_read(),
+        0,
+        rw("read", 90_000, other=2) | theirs(10_000, 90_000),
+    ),
+    Case(
+        "one of two",
+        rw("read", me=2) | mine(30_000, 30_000),
+        end_read(counts=2),
+        0,
+        rw("read", me=1) | mine(30_000),
+    ),
+    Case(
+        "one of two: the newest goes, and its time stays",
+        rw("read", 90_000, me=2) | mine(30_000, 90_000),
+        end_read(counts=2),
+        0,
+        rw("read", 90_000, me=1) | mine(90_000),
+    ),
+    Case(
+        "one of two: the older has ended, and lives on",
+        rw("read", 90_000, me=2) | read_hold(ME, 2, 90_000),
+        end_read(counts=2),
+        0,
+        rw("read", 90_000, me=1) | mine(90_000),
+    ),
+    Case(
+        "one of two extends what is left",
+        rw("read", 20_000, me=2) | mine(20_000, 20_000),
+        end_read(counts=2, lease=90_000),
+        0,
+        rw("read", 90_000, me=1) | mine(90_000),
+    ),
+    Case("one of two, and both have ended", rw("read", me=2, other=1) | theirs(30_000), end_read(counts=2), None),
+    Case(
+        "it has ended, and others read",
+        rw("read", me=1, other=1) | theirs(30_000),
+        end_read(),
+        None,
+        rw("read", other=1) | theirs(30_000),
+    ),
+    Case("it has ended, and nobody reads", rw("read", me=1), end_read(), None, FREE, READ_ENDED),
+    Case(
+        "the writer ends its read",
+        rw("write", 90_000, writer=1, me=1) | mine(30_000),
+        end_read(),
+        0,
+        rw("write", 90_000, writer=1),
+    ),
+    Case(
+        "the writer ends one of two reads",
+        rw("write", 90_000, writer=1, me=2) | mine(30_000, 20_000),
+        end_read(counts=2),
+        0,
+        rw("write", 90_000, writer=1, me=1) | mine(30_000),
+    ),
+    Case("who does not read", rw("read", other=1) | theirs(30_000), end_read(), None),
+    Case("who only writes", rw("write", writer=1), end_read(), None),
+    Case("a free lock", FREE, end_read(), None),
+    Case("a lock of another kind", lock(me=1), end_read(), None),
+    # The client counts other holds than are stored.
+    Case("more holds are counted than stored", rw("read", me=1) | mine(30_000), end_read(counts=2), None),
+    Case("fewer holds are counted than stored", rw("read", me=2) | mine(30_000, 30_000), end_read(), None),
+    Case(
+        "giving up whatever stands there: three holds",
+        rw("read", me=3) | mine(30_000, 20_000, 10_000),
+        end_read(counts=0),
+        RELEASED,
+        FREE,
+        READ_ENDED,
+    ),
+    Case(
+        "giving up whatever stands there: three holds among others",
+        rw("read", 90_000, me=3, other=1) | mine(90_000, 20_000, 10_000) | theirs(40_000),
+        end_read(counts=0),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000),
+    ),
+    Case("giving up whatever stands there: no number", rw("read", me="x"), end_read(counts=0), None, FREE, READ_ENDED),
+    # The same request again.
+    Case("repeat: the first copy freed it", FREE, end_read(repeat=True), None),
+    Case(
+        "repeat: the first copy took one of two",
+        rw("read", me=1) | mine(10_000),
+        end_read(counts=2, repeat=True),
+        0,
+        rw("read", me=1) | mine(30_000),
+    ),
+    Case(
+        "repeat: the first copy never came",
+        rw("read", me=1) | mine(30_000),
+        end_read(repeat=True),
+        RELEASED,
+        FREE,
+        READ_ENDED,
+    ),
+    # Epochs.
+    Case("an epoch is stored", rw("read", me=1) | mine(30_000), end_read(epoch=1), RELEASED, epoch(1), READ_ENDED),
+    Case("an epoch is stored though nothing is held", FREE, end_read(epoch=1, repeat=True), None, epoch(1)),
+    Case("a stale request", epoch(2) | rw("read", me=1) | mine(30_000), end_read(epoch=1), stale(2)),
+    # What should not be there, and no memory.
+    Case("the key is a string", text(LOCK), end_read(), WRONGTYPE),
+    Case(
+        "out of memory: freed, with an epoch",
+        rw("read", me=1) | mine(30_000),
+        end_read(epoch=1),
+        RELEASED,
+        epoch(1),
+        READ_ENDED,
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: others read on",
+        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(40_000),
+        end_read(epoch=1),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000) | epoch(1),
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: one of two",
+        rw("read", me=2) | read_hold(ME, 2),
+        end_read(counts=2, epoch=1),
+        0,
+        rw("read", me=1) | mine(30_000) | epoch(1),
+        out_of_memory=True,
+    ),
+    Case(
+        "cluster: sharded",
+        rw("read", me=1) | mine(30_000),
+        end_read(publish="SPUBLISH"),
+        RELEASED,
+        FREE,
+        [Message(RW_CHANNEL, b"0", sharded=True)],
+    ),
+]
+
+RENEW_READERS: Final = [
+    Case(
+        "extends its holds and the lock",
+        rw("read", 10_000, me=2) | mine(10_000, 5_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", me=2) | mine(30_000, 30_000),
+    ),
+    Case(
+        "does not cut",
+        rw("read", 90_000, me=2) | mine(90_000, 10_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", 90_000, me=2) | mine(90_000, 30_000),
+    ),
+    Case(
+        "not others' holds",
+        rw("read", 10_000, me=1, other=1) | mine(10_000) | theirs(10_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", me=1, other=1) | mine(30_000) | theirs(10_000),
+    ),
+    Case(
+        "a hold that has ended stays ended",
+        rw("read", 10_000, me=2) | mine(10_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", me=2) | mine(30_000),
+    ),
+    Case("a reader that has ended stays ended", rw("read", 10_000, me=2), renew_readers((LOCK, ME)), [0]),
+    Case(
+        "gives a persisted lock a TTL again",
+        rw("read", None, me=1) | mine(None),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", me=1) | mine(30_000),
+    ),
+    Case("not a lock that is gone", mine(10_000), renew_readers((LOCK, ME)), [0]),
+    Case("nothing to renew", FREE, renew_readers(), []),
+    Case(
+        "many, each on its own",
+        rw("read", 10_000, me=1, other=1) | mine(10_000) | theirs(10_000) | text(b"tickets"),
+        renew_readers((b"tickets", ME), (LOCK, ME), (b"gone", ME), (LOCK, OTHER)),
+        [0, 1, 0, 1],
+        rw("read", me=1, other=1) | mine(30_000) | theirs(30_000) | text(b"tickets"),
+    ),
+    Case(
+        "out of memory: extends",
+        rw("read", 10_000, me=1) | mine(10_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", me=1) | mine(30_000),
+        out_of_memory=True,
+    ),
+]
+
+WRITE: Final = [
+    Case("a free lock is written", FREE, write(), None, rw("write", writer=1)),
+    Case("re-entry adds its lease", rw("write", writer=1), write(counts=1), None, rw("write", 60_000, writer=2)),
+    Case(
+        "re-entry adds no more than all leases",
+        rw("write", 80_000, writer=2),
+        write(counts=2),
+        None,
+        rw("write", 90_000, writer=3),
+    ),
+    Case(
+        "re-entry does not cut", rw("write", 120_000, writer=1), write(counts=1), None, rw("write", 120_000, writer=2)
+    ),
+    Case(
+        "a persisted lock gets a TTL again", rw("write", None, writer=1), write(counts=1), None, rw("write", writer=2)
+    ),
+    Case("others read", rw("read", 70_000, other=1) | theirs(70_000), write(), Around(70_000)),
+    Case("another writes", rw("write", 70_000, other_writer=1), write(), Around(70_000)),
+    Case("another writes without end", rw("write", None, other_writer=1), write(), -1),
+    Case("a reader may not write", rw("read", me=1) | mine(30_000), write(), UPGRADE),
+    Case("a reader may not write, among others", rw("read", other=1, me=2) | read_hold(ME, 2), write(), UPGRADE),
+    Case("a reader that has ended", rw("read", 70_000, me=2, other=1) | theirs(70_000), write(), Around(70_000)),
+    Case(
+        "a writer that reads writes again",
+        rw("write", writer=1, me=1) | mine(30_000),
+        write(counts=1),
+        None,
+        rw("write", 60_000, writer=2, me=1) | mine(30_000),
+    ),
+    Case("a lock of another kind", lock(me=1), write(), Around(30_000)),
+    # The client counts other holds than are stored.
+    Case("a hold is counted, and the lock is free", FREE, write(counts=1), LOST),
+    Case("a hold is counted, and another writes", rw("write", other_writer=1), write(counts=1), LOST),
+    Case("a hold is counted, and others read", rw("read", other=1) | theirs(30_000), write(counts=1), LOST),
+    Case("a hold is counted, and this owner reads", rw("read", me=1) | mine(30_000), write(counts=1), LOST),
+    Case("more holds are counted than stored", rw("write", writer=1), write(counts=2), LOST),
+    Case("residue of a hold that is over: starts at 1", rw("write", writer=3), write(), None, rw("write", writer=1)),
+    Case(
+        "residue with more time: is not cut",
+        rw("write", 90_000, writer="x"),
+        write(),
+        None,
+        rw("write", 90_000, writer=1),
+    ),
+    # The same request again.
+    Case(
+        "repeat: the first copy took it", rw("write", 10_000, writer=1), write(repeat=True), None, rw("write", writer=1)
+    ),
+    Case(
+        "repeat: the first copy re-entered, and added",
+        rw("write", 60_000, writer=2),
+        write(counts=1, repeat=True),
+        None,
+        rw("write", 60_000, writer=2),
+    ),
+    Case("repeat: the first copy never came", FREE, write(repeat=True), None, rw("write", writer=1)),
+    Case(
+        "repeat: the first copy never came, re-entry",
+        rw("write", writer=1),
+        write(counts=1, repeat=True),
+        None,
+        rw("write", 60_000, writer=2),
+    ),
+    Case("repeat: two more than counted", rw("write", writer=3), write(counts=1, repeat=True), LOST),
+    # Epochs.
+    Case("an epoch is stored", FREE, write(epoch=1), None, rw("write", writer=1) | writer_epoch(1)),
+    Case("an epoch of the read side is of no interest", epoch(5), write(), None, rw("write", writer=1) | epoch(5)),
+    Case("a stale request", writer_epoch(2), write(epoch=1), stale(2)),
+    # What should not be there, and no memory.
+    Case("the key is a string", text(LOCK), write(), WRONGTYPE),
+    Case("out of memory: not taken", FREE, write(), OOM, out_of_memory=True),
+    Case("out of memory: not re-entered", rw("write", writer=1), write(counts=1), OOM, out_of_memory=True),
+    Case(
+        "out of memory: a repeat is told",
+        rw("write", 10_000, writer=1),
+        write(repeat=True),
+        None,
+        rw("write", writer=1),
+        out_of_memory=True,
+    ),
+]
+
+END_WRITE: Final = [
+    Case("the last hold frees it", rw("write", writer=1), end_write(), RELEASED, FREE, WRITE_ENDED),
+    Case(
+        "the writer reads on, and all are told",
+        rw("write", 60_000, writer=1, me=2) | mine(30_000, 30_000),
+        end_write(),
+        RELEASED,
+        rw("read", 60_000, me=2) | mine(30_000, 30_000),
+        WRITE_ENDED,
+    ),
+    Case(
+        "one of two does not cut", rw("write", 60_000, writer=2), end_write(counts=2), 0, rw("write", 60_000, writer=1)
+    ),
+    Case(
+        "one of two extends what is left",
+        rw("write", 20_000, writer=2),
+        end_write(counts=2, lease=90_000),
+        0,
+        rw("write", 90_000, writer=1),
+    ),
+    Case("another writes", rw("write", other_writer=1), end_write(), None),
+    Case("others read", rw("read", other=1) | theirs(30_000), end_write(), None),
+    Case("this owner reads", rw("read", me=1) | mine(30_000), end_write(), None),
+    Case("a field without the mode", rw("read", writer=1), end_write(), None),
+    Case("a free lock", FREE, end_write(), None),
+    # The client counts other holds than are stored.
+    Case("more holds are counted than stored", rw("write", writer=1), end_write(counts=2), None),
+    Case("giving up whatever stands there", rw("write", writer=3), end_write(counts=0), RELEASED, FREE, WRITE_ENDED),
+    Case(
+        "giving up whatever stands there, and reading on",
+        rw("write", writer=3, me=1) | mine(30_000),
+        end_write(counts=0),
+        RELEASED,
+        rw("read", me=1) | mine(30_000),
+        WRITE_ENDED,
+    ),
+    # The same request again.
+    Case("repeat: the first copy freed it", FREE, end_write(repeat=True), None),
+    Case("repeat: the first copy left it to its reads", rw("read", me=1) | mine(30_000), end_write(repeat=True), None),
+    Case(
+        "repeat: the first copy took one of two",
+        rw("write", 10_000, writer=1),
+        end_write(counts=2, repeat=True),
+        0,
+        rw("write", writer=1),
+    ),
+    Case(
+        "repeat: the first copy never came", rw("write", writer=1), end_write(repeat=True), RELEASED, FREE, WRITE_ENDED
+    ),
+    # Epochs.
+    Case("an epoch is stored", rw("write", writer=1), end_write(epoch=1), RELEASED, writer_epoch(1), WRITE_ENDED),
+    Case("a stale request", writer_epoch(2) | rw("write", writer=1), end_write(epoch=1), stale(2)),
+    # What should not be there, and no memory.
+    Case("the key is a string", text(LOCK), end_write(), WRONGTYPE),
+    Case(
+        "out of memory: freed, with an epoch",
+        rw("write", writer=1),
+        end_write(epoch=1),
+        RELEASED,
+        writer_epoch(1),
+        WRITE_ENDED,
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: the writer reads on",
+        rw("write", writer=1, me=1) | mine(30_000),
+        end_write(epoch=1),
+        RELEASED,
+        rw("read", me=1) | mine(30_000) | writer_epoch(1),
+        WRITE_ENDED,
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: one of two",
+        rw("write", 20_000, writer=2),
+        end_write(counts=2),
+        0,
+        rw("write", writer=1),
+        out_of_memory=True,
+    ),
+    Case(
+        "cluster: sharded",
+        rw("write", writer=1),
+        end_write(publish="SPUBLISH"),
+        RELEASED,
+        FREE,
+        [Message(RW_CHANNEL, b"1", sharded=True)],
+    ),
+]
+
+FORCE_SIDE: Final = [
+    Case("readers go", rw("read", other=2) | theirs(30_000), force("read"), 1, theirs(30_000), READ_ENDED),
+    Case("a writer goes", rw("write", other_writer=2), force("write"), 1, FREE, WRITE_ENDED),
+    Case(
+        "a writer goes with what it reads",
+        rw("write", other_writer=2, other=1) | theirs(30_000),
+        force("write"),
+        1,
+        theirs(30_000),
+        WRITE_ENDED,
+    ),
+    Case("readers do not go as writers", rw("read", other=1) | theirs(30_000), force("write"), None),
+    Case("a writer does not go as a reader", rw("write", other_writer=1), force("read"), None),
+    Case("a free lock", FREE, force("read"), None),
+    Case("a lock of another kind", lock(other=1), force("write"), None),
+    Case("an epoch is stored", rw("write", writer=1), force("write", epoch=1), 1, epoch(1), WRITE_ENDED),
+    Case("a stale request", epoch(2) | rw("read", other=1), force("read", epoch=1), stale(2)),
+    Case("the key is a string", text(LOCK), force("read"), WRONGTYPE),
+    Case(
+        "out of memory: freed, with an epoch",
+        rw("read", other=1),
+        force("read", epoch=1),
+        1,
+        epoch(1),
+        READ_ENDED,
+        out_of_memory=True,
+    ),
+    Case(
+        "cluster: sharded",
+        rw("write", writer=1),
+        force("write", publish="SPUBLISH"),
+        1,
+        FREE,
+        [Message(RW_CHANNEL, b"1", sharded=True)],
+    ),
+]
+
+READ_WRITE: Final = [*READ, *END_READ, *RENEW_READERS, *WRITE, *END_WRITE, *FORCE_SIDE]
+
+CASES: Final = [*ACQUIRE, *FENCED, *RELEASE, *FORCE_UNLOCK, *RENEW, *READ_WRITE]
 
 Twin: TypeAlias = "Model | RealServer"
 
@@ -521,7 +1203,7 @@ def real_servers() -> Iterator[Callable[[Build], RealServer]]:
     def get(build: Build) -> RealServer:
         if build not in open_:
             open_[build] = RealServer(servers.get(build))
-            open_[build].hear_shards([CHANNEL])
+            open_[build].hear_shards([CHANNEL, RW_CHANNEL])
         return open_[build]
 
     yield get

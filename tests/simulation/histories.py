@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
-from pyredisson.testing.checkers import LockRules, leftovers
+from pyredisson.testing.checkers import LockRules, ReadWriteRules, leftovers
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Cancelled, Process, Task, World
@@ -82,7 +83,7 @@ class History:
             for owner in range(plan.owners):
                 name = f"p{index}.{owner}"
                 self.tasks.append(process.start(self._user(process, client, name), name))
-        rules = LockRules(world, self.clients)
+        rules = self.rules()
         if plan.disturb:
             self._disturb()
         # Whatever happened, everybody comes to an end: no wait outlives a lease, a check and the holds before it.
@@ -97,6 +98,14 @@ class History:
         left = leftovers(world, [client for client in self.clients if not client.runtime.process.crashed])
         assert not left, left
         return Result(world, rules.grants, self.lost, self.unknown, self.errors)
+
+    def rules(self) -> LockRules | ReadWriteRules:
+        """What is checked all along."""
+        return LockRules(self.world, self.clients)
+
+    def make(self, client: SimulatedClient, name: str) -> Any:
+        """What is used."""
+        return client.get_lock(name)
 
     def _disturb(self) -> None:
         """Pauses, crashes, restarts and cancellations, at random."""
@@ -124,7 +133,7 @@ class History:
     async def _user(self, process: Process, client: SimulatedClient, name: str) -> None:
         rng = self.world.rng
         for _ in range(self.plan.rounds):
-            lock = client.get_lock(f"lock{rng.randrange(self.plan.locks)}")
+            lock = self.make(client, f"lock{rng.randrange(self.plan.locks)}")
             try:
                 await self._once(process, client, lock)
             except LockLostError:

@@ -82,6 +82,9 @@ CASES = {
 class Scene:
     """A holder who contends for a second, a victim that is interrupted, and one who comes afterwards."""
 
+    #: How the victim's field in Redis ends.
+    suffix = ""
+
     def __init__(self, case: Case, seed: int) -> None:
         self.case = case
         self.world = World(seed)
@@ -89,7 +92,16 @@ class Scene:
         self.client = SimulatedClient(self.process, config=CONFIG)
         self.other = SimulatedClient(self.world.process("other"), config=CONFIG)
         self.owner = SimulatedOwner(self.world)
-        self.lock = self.client.get_lock("orders")
+        self.lock = self.make(self.client)
+        self.theirs = self.make(self.other)
+        self.rules()
+
+    def make(self, client: SimulatedClient) -> Lock:
+        """What is taken."""
+        return client.get_lock("orders")
+
+    def rules(self) -> None:
+        """What is checked all along."""
         LockRules(self.world, [self.client, self.other])
 
     def perform(self, work: Awaitable[None], owner: SimulatedOwner | None = None) -> None:
@@ -105,7 +117,7 @@ class Scene:
         if entry is None:
             return 0
         assert isinstance(entry.value, dict)
-        return int(entry.value.get(f"{self.client.id}:{self.owner.number}".encode(), b"0"))
+        return int(entry.value.get(f"{self.client.id}:{self.owner.number}{self.suffix}".encode(), b"0"))
 
     def begin(self) -> Task[None]:
         """Set the scene up and start the call that is to be interrupted."""
@@ -114,7 +126,7 @@ class Scene:
         if self.case.contended:
 
             async def hold() -> None:
-                async with self.other.get_lock("orders"):
+                async with self.theirs:
                     await self.world.pause_of(self.other.runtime.process, 0.7)
 
             self.other.runtime.process.start(hold(), "holder")
@@ -149,8 +161,8 @@ class Scene:
             assert self.count() == count - 1, "the client counts otherwise than the server"
 
         async def take() -> None:
-            assert await self.other.get_lock("orders").try_lock(0.5), "the lock is not to be had"
-            await self.other.get_lock("orders").unlock()
+            assert await self.theirs.try_lock(0.5), "the lock is not to be had"
+            await self.theirs.unlock()
 
         task = self.other.runtime.process.start(take(), "next")
         self.world.run(until=task.done, seconds=10)
@@ -163,18 +175,21 @@ class Scene:
         self.world.end()
 
 
-def _walk(
-    case: Case, interrupt: Callable[[Scene, Task[None], int], None], points: Callable[[Scene, Task[None]], int]
+def walk(
+    case: Case,
+    interrupt: Callable[[Scene, Task[None], int], None],
+    points: Callable[[Scene, Task[None]], int],
+    make: Callable[[Case, int], Scene] = Scene,
 ) -> int:
     """Run the case as often as it can be interrupted, each time at the next point."""
     interrupted = 0
     for seed in range(3):
-        scene = Scene(case, seed)
+        scene = make(case, seed)
         task = scene.begin()
         assert not scene.finish(task)
         scene.world.end()
         for point in range(1, points(scene, task) + 1):
-            scene = Scene(case, seed)
+            scene = make(case, seed)
             task = scene.begin()
             interrupt(scene, task, point)
             was = scene.finish(task)
@@ -188,7 +203,7 @@ def test_cancelled_wherever_it_waits(name: str) -> None:
     def interrupt(scene: Scene, task: Task[None], point: int) -> None:
         task.cancel_at = point
 
-    assert _walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
+    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -196,7 +211,7 @@ def test_interrupted_before_and_after_each_request(name: str) -> None:
     def interrupt(scene: Scene, task: Task[None], point: int) -> None:
         scene.client.runtime.interrupt_at = frozenset({point})
 
-    assert _walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls) >= 3
+    assert walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls) >= 3
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -208,4 +223,4 @@ def test_cancelled_twice(name: str) -> None:
         scene.world.after(0.0012, task.cancel)
         scene.world.after(0.0031, task.cancel)
 
-    assert _walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
+    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3

@@ -8,7 +8,7 @@ import redis.asyncio
 from typing_extensions import assert_type
 
 import pyredisson.asyncio as pyredisson
-from pyredisson.asyncio import Config, Hold, Lease, Lock, Redisson
+from pyredisson.asyncio import Config, Hold, Lease, Lock, ReadWriteLock, Redisson
 
 
 async def clients() -> None:
@@ -22,6 +22,9 @@ async def clients() -> None:
         assert_type(client.config, Config)
         assert_type(client.url, "str | None")
         assert_type(client.get_lock("orders"), Lock)
+        assert_type(client.get_read_write_lock("orders"), ReadWriteLock)
+        assert_type(client.get_read_write_lock("orders").read_lock(), Lock)
+        assert_type(client.get_read_write_lock("orders").write_lock(), Lock)
         assert_type(await client.close(), None)
 
 

@@ -9,7 +9,7 @@ import redis
 from typing_extensions import assert_type
 
 import pyredisson
-from pyredisson import Config, Hold, Lease, Lock, Redisson
+from pyredisson import Config, Hold, Lease, Lock, ReadWriteLock, Redisson
 from pyredisson.core import events
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
 
@@ -27,6 +27,10 @@ def clients() -> None:
         assert_type(client.config, Config)
         assert_type(client.url, "str | None")
         assert_type(client.get_lock("orders"), Lock)
+        assert_type(client.get_read_write_lock("orders"), ReadWriteLock)
+        assert_type(client.get_read_write_lock("orders").name, str)
+        assert_type(client.get_read_write_lock("orders").read_lock(), Lock)
+        assert_type(client.get_read_write_lock("orders").write_lock(), Lock)
         assert_type(client.close(), None)
 
 

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.core.names import MAX_NAME_BYTES, LockNames, check_name, owner_field, prefixed
+from pyredisson.core.names import (
+    MAX_NAME_BYTES,
+    LockNames,
+    ReadWriteNames,
+    check_name,
+    owner_field,
+    prefixed,
+    writer_field,
+)
 
 OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
@@ -50,8 +58,23 @@ def test_the_keys_of_a_lock_with_a_hash_tag() -> None:
     assert names.epoch(OWNER) == f"pyredisson_epoch:{{shop}}:orders:{OWNER}"
 
 
+def test_the_keys_of_a_read_write_lock() -> None:
+    names = ReadWriteNames("orders")
+    assert names.raw == "orders"
+    assert names.channel == "redisson_rwlock:{orders}"
+    assert names.read_hold(OWNER, 1) == f"{{orders}}:{OWNER}:rwlock_timeout:1"
+    assert names.epoch(OWNER) == f"pyredisson_epoch:{{orders}}:{OWNER}"
+
+
+def test_the_keys_of_a_read_write_lock_with_a_hash_tag() -> None:
+    names = ReadWriteNames("{shop}orders")
+    assert names.channel == "redisson_rwlock:{shop}orders"
+    assert names.read_hold(OWNER, 12) == f"{{shop}}orders:{OWNER}:rwlock_timeout:12"
+
+
 def test_the_field_of_an_owner() -> None:
     assert owner_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == OWNER
+    assert writer_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == f"{OWNER}:write"
 
 
 def slot_part(key: str) -> str:

@@ -1,0 +1,336 @@
+"""The read-write lock: many readers, or one writer. Two locks on one hash, each counted, renewed and waited for apart.
+
+Source: ``org.redisson.RedissonReadLock`` and ``RedissonWriteLock``. What differs on purpose: an upgrade is an error,
+not a wait for oneself; each reader's lease is its own, and a renewal brings back none; a writer who becomes a reader
+tells those who wait; a reader gives way to a writer of the same client.
+
+Rules kept here:
+
+1. A writer may take the read side as well, and gives back the two in any order. Nobody else gets in between.
+2. A reader may not take the write side: it would wait for itself.
+3. Readers and writers wait on one channel, on benches of their own. A reader that got in lets the next one look at
+   once, a writer does not.
+4. While a writer waits in this client, a reader that holds nothing yet waits, too, but not for longer than ``WAY``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.holds import lost_error
+from pyredisson.core.lock import LockCore
+from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
+from pyredisson.core.runtime import Failure
+from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import lock_message
+from pyredisson.errors import LockError, LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Deadline
+    from pyredisson.core.holds import Claim, Level
+    from pyredisson.core.runtime import Reply, Request
+
+__all__ = ["ReadLockCore", "ReadWriteLockCore", "WriteLockCore"]
+
+#: For how long, in seconds, a reader gives way to writers who wait in its client; at most half of its own wait. As long
+#: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
+WAY = 0.5
+
+#: Who waits on the one channel.
+READERS = "read"
+WRITERS = "write"
+
+
+class ReadWriteLockCore:
+    """One handle on a read-write lock: it makes handles on its two sides."""
+
+    __slots__ = ("home", "names")
+
+    def __init__(self, home: ClientCore, name: str) -> None:
+        self.home = home
+        self.names = ReadWriteNames(name)
+
+    def read_lock(self) -> ReadLockCore:
+        """A handle on the read side."""
+        return ReadLockCore(self.home, self.names)
+
+    def write_lock(self) -> WriteLockCore:
+        """A handle on the write side."""
+        return WriteLockCore(self.home, self.names)
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        reading, writing = self.read_lock().state(" for reading"), self.write_lock().state(" for writing")
+        return f"{self.names.raw!r}{reading}{writing}"
+
+
+class Side(LockCore):
+    """What both sides have in common."""
+
+    __slots__ = ()
+
+    names: ReadWriteNames
+    layout = "read-write lock"
+    writes = False
+
+    def __init__(self, home: ClientCore, names: ReadWriteNames) -> None:
+        super().__init__(home, names.raw)
+        self.names = names
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        return f"{self.names.raw!r} for {'writing' if self.writes else 'reading'}{self.state()}"
+
+    def state(self, what: str = "") -> str:
+        """Who of this client holds this side, and how many wait for it."""
+        text = ""
+        for claim in self._claims():
+            if claim.levels:
+                held = f"{'lost' if claim.loss else 'held'}{what}"
+                text += f" {held} by {claim.owner[:4]}…:{claim.who.number} ×{len(claim.levels)}"
+        waiting = self.waiting()
+        return f"{text}, {waiting} waiting here{what}" if waiting else text
+
+    def waiting(self) -> int:
+        """How many wait for this side in this client."""
+        return self.home.wakeups.waiting(self.names.channel, self.kind)
+
+    def _claims(self) -> list[Claim]:
+        """This client's claims on this side."""
+        field = writer_field if self.writes else owner_field
+        return [
+            each for each in self.home.claims.of(self.names.raw) if each.owner == field(each.client, each.who.number)
+        ]
+
+    def force_request(self, claim: Claim, epoch: int) -> Request:
+        """The request to free the lock if this side is held, by whomever."""
+        return scripts.force_unlock_side(self.home.runtime, self.names, claim.owner, epoch=epoch, write=self.writes)
+
+    async def force_unlock(self) -> bool:
+        """Free this side, whoever holds it; and with the write side what the writer reads."""
+        home = self.home
+        home.check_open()
+        claim = self._claim(home.runtime.owner())
+        if claim.pending is not None:
+            try:
+                await self._settle(claim)
+            except LockLostError:
+                pass
+        held = home.claims.of(self.names.raw) if self.writes else self._claims()
+        for each in held:
+            self._expire(each)  # What simply ran out before is not taken from anybody now.
+        victims = [(each, each.generation) for each in held]
+        turn, epoch = claim.begin_force()
+
+        def make(epoch: int, repeat: bool) -> Request:
+            return self.force_request(claim, epoch)
+
+        try:
+            reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
+        except Failure as failure:
+            raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+        if reply is None:
+            return False  # Whoever holds the other side keeps it.
+        for each, generation in victims:
+            if each.who is claim.who:
+                each.clear()
+                home.watchdog.unwatch(each)
+            elif each.lose("it was forced open by this client", generation):
+                home.watchdog.unwatch(each)
+                home.tell_lost(each)
+        return True
+
+    async def remain_time_to_live(self) -> float | None:
+        """For how long this side is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
+        return await super().remain_time_to_live() if await self.is_locked() else None
+
+
+class ReadLockCore(Side):
+    """One handle on the read side."""
+
+    __slots__ = ()
+
+    kind = READERS
+    renew = staticmethod(scripts.renew_reading)
+    polite = True
+
+    def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the read side for an owner who holds it ``holds`` times as yet."""
+        return scripts.acquire_reading(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=level.lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
+        return scripts.release_reading(
+            self.home.runtime, self.names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+        )
+
+    async def is_locked(self) -> bool:
+        """Whether anybody reads; a writer that reads as well is one."""
+        fields = await self.home.query("HKEYS", self.names.raw)
+        assert isinstance(fields, list)
+        return b"mode" in fields and any(
+            each != b"mode" and b":write" not in each for each in fields if isinstance(each, bytes)
+        )
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Whether that thread or task of this client reads."""
+        return await super().is_held_by_thread(thread_id) and await self._holds(thread_id) > 0
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds the read side."""
+        return await self._holds(self.home.runtime.owner().number)
+
+    async def _holds(self, number: int) -> int:
+        """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
+        field = self.field(number)
+        count = await self.home.query("HGET", self.names.raw, field)
+        holds = int(count) if isinstance(count, bytes) else 0
+        names = [self.names.read_hold(field, each) for each in range(1, holds + 1)]
+        return holds if names and await self.home.query("EXISTS", *names) else 0
+
+    async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
+        try:
+            return await until_taken(
+                partial(self._attempt_politely, claim, level),
+                refused,
+                runtime=self.home.runtime,
+                wakeups=self.home.wakeups,
+                channel=self.names.channel,
+                kind=self.kind,
+                message=self.message,
+                seen=seen,
+                deadline=deadline,
+                free_after=0.0,  # Where one reader gets in, the next one does.
+            )
+        finally:
+            claim.way = 0.0
+
+    def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
+        """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
+        if self._writer_waits() and not self._writing(claim):
+            left = WAY if wait is None else min(WAY, wait / 2)
+            claim.way = now + left
+            return int(1000 * left)
+        return super()._give_way(claim, wait, now) if claim.way > now else None
+
+    async def _attempt_politely(self, claim: Claim, level: Level) -> int | None:
+        """As :meth:`_attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
+        left = claim.way - self.home.runtime.now()
+        if left > 0 and self._writer_waits():
+            return int(1000 * left)
+        return await self._attempt(claim, level)
+
+    def _writer_waits(self) -> bool:
+        return self.home.wakeups.anybody(self.names.channel, WRITERS)
+
+    def _writing(self, claim: Claim) -> bool:
+        """Whether the owner holds the write side: then it is not others who would come first."""
+        own = self.home.claims.find((claim.name, writer_field(self.home.id, claim.who.number)))
+        return own is not None and bool(own.levels)
+
+
+class WriteLockCore(Side):
+    """One handle on the write side."""
+
+    __slots__ = ()
+
+    kind = WRITERS
+    writes = True
+
+    def message(self, payload: bytes) -> int:
+        """How many writers a message wakes: only one can have it, and its answer serves the others."""
+        return min(abs(lock_message(payload)), 1)
+
+    def field(self, number: int) -> str:
+        """What stands for a writer in Redis."""
+        return writer_field(self.home.id, number)
+
+    def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the write side for an owner who holds it ``holds`` times as yet."""
+        return scripts.acquire_writing(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            reader=owner_field(self.home.id, claim.who.number),
+            lease_ms=level.lease_ms,
+            leases_ms=level.lease_ms + sum(each.lease_ms for each in claim.levels),
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def read_acquire(self, claim: Claim, level: Level, reply: Reply) -> scripts.Acquire:
+        """What the reply to an acquire means."""
+        return scripts.read_acquire_writing(reply)
+
+    def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
+        return scripts.release_writing(
+            self.home.runtime, self.names, claim.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+        )
+
+    async def is_locked(self) -> bool:
+        """Whether anybody writes."""
+        return await self.home.query("HGET", self.names.raw, "mode") == b"write"
+
+    async def _take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
+        if claim is None:
+            claim = self._claim(self.home.runtime.owner())
+        if not claim.levels:
+            await self._refuse_reader(claim)
+        return await super()._take(wait, level, claim)
+
+    async def _attempt(self, claim: Claim, level: Level) -> int | None:
+        answer = await super()._attempt(claim, level)
+        if answer == scripts.UPGRADE:
+            await self._give_up_reading(claim)
+            answer = await super()._attempt(claim, level)
+        return 0 if answer == scripts.UPGRADE else answer
+
+    async def _refuse_reader(self, claim: Claim) -> None:
+        """A reader may not write, as far as this client knows; the server looks again."""
+        home = self.home
+        home.check_open()
+        own = home.claims.find((claim.name, owner_field(home.id, claim.who.number)))
+        if own is None:
+            return
+        if own.pending is not None:
+            try:
+                await home.settle(own, behind=True)
+            except Failure as failure:
+                raise home.explain(failure, own, "an earlier request", self._plain.lease_ms) from failure.cause
+        self._expire(own)
+        if own.loss is not None:
+            raise lost_error(own)
+        if own.levels:
+            raise self._upgrade_error(own.name, own.owner)
+
+    async def _give_up_reading(self, claim: Claim) -> None:
+        """The server says that this owner reads. If this client knows better, what stands there is left over.
+
+        As a rule from a hold whose time was up here, by the drift that is taken off, and not yet there.
+        """
+        await self._refuse_reader(claim)
+        reader = ReadLockCore(self.home, self.names)
+        own = reader._claim(claim.who)
+        turn, epoch = own.begin_force()
+        make = partial(reader.release_request, own, self._plain.lease_ms, 0)
+        await self.home.exchange(own, turn, make(epoch, False), make, self._plain.lease_ms)
+
+    def _upgrade_error(self, name: str, reader: str) -> LockError:
+        return LockError(
+            f"{reader} holds the read lock of {name!r} and asks for its write lock: it would wait for itself. Release "
+            "the read lock first; or take the write lock first, and the read lock under it",
+            name=name,
+        )

@@ -1,0 +1,145 @@
+"""Random histories of read-write locks, with faults: readers, writers, writers that go on reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyredisson.asyncio.primitives import Lock, ReadWriteLock
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.testing.checkers import ReadWriteRules, Violation
+from pyredisson.testing.runtime import SimulatedClient
+from pyredisson.testing.world import Process
+from tests.simulation.histories import History, Plan, quiet
+from tests.simulation.test_planted_bugs import Bug, in_script
+
+CHUNKS = 4
+
+
+class ReadWriteHistory(History):
+    """A history of read-write locks."""
+
+    def rules(self) -> ReadWriteRules:
+        return ReadWriteRules(self.world, self.clients)
+
+    def make(self, client: SimulatedClient, name: str) -> ReadWriteLock:
+        return client.get_read_write_lock(name)
+
+    async def _let_go(self, client: SimulatedClient, lock: ReadWriteLock) -> None:  # type: ignore[override]
+        for side in (lock.read_lock(), lock.write_lock()):
+            await super()._let_go(client, side)
+
+    async def _once(self, process: Process, client: SimulatedClient, lock: ReadWriteLock) -> None:  # type: ignore[override]
+        rng = self.world.rng
+        read, write = lock.read_lock(), lock.write_lock()
+        lease = rng.uniform(0.2, 4.0)
+        kind = rng.randrange(8)
+        if kind < 3:
+            await super()._once(process, client, read)
+        elif kind == 3:
+            await super()._once(process, client, write)
+        elif kind == 4:
+            await self._downgrade(process, read, write)
+        elif kind == 5:
+            await read.lock(lease if rng.random() < 0.5 else None)
+            await self._refused(write)
+            await self._work(process)
+            await read.unlock()
+        elif kind == 6:
+            async with write.hold(lease_time=lease), read.hold(lease_time=rng.uniform(0.2, 4.0)) as held:
+                await self._work(process)
+                held.ensure_held()
+        else:
+            if await write.try_lock(rng.uniform(0.0, 2.0), lease):
+                async with read:
+                    await self._work(process)
+                await write.unlock()
+
+    async def _downgrade(self, process: Process, read: Lock, write: Lock) -> None:
+        await write.lock()
+        await self._work(process)
+        await read.lock()
+        await write.unlock()
+        await self._work(process)
+        await read.unlock()
+
+    async def _refused(self, write: Lock) -> None:
+        """A reader that asks for the write side. If its read was lost meanwhile, it may get it."""
+        try:
+            taken = await write.try_lock(0.1)
+        except (LockLostError, LockNotOwnedError, OutcomeUnknownError):
+            raise
+        except LockError:
+            return
+        if taken:
+            await write.unlock()
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None:
+    grants = faults = 0
+    for seed in range(chunk, volume(8_000), CHUNKS):
+        try:
+            result = ReadWriteHistory(seed).run()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+        grants += result.grants
+        counts = result.world.counts
+        faults += sum(counts.get(name, 0) for name in ("lose_reply", "straggle", "reset", "lose_request", "duplicate"))
+    assert grants > 0
+    assert faults > 0, "nothing went wrong, so nothing was tested"
+
+
+def test_without_faults_nothing_is_ever_unknown() -> None:
+    for seed in range(60):
+        result = ReadWriteHistory(seed, quiet(Plan())).run()
+        assert result.errors == 0, f"seed {seed}: {result}"
+        assert result.unknown == 0 or result.lost, f"seed {seed}: {result}"
+        assert result.grants > 0
+
+
+BUGS = {
+    "a reader is let in beside a writer": in_script(
+        "read_lock_acquire",
+        (
+            "elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[2] .. ':write') == 0 then",
+            "elseif false then",
+        ),
+    ),
+    "a writer is let in beside readers": in_script(
+        "write_lock_acquire", ("if mode ~= 'write' or not held then", "if mode == 'write' and not held then")
+    ),
+    "the last write unlock takes the reads with it": in_script(
+        "write_lock_release", ("if redis.call('hlen', KEYS[1]) == 2 then", "if true then")
+    ),
+    "one reader's end frees all": in_script(
+        "read_lock_release", ("local free = redis.call('hlen', KEYS[1]) == 2", "local free = true")
+    ),
+    "a reader's end cuts the time of others": in_script("read_lock_release", ("cut = longest", "cut = 50")),
+    "a renewal brings back what has ended": in_script(
+        "read_lock_renew", ("if left ~= -2 then", "redis.call('set', holds .. i, 1) left = -1\n        if true then")
+    ),
+    "a renewal cuts the lock's time": in_script(
+        "read_lock_renew", ("if kept[n] == 1 and redis.call('pttl', lock) < lease then", "if kept[n] == 1 then")
+    ),
+    "a reader lives without the lock": in_script(
+        "read_lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if false then")
+    ),
+    "a read unlock does not check the epoch": in_script(
+        "read_lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug: Bug = BUGS[name]
+    bug.plant(monkeypatch)
+    for seed in range(400):
+        try:
+            ReadWriteHistory(seed).run()
+        except (Violation, AssertionError):
+            return
+    pytest.fail("no history found it")
