@@ -18,12 +18,22 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
-from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.threads.primitives import (
+    CountDownLatch,
+    FencedLock,
+    Hold,
+    Lock,
+    NonReentrantLock,
+    PermitExpirableSemaphore,
+    Semaphore,
+    SpinLock,
+)
 
 __all__ = [
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
+    "CountDownLatch",
     "ExponentialBackoff",
     "FencedLock",
     "Hold",
@@ -36,9 +46,11 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantLock",
     "OutcomeUnknownError",
+    "PermitExpirableSemaphore",
     "QuorumUnreachableError",
     "Redisson",
     "RedissonError",
+    "Semaphore",
     "SpinLock",
     "__version__",
     "current_thread_id",

@@ -5,7 +5,16 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.asyncio.primitives import (
+    CountDownLatch,
+    FencedLock,
+    Hold,
+    Lock,
+    NonReentrantLock,
+    PermitExpirableSemaphore,
+    Semaphore,
+    SpinLock,
+)
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -25,6 +34,7 @@ __all__ = [
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
+    "CountDownLatch",
     "ExponentialBackoff",
     "FencedLock",
     "Hold",
@@ -37,9 +47,11 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantLock",
     "OutcomeUnknownError",
+    "PermitExpirableSemaphore",
     "QuorumUnreachableError",
     "Redisson",
     "RedissonError",
+    "Semaphore",
     "SpinLock",
     "__version__",
     "current_thread_id",
