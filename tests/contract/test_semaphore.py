@@ -317,7 +317,7 @@ def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     """A thousand tasks, or two hundred threads, on one permit: an attempt each, then one for each hand-over."""
     crowd = 200 if world.in_threads else 1000
     client = world.client(max_wait_without_check=60)
-    handle = client.get_semaphore("seats").real
+    handle = client.real.get_semaphore("seats")
     boss = world.actor()
     semaphore = Remote(handle, boss)
     semaphore.try_set_permits(0)
