@@ -1,4 +1,4 @@
-"""Histories of semaphores and latches in virtual time: in no seed is a permit lost or invented, or a count taken twice."""
+"""Histories of semaphores and latches in virtual time: no seed loses or invents a permit, or takes a count twice."""
 
 from __future__ import annotations
 

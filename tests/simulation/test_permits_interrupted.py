@@ -1,4 +1,4 @@
-"""Semaphores and latches, cancelled at every point at which a call can be, and interrupted before and after each request.
+"""Semaphores and latches, cancelled wherever a call can be, and interrupted before and after each request.
 
 Whatever the point: no permit is lost and none is invented, no count is taken twice; what takes permits is undone, and
 anything else is finished; nobody is queued or subscribed; the owner itself, and everybody else, can go on.
@@ -178,10 +178,7 @@ class Scene:
         self.world.faults = Faults()
         self.world.run(seconds=3)
         done = self.case.finishes or not interrupted
-        if self.case.call is _wait:
-            expected = 0
-        else:
-            expected = TOTAL + (self.case.change if done else 0)
+        expected = 0 if self.case.call is _wait else TOTAL + (self.case.change if done else 0)
         assert self.count() == expected
 
         async def go_on(client: SimulatedClient) -> None:
