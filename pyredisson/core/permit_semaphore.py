@@ -7,7 +7,6 @@ clients'; what has expired is made available in parts, however much it is; each 
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["PermitSemaphoreCore"]
 
 ID_BYTES = 16
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class PermitSemaphoreCore(NumberedCore):
@@ -153,4 +153,5 @@ def _bytes_of(permit_id: object) -> bytes | None:
     """The id as it stands in Redis; ``None`` if no permit can have it."""
     if not isinstance(permit_id, str):
         raise TypeError(f"a permit's id is a str, not {type(permit_id).__name__}")
-    return bytes.fromhex(permit_id) if re.fullmatch(r"[0-9a-fA-F]{32}", permit_id) else None
+    known = len(permit_id) == 2 * ID_BYTES and _HEX_DIGITS.issuperset(permit_id)
+    return bytes.fromhex(permit_id) if known else None

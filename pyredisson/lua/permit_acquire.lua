@@ -1,7 +1,7 @@
 -- Takes one permit under an id of its own, for a time or for ever.
 -- KEYS  1 semaphore (string)  2 permits taken: ids by the time at which they expire (sorted set)  3 channel
 --       4 what the owner asked last
--- ARGV  1 number of the request  2 id, 16 bytes  3 lease, ms (-1: for ever)  4 PUBLISH or SPUBLISH
+-- ARGV  1 number of the request  2 id, sixteen bytes  3 lease, ms (-1: for ever)  4 PUBLISH or SPUBLISH
 -- Reply {1, left, wait}: taken; so many are available then, and the next of those taken expires in so many ms (-1: none
 --       ever does).  {0, left, wait}: there is none. To a repeat, left and wait are 0.
 --       {'stale', number}: overtaken by a newer request.

@@ -1,6 +1,6 @@
 -- Gives a permit another time at which it expires. Makes all permits available whose time is over.
 -- KEYS  1 semaphore (string)  2 permits taken (sorted set)  3 channel  4 what the owner asked last
--- ARGV  1 number of the request  2 id, 16 bytes  3 lease from now on, ms (-1: for ever)  4 PUBLISH or SPUBLISH
+-- ARGV  1 number of the request  2 id, sixteen bytes  3 lease from now on, ms (-1: for ever)  4 PUBLISH or SPUBLISH
 -- Reply 1: done.  0: unknown, or it had expired.  {'stale', number}: overtaken by a newer request.
 local number, outcome = string.match(redis.call('get', KEYS[4]) or '', '^(%d+) (%-?%d+)$')
 if number == ARGV[1] then

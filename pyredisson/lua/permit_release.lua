@@ -1,6 +1,6 @@
 -- Gives one permit back by its id, and wakes those who wait. Also undoes an acquire: late copies of it are stale then.
 -- KEYS  1 semaphore (string)  2 permits taken (sorted set)  3 channel  4 what the owner asked last
--- ARGV  1 number of the request  2 id, 16 bytes  3 PUBLISH or SPUBLISH
+-- ARGV  1 number of the request  2 id, sixteen bytes  3 PUBLISH or SPUBLISH
 -- Reply 1: given back.  0: unknown, or it had expired (and is available again in any case).
 --       {'stale', number}: overtaken by a newer request.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); it then lets the rest run.
