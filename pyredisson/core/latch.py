@@ -48,9 +48,9 @@ class LatchCore(NumberedCore):
         )
         return await asking.once() == 1
 
-    async def count_down(self) -> None:
-        """Take one from the count."""
-        await self.ask("a count_down", lambda by: scripts.count_down(by, self.names)).once()
+    async def count_down(self, begun: list[None] | None = None) -> None:
+        """Take one from the count. ``begun``: see ``run_to_the_end``."""
+        await self.ask("a count_down", lambda by: scripts.count_down(by, self.names)).once(begun)
 
     async def get_count(self) -> int:
         """The count; 0 if there is none."""
@@ -61,6 +61,7 @@ class LatchCore(NumberedCore):
         wait = wait_seconds(timeout, "timeout")
         home, names = self.home, self.names
         home.check_open()
+        home.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
         began = home.runtime.now()
         seen = home.wakeups.glance(names.channel) if wait != 0 else None
         if await self.get_count() <= 0:

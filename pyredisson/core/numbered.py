@@ -173,7 +173,8 @@ class Asking:
         self._make = make
         self._undo = undo
         self._known_for = known_for
-        self._key = (core.names.raw, owner_field(home.id, home.runtime.owner().number))
+        who = home.runtime.owner()  # First: on a new event loop the client gets a new id.
+        self._key = (core.names.raw, owner_field(home.id, who.number))
         self._number = 0
         self._request: Request | None = None
         self._begun = 0.0

@@ -50,7 +50,6 @@ class PermitSemaphoreCore(NumberedCore):
         wait = wait_seconds(wait_time)
         lease = _lease_ms(lease_time)
         permit = self.home.runtime.random_bytes(ID_BYTES)
-        wakeups, channel = self.home.wakeups, self.names.channel
         asking = self.ask(
             "an acquire",
             lambda by: scripts.acquire_permit(by, self.names, permit, lease_ms=lease),
@@ -68,25 +67,26 @@ class PermitSemaphoreCore(NumberedCore):
                 asking.refused()
                 return expires
             # There is more, so the next one may look, too; or there will be when the next of those taken expires.
-            wakeups.hint(channel, self.kind, 0 if left > 0 else math.inf if expires < 0 else (expires + 1) / 1000)
+            look_in = 0 if left > 0 else math.inf if expires < 0 else (expires + 1) / 1000
+            self.home.wakeups.hint(self.names.channel, self.kind, look_in)
             return None
 
         return permit.hex() if await self.take(asking, attempt, wait, kind=self.kind, each=1) else None
 
-    async def release(self, permit_id: str) -> None:
-        """Give a permit back, which has to be there."""
-        if not await self.try_release(permit_id):
+    async def release(self, permit_id: str, begun: list[None] | None = None) -> None:
+        """Give a permit back, which has to be there. ``begun``: see ``run_to_the_end``."""
+        if not await self.try_release(permit_id, begun):
             raise LockNotOwnedError(
                 f"permit {permit_id} of {self.names.raw!r} is not known: it has been released, or has expired, or "
                 "never was",
                 name=self.names.raw,
             )
 
-    async def try_release(self, permit_id: str) -> bool:
+    async def try_release(self, permit_id: str, begun: list[None] | None = None) -> bool:
         """Give a permit back. Returns whether it was there and had not expired."""
         permit = _bytes_of(permit_id)
         asking = self.ask("a release", lambda by: scripts.release_permit(by, self.names, permit or b""))
-        return permit is not None and await asking.once() == 1
+        return permit is not None and await asking.once(begun) == 1
 
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire so long from now. Returns whether it was there and had not expired."""
@@ -112,10 +112,10 @@ class PermitSemaphoreCore(NumberedCore):
         value = count_of(permits, "permits")
         await self.ask("a set_permits", lambda by: scripts.set_permits(by, self.names, value)).once()
 
-    async def add_permits(self, permits: int) -> None:
-        """Make so many more permits available, or fewer."""
+    async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
+        """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
-        await self.ask("an add_permits", lambda by: scripts.add_to_expirable(by, self.names, more)).once()
+        await self.ask("an add_permits", lambda by: scripts.add_to_expirable(by, self.names, more)).once(begun)
 
     async def available_permits(self) -> int:
         """How many permits are available."""

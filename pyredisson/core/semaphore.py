@@ -79,10 +79,10 @@ class SemaphoreCore(NumberedCore):
             if error is None:
                 raise
 
-    async def add_permits(self, permits: int) -> None:
-        """Make so many more permits available, or fewer."""
+    async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
+        """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
-        await self.ask("an add_permits", lambda by: scripts.add_permits(by, self.names, more)).once()
+        await self.ask("an add_permits", lambda by: scripts.add_permits(by, self.names, more)).once(begun)
 
     async def drain_permits(self) -> int:
         """Take all permits that are available, and return how many."""

@@ -350,7 +350,7 @@ class Semaphore:
 
     def add_permits(self, n: int) -> None:
         """Make ``n`` more permits available; a negative number takes some away. Raises as :meth:`release`."""
-        run(self._core.add_permits(n))
+        run_to_the_end(self._core.add_permits, n)
 
     def __enter__(self) -> bool:
         return run(self._core.acquire(1, None))
@@ -404,7 +404,7 @@ class PermitExpirableSemaphore:
 
     def add_permits(self, n: int) -> None:
         """Make ``n`` more permits available; a negative number takes some away. See :meth:`Semaphore.add_permits`."""
-        run(self._core.add_permits(n))
+        run_to_the_end(self._core.add_permits, n)
 
     def acquire(self, lease_time: Seconds | None = None) -> str:
         """Take a permit, waiting as long as it takes.
@@ -445,7 +445,7 @@ class PermitExpirableSemaphore:
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused.
         """
-        run(self._core.release(permit_id))
+        run_to_the_end(self._core.release, permit_id)
 
     def try_release(self, permit_id: str) -> bool:
         """Give a permit back by its id. Raises as :meth:`release`, but for ``LockNotOwnedError``.
@@ -529,7 +529,7 @@ class CountDownLatch:
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused.
         """
-        run(self._core.count_down())
+        run_to_the_end(self._core.count_down)
 
     def get_count(self) -> int:
         """Return the count; 0 if the latch is open, or was never given one."""

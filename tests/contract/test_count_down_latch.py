@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import redis.exceptions
 
 from pyredisson import ClientClosedError, LockError
 from tests.contract.on_the_clock import ClockWorld
@@ -233,8 +234,6 @@ def test_bad_arguments(world: World) -> None:
 
 @on_the_clock
 def test_what_is_something_elses(world: ClockWorld) -> None:
-    import redis.exceptions
-
     mine = ready(world.actor(), world.client())
     world.redis.command("SET", "ready", "a token")
     for call in (mine.wait, mine.get_count):

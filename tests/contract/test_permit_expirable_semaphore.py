@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import redis.exceptions
 
 from pyredisson import ClientClosedError, LockLostError, LockNotOwnedError
 from tests.contract.on_the_clock import ClockWorld
@@ -390,8 +391,6 @@ def test_bad_arguments(world: World) -> None:
 
 @on_the_clock
 def test_a_key_of_another_type(world: ClockWorld) -> None:
-    import redis.exceptions
-
     world.redis.command("HSET", "seats", "f", "v")
     mine = seats(world.actor(), world.client())
     for call in (mine.acquire, mine.available_permits, partial(mine.set_permits, 1), partial(mine.add_permits, 1)):

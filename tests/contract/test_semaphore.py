@@ -10,10 +10,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+import redis.asyncio
+import redis.exceptions
 
+import pyredisson.asyncio
 from pyredisson import ClientClosedError
 from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_runtime, each_server, on_the_clock
+from tests.contract.places import asyncio_only, each_runtime, each_server, on_the_clock
 from tests.contract.worlds import Actor, Remote, World
 
 CHANNEL = "redisson_sc:{seats}"
@@ -406,6 +409,34 @@ def test_nothing_works_after_closing(world: World) -> None:
     assert stored(world) == "2"
 
 
+@asyncio_only
+def test_handles_serve_one_event_loop_after_another(world: ClockWorld) -> None:
+    """On a new loop the client is another one: with a new id, and with nothing left of the old one's requests."""
+    client = pyredisson.asyncio.Redisson(redis.asyncio.Redis(port=world.port))
+    semaphore, permits = client.get_semaphore("seats"), client.get_permit_expirable_semaphore("leased")
+    latch = client.get_count_down_latch("ready")
+    ids = set()
+
+    async def use(*, last: bool) -> None:
+        await semaphore.add_permits(1)
+        assert await semaphore.acquire(timeout=1)
+        assert not await semaphore.try_acquire(1, 0.05)
+        await permits.add_permits(1)
+        assert await permits.try_acquire(1)
+        assert await permits.try_acquire(0.05) is None
+        await latch.try_set_count(1)
+        assert not await latch.wait(0.05)
+        ids.add(client.id)
+        if last:
+            await client.close()
+
+    for last in (False, False, True):
+        asyncio.run(use(last=last))
+    assert len(ids) == 3
+    records = {key.split(":", 2)[2].rsplit(":", 1)[0] for key in world.redis.everything() if "done:{seats}" in key}
+    assert records == ids
+
+
 # ---- arguments ---------------------------------------------------------------------------------------------------
 
 
@@ -442,8 +473,6 @@ def test_what_is_no_wait(world: World, wait: Any) -> None:
 
 @on_the_clock
 def test_a_key_of_another_type(world: ClockWorld) -> None:
-    import redis.exceptions
-
     world.redis.command("HSET", "seats", "f", "v")
     mine = seats(world.actor(), world.client())
     for call in (mine.acquire, mine.try_acquire, mine.release, mine.drain_permits, mine.available_permits):
