@@ -114,6 +114,7 @@ class SimulatedRuntime:
         self._wakeups: Wakeups | None = None
         self._channels: set[str] = set()
         self._reachable = True
+        self._resubscribing = False
         self._loops: list[SimulatedLoop] = []
         self._closed = False
         self.world.on_break(self._broken)
@@ -279,13 +280,16 @@ class SimulatedRuntime:
             return
         if not self.node.redis.up or not self._reachable:
             self._wakeups.lost_connection(rx.ConnectionError("Connection refused."))
-            self.world.after(0.1, lambda: self.process.run(self._resubscribe))
+            if not self._resubscribing:  # Once for all channels: the next try is for each of them.
+                self._resubscribing = True
+                self.world.after(0.1, lambda: self.process.run(self._resubscribe))
             return
         self._channels.add(channel)
         self._wakeups.confirmed(channel)
         self.unsubscribe(channel)  # Its waiters may have gone while it was under way.
 
     def _resubscribe(self) -> None:
+        self._resubscribing = False
         if self._wakeups is not None:
             for channel in self._wakeups.wanted():
                 self._confirm(channel)
