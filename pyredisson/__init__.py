@@ -18,12 +18,23 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
-from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, ReadWriteLock, SpinLock
+from pyredisson.threads.primitives import (
+    CountDownLatch,
+    FencedLock,
+    Hold,
+    Lock,
+    NonReentrantLock,
+    PermitExpirableSemaphore,
+    ReadWriteLock,
+    Semaphore,
+    SpinLock,
+)
 
 __all__ = [
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
+    "CountDownLatch",
     "ExponentialBackoff",
     "FencedLock",
     "Hold",
@@ -36,10 +47,12 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantLock",
     "OutcomeUnknownError",
+    "PermitExpirableSemaphore",
     "QuorumUnreachableError",
     "ReadWriteLock",
     "Redisson",
     "RedissonError",
+    "Semaphore",
     "SpinLock",
     "__version__",
     "current_thread_id",

@@ -60,7 +60,7 @@ class Packed:
         return b"%s\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n%s" % (count, len(text), text, rest[len(self.script.head) :])
 
 
-def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Packed:
+def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:
     """Pack ``EVALSHA sha numkeys key... arg...``."""
     called = script(name)
     out = [b"*%d\r\n" % (3 + len(keys) + len(args)), called.head]

@@ -5,7 +5,17 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, ReadWriteLock, SpinLock
+from pyredisson.asyncio.primitives import (
+    CountDownLatch,
+    FencedLock,
+    Hold,
+    Lock,
+    NonReentrantLock,
+    PermitExpirableSemaphore,
+    ReadWriteLock,
+    Semaphore,
+    SpinLock,
+)
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -25,6 +35,7 @@ __all__ = [
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
+    "CountDownLatch",
     "ExponentialBackoff",
     "FencedLock",
     "Hold",
@@ -37,10 +48,12 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantLock",
     "OutcomeUnknownError",
+    "PermitExpirableSemaphore",
     "QuorumUnreachableError",
     "ReadWriteLock",
     "Redisson",
     "RedissonError",
+    "Semaphore",
     "SpinLock",
     "__version__",
     "current_thread_id",

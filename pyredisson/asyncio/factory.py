@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from pyredisson.arguments import backoff_of
-from pyredisson.asyncio.primitives import FencedLock, Lock, NonReentrantLock, ReadWriteLock, SpinLock
+from pyredisson.asyncio.primitives import (
+    CountDownLatch,
+    FencedLock,
+    Lock,
+    NonReentrantLock,
+    PermitExpirableSemaphore,
+    ReadWriteLock,
+    Semaphore,
+    SpinLock,
+)
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.core.fenced_lock import FencedLockCore
+from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
 from pyredisson.core.non_reentrant import NonReentrantLockCore
+from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.read_write_lock import ReadWriteLockCore
+from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.core.spin_lock import SpinLockCore
 
 __all__ = ["Factory"]
@@ -45,3 +57,18 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_read_write_lock`."""
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)))
+
+    def get_semaphore(self, name: str) -> Semaphore:
+        """See :meth:`pyredisson.Redisson.get_semaphore`."""
+        self._core.check_open()
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+
+    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
+        """See :meth:`pyredisson.Redisson.get_permit_expirable_semaphore`."""
+        self._core.check_open()
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+
+    def get_count_down_latch(self, name: str) -> CountDownLatch:
+        """See :meth:`pyredisson.Redisson.get_count_down_latch`."""
+        self._core.check_open()
+        return CountDownLatch(self, LatchCore(self._core, check_name(name)))

@@ -7,16 +7,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from pyredisson.arguments import wait_of
+from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
+from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
+from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.read_write_lock import ReadWriteLockCore
+from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "ReadWriteLock", "SpinLock"]
+__all__ = [
+    "CountDownLatch",
+    "FencedLock",
+    "Hold",
+    "Lock",
+    "NonReentrantLock",
+    "PermitExpirableSemaphore",
+    "ReadWriteLock",
+    "Semaphore",
+    "SpinLock",
+]
 
 
 class Lock:
@@ -221,3 +235,159 @@ class Hold:
         """Whether somebody else wants the task to end too; then that goes first."""
         uncancel = getattr(self._task, "uncancel", None)  # From Python 3.11 on.
         return uncancel is not None and uncancel() > 0
+
+
+# ---- semaphores and latches ------------------------------------------------------------------------------------------
+
+
+@final
+class Semaphore:
+    """The asyncio twin of :class:`pyredisson.Semaphore`."""
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Factory, core: SemaphoreCore) -> None:
+        self._client = client  # Keeps the client going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """See :attr:`pyredisson.Semaphore.name`."""
+        return self._core.names.raw
+
+    async def try_set_permits(self, n: int) -> bool:
+        """See :meth:`pyredisson.Semaphore.try_set_permits`."""
+        return await self._core.try_set_permits(n)
+
+    async def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
+        """See :meth:`pyredisson.Semaphore.acquire`."""
+        return await self._core.acquire(permits, wait_seconds(timeout, "timeout"))
+
+    async def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
+        """See :meth:`pyredisson.Semaphore.try_acquire`."""
+        return await self._core.acquire(permits, wait_seconds(wait_time))
+
+    async def release(self, permits: int = 1) -> None:
+        """See :meth:`pyredisson.Semaphore.release`."""
+        await self._core.release(permits)
+
+    async def available_permits(self) -> int:
+        """See :meth:`pyredisson.Semaphore.available_permits`."""
+        return await self._core.available_permits()
+
+    async def drain_permits(self) -> int:
+        """See :meth:`pyredisson.Semaphore.drain_permits`."""
+        return await self._core.drain_permits()
+
+    async def add_permits(self, n: int) -> None:
+        """See :meth:`pyredisson.Semaphore.add_permits`."""
+        await self._core.add_permits(n)
+
+    async def __aenter__(self) -> bool:
+        return await self._core.acquire(1, None)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.leave(error)
+
+
+@final
+class PermitExpirableSemaphore:
+    """The asyncio twin of :class:`pyredisson.PermitExpirableSemaphore`."""
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Factory, core: PermitSemaphoreCore) -> None:
+        self._client = client  # Keeps the client going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """See :attr:`pyredisson.PermitExpirableSemaphore.name`."""
+        return self._core.names.raw
+
+    async def try_set_permits(self, n: int) -> bool:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.try_set_permits`."""
+        return await self._core.try_set_permits(n)
+
+    async def set_permits(self, n: int) -> None:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.set_permits`."""
+        await self._core.set_permits(n)
+
+    async def add_permits(self, n: int) -> None:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.add_permits`."""
+        await self._core.add_permits(n)
+
+    async def acquire(self, lease_time: Seconds | None = None) -> str:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.acquire`."""
+        return await self._core.acquire(lease_time)
+
+    async def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.try_acquire`."""
+        return await self._core.try_acquire(wait_time, lease_time)
+
+    async def release(self, permit_id: str) -> None:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.release`."""
+        await self._core.release(permit_id)
+
+    async def try_release(self, permit_id: str) -> bool:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.try_release`."""
+        return await self._core.try_release(permit_id)
+
+    async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.update_lease_time`."""
+        return await self._core.update_lease_time(permit_id, lease_time)
+
+    async def available_permits(self) -> int:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.available_permits`."""
+        return await self._core.available_permits()
+
+    async def get_permits(self) -> int:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.get_permits`."""
+        return await self._core.get_permits()
+
+    async def acquired_permits(self) -> int:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.acquired_permits`."""
+        return await self._core.acquired_permits()
+
+
+@final
+class CountDownLatch:
+    """The asyncio twin of :class:`pyredisson.CountDownLatch`."""
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Factory, core: LatchCore) -> None:
+        self._client = client  # Keeps the client going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """See :attr:`pyredisson.CountDownLatch.name`."""
+        return self._core.names.raw
+
+    async def try_set_count(self, n: int) -> bool:
+        """See :meth:`pyredisson.CountDownLatch.try_set_count`."""
+        return await self._core.try_set_count(n)
+
+    async def count_down(self) -> None:
+        """See :meth:`pyredisson.CountDownLatch.count_down`."""
+        await self._core.count_down()
+
+    async def get_count(self) -> int:
+        """See :meth:`pyredisson.CountDownLatch.get_count`."""
+        return await self._core.get_count()
+
+    async def wait(self, timeout: Seconds | None = None) -> bool:
+        """See :meth:`pyredisson.CountDownLatch.wait`."""
+        return await self._core.wait(timeout)

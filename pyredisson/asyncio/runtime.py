@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import math
+import os
 import random
 import threading
 import uuid
@@ -156,6 +157,9 @@ class AsyncioRuntime:
     def new_id(self) -> str:
         return str(uuid.uuid4())
 
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.Lock()  # Never contended here; a null context manager would cost more.
 
@@ -165,7 +169,7 @@ class AsyncioRuntime:
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         return TaskLoop(step, name, self)
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return prepare(script, keys, args)
 
     def subscribe(self, channel: str) -> None:

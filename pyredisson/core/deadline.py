@@ -70,8 +70,8 @@ def lease_ms(lease_time: Seconds) -> int:
     return math.ceil(exact)
 
 
-def wait_seconds(wait_time: Seconds | None) -> float | None:
-    """Return a wait in seconds, ``None`` meaning without end.
+def wait_seconds(wait_time: Seconds | None, what: str = "wait_time") -> float | None:
+    """Return a wait in seconds, ``None`` meaning without end. ``what`` is what its caller calls it.
 
     Raises:
         TypeError: Not a time.
@@ -79,9 +79,9 @@ def wait_seconds(wait_time: Seconds | None) -> float | None:
     """
     if wait_time is None:
         return None
-    value = seconds(wait_time, "wait_time")
+    value = seconds(wait_time, what)
     if value < 0:
-        raise ValueError(f"wait_time must not be negative, not {value}; 0 is one attempt, None is without end")
+        raise ValueError(f"{what} must not be negative, not {value}; 0 is one attempt, None is without end")
     return value
 
 

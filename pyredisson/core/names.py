@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from functools import cached_property
 
-__all__ = ["MAX_NAME_BYTES", "LockNames", "ReadWriteNames", "check_name", "owner_field", "writer_field"]
+__all__ = [
+    "MAX_NAME_BYTES",
+    "LatchNames",
+    "LockNames",
+    "ReadWriteNames",
+    "SemaphoreNames",
+    "check_name",
+    "owner_field",
+    "writer_field",
+]
 
 MAX_NAME_BYTES = 65_536
 
@@ -35,6 +44,11 @@ def check_name(name: object) -> str:
 def prefixed(prefix: str, name: str) -> str:
     """Redisson's prefix rule: the name is wrapped in braces, for one cluster slot, unless it has one of its own."""
     return f"{prefix}:{name}" if "{" in name else f"{prefix}:{{{name}}}"
+
+
+def suffixed(name: str, suffix: str) -> str:
+    """Redisson's suffix rule: the same, with what is added behind the name."""
+    return f"{name}:{suffix}" if "{" in name else f"{{{name}}}:{suffix}"
 
 
 def owner_field(client_id: str, number: int) -> str:
@@ -86,5 +100,48 @@ class ReadWriteNames(LockNames):
 
     def read_hold(self, owner: str, number: int) -> str:
         """One hold of a reader, counted from 1: it lives as long as its lease."""
-        wrapped = self.raw if "{" in self.raw else f"{{{self.raw}}}"
-        return f"{wrapped}:{owner}:rwlock_timeout:{number}"
+        return f"{suffixed(self.raw, owner)}:rwlock_timeout:{number}"
+
+
+class NumberedNames:
+    """The keys of what has no owner in Redis, so that its requests are told apart by number.
+
+    Attributes:
+        raw: Its own key: its name.
+    """
+
+    __slots__ = ("__dict__", "raw")
+
+    def __init__(self, name: str) -> None:
+        self.raw = name
+
+    def done(self, owner: str) -> str:
+        """Ours alone: the number of this owner's last request, and what came of it. Kept for a minute."""
+        return f"{prefixed('pyredisson_done', self.raw)}:{owner}"
+
+
+class SemaphoreNames(NumberedNames):
+    """The keys and the channel of a semaphore; its own key holds the number of permits available."""
+
+    __slots__ = ()
+
+    @cached_property
+    def channel(self) -> str:
+        """Where permits are announced."""
+        return prefixed("redisson_sc", self.raw)
+
+    @cached_property
+    def taken(self) -> str:
+        """The permits taken of one whose permits expire: ids by the time at which they do."""
+        return suffixed(self.raw, "timeout")
+
+
+class LatchNames(NumberedNames):
+    """The keys and the channel of a latch; its own key holds the count."""
+
+    __slots__ = ()
+
+    @cached_property
+    def channel(self) -> str:
+        """Where its opening is announced: in braces whatever the name is, as Redisson has it."""
+        return f"redisson_countdownlatch__channel__{{{self.raw}}}"

@@ -117,6 +117,10 @@ class Runtime(Protocol):
         """A random UUID, for a client to be told by."""
         ...
 
+    def random_bytes(self, count: int) -> bytes:
+        """So many bytes that nobody can guess."""
+        ...
+
     def mutex(self) -> AbstractContextManager[Any]:
         """A lock for a few plain statements, never held across an ``await``."""
         ...
@@ -132,7 +136,7 @@ class Runtime(Protocol):
         """
         ...
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         """Make a script's call ready to be sent, as often as wanted. ``script`` is a file's name in ``lua/``."""
         ...
 

@@ -8,26 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyredisson.core.names import ReadWriteNames
 from pyredisson.core.runtime import Reply, Request
 
 if TYPE_CHECKING:
-    from pyredisson.core.names import LockNames
+    from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
     from pyredisson.core.runtime import Runtime
 
 __all__ = [
+    "CLOSED",
     "LOST",
+    "NEVER",
     "NOBODY",
+    "OPENED",
     "UPGRADE",
     "Acquire",
     "Lost",
+    "NumberedRequest",
     "Stale",
     "acquire_fenced",
     "acquire_lock",
+    "acquire_permit",
+    "acquire_permits",
     "acquire_reading",
     "acquire_writing",
+    "add_permits",
+    "add_to_expirable",
+    "count_down",
+    "count_permits",
+    "drain_permits",
     "force_unlock",
     "force_unlock_side",
     "read_acquire",
@@ -35,10 +46,16 @@ __all__ = [
     "read_acquire_writing",
     "read_stale",
     "release_lock",
+    "release_permit",
+    "release_permits",
     "release_reading",
     "release_writing",
     "renew_locks",
     "renew_reading",
+    "set_counter",
+    "set_permits",
+    "undo_permits",
+    "update_permit",
 ]
 
 UNLOCKED: Final = "0"
@@ -233,3 +250,120 @@ def read_stale(reply: Reply) -> Stale | None:
     if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"stale" and isinstance(reply[1], bytes):
         return Stale(reply[1])
     return None
+
+
+# ---- semaphores and latches ------------------------------------------------------------------------------------------
+
+NEVER: Final = -1
+"""The lease of a permit that never expires."""
+
+OPENED: Final = "0"
+CLOSED: Final = "1"
+"""The messages of a latch: its count reached zero; it was given one."""
+
+
+class NumberedRequest(NamedTuple):
+    """What a request that is told apart by its number is made with.
+
+    Attributes:
+        runtime: The world.
+        owner: Who asks.
+        number: Greater than those of all requests that this owner made before.
+        publish: The word for publishing.
+    """
+
+    runtime: Runtime
+    owner: str
+    number: int
+    publish: str = "PUBLISH"
+
+
+def set_counter(by: NumberedRequest, names: SemaphoreNames | LatchNames, value: int, *, message: str) -> Request:
+    """``counter_set``: give a semaphore or a latch its first value."""
+    return by.runtime.prepare(
+        "counter_set", (names.raw, names.channel, names.done(by.owner)), (by.number, value, message, by.publish)
+    )
+
+
+def acquire_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
+    """``semaphore_acquire``: take so many permits, or none."""
+    return by.runtime.prepare("semaphore_acquire", (names.raw, names.done(by.owner)), (by.number, permits))
+
+
+def release_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
+    """``semaphore_release``: give so many permits back."""
+    return by.runtime.prepare(
+        "semaphore_release", (names.raw, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+    )
+
+
+def add_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
+    """``semaphore_add``: make so many more available, or fewer."""
+    return by.runtime.prepare(
+        "semaphore_add", (names.raw, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+    )
+
+
+def drain_permits(by: NumberedRequest, names: SemaphoreNames) -> Request:
+    """``semaphore_drain``: take all that are available."""
+    return by.runtime.prepare("semaphore_drain", (names.raw, names.done(by.owner)), (by.number,))
+
+
+def undo_permits(by: NumberedRequest, names: SemaphoreNames, undone: int) -> Request:
+    """``semaphore_undo``: give back what the request of number ``undone`` took, and let no late copy take it."""
+    return by.runtime.prepare(
+        "semaphore_undo", (names.raw, names.channel, names.done(by.owner)), (by.number, undone, by.publish)
+    )
+
+
+def acquire_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes, *, lease_ms: int) -> Request:
+    """``permit_acquire``: take one permit under this id."""
+    return by.runtime.prepare(
+        "permit_acquire",
+        (names.raw, names.taken, names.channel, names.done(by.owner)),
+        (by.number, permit, lease_ms, by.publish),
+    )
+
+
+def release_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes) -> Request:
+    """``permit_release``: give back the permit of this id."""
+    return by.runtime.prepare(
+        "permit_release",
+        (names.raw, names.taken, names.channel, names.done(by.owner)),
+        (by.number, permit, by.publish),
+    )
+
+
+def update_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes, *, lease_ms: int) -> Request:
+    """``permit_lease``: let the permit of this id expire at another time."""
+    return by.runtime.prepare(
+        "permit_lease",
+        (names.raw, names.taken, names.channel, names.done(by.owner)),
+        (by.number, permit, lease_ms, by.publish),
+    )
+
+
+def set_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
+    """``permit_set``: make it so many permits in all."""
+    return by.runtime.prepare(
+        "permit_set", (names.raw, names.taken, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+    )
+
+
+def add_to_expirable(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
+    """``permit_add``: as ``semaphore_add``, where permits expire; the message is what was added."""
+    return by.runtime.prepare(
+        "permit_add", (names.raw, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+    )
+
+
+def count_permits(runtime: Runtime, names: SemaphoreNames, *, publish: str = "PUBLISH") -> Request:
+    """``permit_count``: how many are available (``None``: there is no such semaphore) and how many are taken."""
+    return runtime.prepare("permit_count", (names.raw, names.taken, names.channel), (publish,))
+
+
+def count_down(by: NumberedRequest, names: LatchNames) -> Request:
+    """``latch_count_down``: take one from the count."""
+    return by.runtime.prepare(
+        "latch_count_down", (names.raw, names.channel, names.done(by.owner)), (by.number, OPENED, by.publish)
+    )

@@ -169,6 +169,21 @@ class Wakeups:
             seat.bench.trouble = error
             self._expect(seat.bench, retry_in)
 
+    def hint(self, channel: str, kind: str, look_in: float, how_many: int = 1) -> None:
+        """An attempt of this kind may succeed in so many seconds. If that is now, so many waiters look at once."""
+        with self._mutex:
+            entry = self._channels.get(channel)
+            bench = entry.benches.get(kind) if entry is not None else None
+            first = bench.first() if bench is not None else None
+            if bench is None or first is None:
+                return
+            if look_in <= 0:
+                bench.call(how_many)
+            elif (due := self._runtime.now() + look_in) < bench.next_check:
+                bench.next_check = due
+                if due < first.sleeps_until:
+                    first.ticket.ring()  # To set its alarm anew.
+
     def leave(self, seat: Seat, *, look_in: float, pass_on: bool) -> None:
         """Leave the bench. ``look_in`` says when the next one should check, as far as the leaver knows.
 

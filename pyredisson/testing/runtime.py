@@ -151,6 +151,9 @@ class SimulatedRuntime:
     def new_id(self) -> str:
         return str(uuid.UUID(int=self.world.rng.getrandbits(128), version=4))
 
+    def random_bytes(self, count: int) -> bytes:
+        return self.world.rng.getrandbits(8 * count).to_bytes(count, "big")
+
     def mutex(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
@@ -162,8 +165,9 @@ class SimulatedRuntime:
         self._loops.append(loop)
         return loop
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
-        return wire.script(script), [key.encode() for key in keys], [str(arg).encode() for arg in args]
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
+        raw = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
+        return wire.script(script), [key.encode() for key in keys], raw
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.append(args)

@@ -13,15 +13,27 @@ from pyredisson.arguments import backoff_of
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.fenced_lock import FencedLockCore
+from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
 from pyredisson.core.non_reentrant import NonReentrantLockCore
+from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.read_write_lock import ReadWriteLockCore
+from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
-from pyredisson.threads.primitives import FencedLock, Lock, NonReentrantLock, ReadWriteLock, SpinLock
+from pyredisson.threads.primitives import (
+    CountDownLatch,
+    FencedLock,
+    Lock,
+    NonReentrantLock,
+    PermitExpirableSemaphore,
+    ReadWriteLock,
+    Semaphore,
+    SpinLock,
+)
 from pyredisson.threads.runtime import ThreadsRuntime
 
 if TYPE_CHECKING:
@@ -151,6 +163,24 @@ class Redisson:
         """Return a handle on the read-write lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)))
+
+    def get_semaphore(self, name: str) -> Semaphore:
+        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+
+    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
+        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
+
+        It is not to be used under one name with :meth:`get_semaphore`.
+        """
+        self._core.check_open()
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+
+    def get_count_down_latch(self, name: str) -> CountDownLatch:
+        """Return a handle on the latch of that name. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return CountDownLatch(self, LatchCore(self._core, check_name(name)))
 
     def close(self) -> None:
         """End this client's threads and connections, and its embedded server. Idempotent.

@@ -7,17 +7,31 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 from pyredisson.arguments import wait_of
+from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
+from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
+from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.threads.client import Redisson
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "ReadWriteLock", "SpinLock"]
+__all__ = [
+    "CountDownLatch",
+    "FencedLock",
+    "Hold",
+    "Lock",
+    "NonReentrantLock",
+    "PermitExpirableSemaphore",
+    "ReadWriteLock",
+    "Semaphore",
+    "SpinLock",
+]
 
 
 class Lock:
@@ -287,3 +301,301 @@ class Hold:
         if self._lease is not None:
             self._lease.end()
         return self._lock._core.leave(error, begun)
+
+
+# ---- semaphores and latches ------------------------------------------------------------------------------------------
+
+
+@final
+class Semaphore:
+    """So many permits, for threads of any number of processes to take and to give back.
+
+    Made by :meth:`Redisson.get_semaphore`. Nobody owns a permit: whoever wants may release one, and the permits of a
+    process that died stay taken; :class:`PermitExpirableSemaphore` is for those who mind. It has no permits until
+    :meth:`try_set_permits` gives it some. Source: Redisson's ``RSemaphore``.
+
+    Each call takes effect once at most, whatever is lost on the way. One that is interrupted is undone if it takes
+    permits, and finished if it does anything else.
+
+    Example::
+
+        semaphore = client.get_semaphore("printers")
+        semaphore.try_set_permits(3)
+        with semaphore:
+            ...
+    """
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Redisson, core: SemaphoreCore) -> None:
+        self._client = client  # Keeps the client's threads going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The semaphore's name."""
+        return self._core.names.raw
+
+    def try_set_permits(self, n: int) -> bool:
+        """Give the semaphore its ``n`` permits, unless it has some already.
+
+        Returns:
+            Whether it had none.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and could not be settled. It is finished in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        return run(self._core.try_set_permits(n))
+
+    def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
+        """Take so many permits, all or none, waiting for them if need be.
+
+        Args:
+            permits: How many; 0 is always to be had.
+            timeout: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
+
+        Returns:
+            Whether they were to be had in time.
+
+        Raises:
+            OutcomeUnknownError: A request was sent and could not be settled. What it may have taken is given back in
+                the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused; also when the time ended while
+                the server was away.
+        """
+        return run(self._core.acquire(permits, wait_seconds(timeout, "timeout")))
+
+    def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
+        """Take so many permits, all or none, if they are to be had within ``wait_time`` seconds.
+
+        Raises as :meth:`acquire`.
+        """
+        return run(self._core.acquire(permits, wait_seconds(wait_time)))
+
+    def release(self, permits: int = 1) -> None:
+        """Give so many permits back, whoever took them, and wake as many who wait.
+
+        Raises:
+            OutcomeUnknownError: The request was sent and could not be settled. It is finished in the background, so do
+                not call it again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        run_to_the_end(self._core.release, permits)
+
+    def available_permits(self) -> int:
+        """Return how many permits are available; less than 0 if more were taken away than there were."""
+        return run(self._core.available_permits())
+
+    def drain_permits(self) -> int:
+        """Take all permits that are available, and return how many. Raises as :meth:`acquire`."""
+        return run(self._core.drain_permits())
+
+    def add_permits(self, n: int) -> None:
+        """Make ``n`` more permits available; a negative number takes some away. Raises as :meth:`release`."""
+        run_to_the_end(self._core.add_permits, n)
+
+    def __enter__(self) -> bool:
+        return run(self._core.acquire(1, None))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_to_the_end(self._core.leave, error)
+
+
+@final
+class PermitExpirableSemaphore:
+    """A semaphore whose permits are told by an id each, are released by it, and may expire.
+
+    Made by :meth:`Redisson.get_permit_expirable_semaphore`. A permit that is taken without a lease never expires, and
+    no watchdog renews it: if its holder dies, it stays taken. Source: Redisson's ``RPermitExpirableSemaphore``.
+
+    Example::
+
+        permits = client.get_permit_expirable_semaphore("printers")
+        permits.try_set_permits(3)
+        permit = permits.acquire(lease_time=30)
+        ...
+        permits.release(permit)
+    """
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Redisson, core: PermitSemaphoreCore) -> None:
+        self._client = client  # Keeps the client's threads going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The semaphore's name."""
+        return self._core.names.raw
+
+    def try_set_permits(self, n: int) -> bool:
+        """Give the semaphore its ``n`` permits, unless it has some already. See :meth:`Semaphore.try_set_permits`."""
+        return run(self._core.try_set_permits(n))
+
+    def set_permits(self, n: int) -> None:
+        """Make it ``n`` permits in all, those taken included. Raises as :meth:`Semaphore.release`.
+
+        If more are taken than that, as many must be released before one is available again.
+        """
+        run(self._core.set_permits(n))
+
+    def add_permits(self, n: int) -> None:
+        """Make ``n`` more permits available; a negative number takes some away. See :meth:`Semaphore.add_permits`."""
+        run_to_the_end(self._core.add_permits, n)
+
+    def acquire(self, lease_time: Seconds | None = None) -> str:
+        """Take a permit, waiting as long as it takes.
+
+        Args:
+            lease_time: Seconds after which the permit expires and is available again, by the server's clock.
+                ``None``: never.
+
+        Returns:
+            The permit's id, 32 hex digits.
+
+        Raises:
+            OutcomeUnknownError: A request was sent and could not be settled. What it may have taken is given back in
+                the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        return run(self._core.acquire(lease_time))
+
+    def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
+        """Take a permit if there is one within ``wait_time`` seconds (``None``: however long it takes).
+
+        Returns:
+            The permit's id, or ``None`` if there was none in time.
+
+        Raises:
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`; an error of the
+                connection also when the time ended while the server was away.
+        """
+        return run(self._core.try_acquire(wait_time, lease_time))
+
+    def release(self, permit_id: str) -> None:
+        """Give a permit back by its id, whoever took it, and wake one who waits.
+
+        Raises:
+            LockNotOwnedError: There is no such permit: it has been released, or has expired, or never was.
+            OutcomeUnknownError: The request was sent and could not be settled. It is finished in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        run_to_the_end(self._core.release, permit_id)
+
+    def try_release(self, permit_id: str) -> bool:
+        """Give a permit back by its id. Raises as :meth:`release`, but for ``LockNotOwnedError``.
+
+        Returns:
+            Whether there was such a permit, and it had not expired.
+        """
+        return run(self._core.try_release(permit_id))
+
+    def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
+        """Let a permit expire so many seconds from now, sooner or later than it would (``None``: never).
+
+        Returns:
+            Whether there was such a permit, and it had not expired.
+
+        Raises:
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`release`.
+        """
+        return run(self._core.update_lease_time(permit_id, lease_time))
+
+    def available_permits(self) -> int:
+        """Return how many permits are available, those that have just expired included."""
+        return run(self._core.available_permits())
+
+    def get_permits(self) -> int:
+        """Return how many permits there are in all, available or taken; 0 if nobody has set any."""
+        return run(self._core.get_permits())
+
+    def acquired_permits(self) -> int:
+        """Return how many permits are taken."""
+        return run(self._core.acquired_permits())
+
+
+@final
+class CountDownLatch:
+    """A latch that lets all who wait through once it has been counted down to zero, in any number of processes.
+
+    Made by :meth:`Redisson.get_count_down_latch`. Without a count it stands at 0, open: :meth:`wait` returns at once,
+    also after a server has lost its data. Source: Redisson's ``RCountDownLatch``.
+
+    Example::
+
+        latch = client.get_count_down_latch("import")
+        latch.try_set_count(3)
+        latch.wait()  # until count_down() was called three times
+    """
+
+    __slots__ = ("__weakref__", "_client", "_core")
+
+    def __init__(self, client: Redisson, core: LatchCore) -> None:
+        self._client = client  # Keeps the client's threads going as long as a handle is in use.
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The latch's name."""
+        return self._core.names.raw
+
+    def try_set_count(self, n: int) -> bool:
+        """Give the latch the count ``n``, unless it has one that was not yet counted down.
+
+        Returns:
+            Whether it had none.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and could not be settled. It is finished in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        return run(self._core.try_set_count(n))
+
+    def count_down(self) -> None:
+        """Take one from the count; at zero everybody who waits is let through. At zero already, it does nothing.
+
+        Raises:
+            OutcomeUnknownError: The request was sent and could not be settled. It is finished in the background, so do
+                not call it again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused.
+        """
+        run_to_the_end(self._core.count_down)
+
+    def get_count(self) -> int:
+        """Return the count; 0 if the latch is open, or was never given one."""
+        return run(self._core.get_count())
+
+    def wait(self, timeout: Seconds | None = None) -> bool:
+        """Wait until the count is 0.
+
+        Args:
+            timeout: Seconds to wait at most; 0 is one look, ``None`` is as long as it takes.
+
+        Returns:
+            Whether the count was 0 at some moment of the wait.
+
+        Raises:
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused; also when the time ended while
+                the server was away.
+        """
+        return run(self._core.wait(timeout))

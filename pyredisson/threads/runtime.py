@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import math
+import os
 import random
 import threading
 import time
@@ -136,6 +137,9 @@ class ThreadsRuntime:
     def new_id(self) -> str:
         return str(uuid.uuid4())
 
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.Lock()
 
@@ -147,7 +151,7 @@ class ThreadsRuntime:
         self._loops.append(loop)
         return loop
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return prepare(script, keys, args)
 
     def subscribe(self, channel: str) -> None:

@@ -28,13 +28,14 @@ class Place:
     @contextmanager
     def open(self, servers: SharedServers) -> Iterator[World]:
         """The world at this place, for one test."""
-        world = self._make(servers)
+        world = self.make(servers)
         try:
             yield world
         finally:
             world.close()
 
-    def _make(self, servers: SharedServers) -> World:
+    def make(self, servers: SharedServers) -> World:
+        """The world at this place; whoever asks for it closes it."""
         if self.runtime == "simulated":
             return SimulatedWorld()
         port = None

@@ -52,8 +52,16 @@ class Store(ABC):
         found: dict[str, tuple[str, Any]] = {}
         for key in [raw.decode() for raw in self.command("KEYS", "*")]:
             kind = _text(self.command("TYPE", key))
-            found[key] = (kind, self.hash(key) if kind == "hash" else self.command("GET", key).decode())
+            found[key] = (kind, self._content(key, kind))
         return found
+
+    def _content(self, key: str, kind: str) -> Any:
+        if kind == "hash":
+            return self.hash(key)
+        if kind == "zset":
+            words = self.command("ZRANGE", key, 0, -1, "WITHSCORES")
+            return {member: float(score) for member, score in zip(words[::2], words[1::2], strict=True)}
+        return self.command("GET", key).decode()
 
     def delete(self, key: str) -> None:
         """Take a key away without a word to anybody."""

@@ -84,7 +84,7 @@ def epoch_of(lock: bytes, owner: bytes) -> bytes:
     return b"pyredisson_epoch:" + (lock if b"{" in lock else b"{" + lock + b"}") + b":" + owner
 
 
-SHARDED_CHANNELS: Final = (
+SHARDED_CHANNELS: tuple[bytes, ...] = (
     *map(channel_of, LOCKS),
     b"redisson_rwlock:{prices}",
     b"redisson_rwlock:{shop}prices",
@@ -124,7 +124,12 @@ def _repeat(random: Random) -> bytes:
 
 
 def _publish(random: Random) -> bytes:
-    return random.choice((b"PUBLISH", b"PUBLISH", b"PUBLISH", b"SPUBLISH", b""))
+    return random.choice((b"PUBLISH", b"PUBLISH", b"PUBLISH", b"SPUBLISH"))
+
+
+def _announce(random: Random) -> bytes:
+    """As :func:`_publish`, or nobody is told."""
+    return random.choice((_publish(random), _publish(random), b""))
 
 
 @generates("lock_acquire")
@@ -151,7 +156,7 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
         [lock, channel_of(lock), epoch_of(lock, owner)],
-        [b"0", random.choice(LEASES), owner, counted, epoch, _repeat(random), _publish(random)],
+        [b"0", random.choice(LEASES), owner, counted, epoch, _repeat(random), _announce(random)],
     )
 
 
@@ -159,7 +164,7 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
 def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     epoch = _epoch(random, model, lock, owner)
-    return [lock, channel_of(lock), epoch_of(lock, owner)], [b"0", epoch, _publish(random)]
+    return [lock, channel_of(lock), epoch_of(lock, owner)], [b"0", epoch, _announce(random)]
 
 
 @generates("lock_renew")
@@ -263,6 +268,162 @@ def _meddle_with_readers(random: Random, model: SimulatedRedis) -> Step:
     )
 
 
+# -- Semaphores and latches: their keys have names of their own, so that what they hold is often what they expect.
+
+COUNTERS: Final = (b"seats", b"{shop}seats")
+PERMITS: Final = tuple(bytes([number]) * 16 for number in range(1, 6))
+PERMIT_LEASES: Final = (b"-1", b"-1", b"30000", b"600000", b"1000000000000000")
+
+
+def permits_channel(name: bytes) -> bytes:
+    return b"redisson_sc:" + (name if b"{" in name else b"{" + name + b"}")
+
+
+def latch_channel(name: bytes) -> bytes:
+    return b"redisson_countdownlatch__channel__{" + name + b"}"
+
+
+def taken_of(name: bytes) -> bytes:
+    return (name if b"{" in name else b"{" + name + b"}") + b":timeout"
+
+
+def done_of(name: bytes, owner: bytes) -> bytes:
+    return b"pyredisson_done:" + (name if b"{" in name else b"{" + name + b"}") + b":" + owner
+
+
+SHARDED_CHANNELS = (*SHARDED_CHANNELS, *map(permits_channel, COUNTERS), *map(latch_channel, COUNTERS))
+
+
+def _number_of_request(random: Random, model: SimulatedRedis, done: bytes) -> bytes:
+    """The number of a request: mostly the next one, sometimes a repeat, or one that comes late."""
+    stored = _peek(model, b"GET", done).split(b" ")[0]
+    last = int(stored) if stored.isdigit() else 0
+    return b"%d" % max(1, last + random.choice((1, 1, 1, 2, 0, 0, -1)))
+
+
+def _numbered(random: Random, model: SimulatedRedis) -> tuple[bytes, bytes, bytes]:
+    """A name, the record of one of its owners, and the number of a request."""
+    name = random.choice(COUNTERS)
+    done = done_of(name, random.choice(OWNERS))
+    return name, done, _number_of_request(random, model, done)
+
+
+def _few(random: Random) -> bytes:
+    return b"%d" % random.choice((1, 1, 1, 2, 3, 0))
+
+
+def _signed(random: Random) -> bytes:
+    return b"%d" % random.choice((-5, -1, 0, 1, 2, 5))
+
+
+@generates("counter_set")
+def _counter_set(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    value = _few(random)
+    channel, message = random.choice(((permits_channel(name), value), (latch_channel(name), b"1")))
+    return [name, channel, done], [number, value, message, _publish(random)]
+
+
+@generates("semaphore_acquire")
+def _semaphore_acquire(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, done], [number, _few(random)]
+
+
+@generates("semaphore_release")
+def _semaphore_release(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, permits_channel(name), done], [number, _few(random), _publish(random)]
+
+
+@generates("semaphore_add")
+def _semaphore_add(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, permits_channel(name), done], [number, _signed(random), _publish(random)]
+
+
+@generates("semaphore_drain")
+def _semaphore_drain(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, done], [number]
+
+
+@generates("semaphore_undo")
+def _semaphore_undo(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    undone = b"%d" % (int(number) - random.choice((1, 1, 1, 2)))
+    return [name, permits_channel(name), done], [number, undone, _publish(random)]
+
+
+@generates("permit_acquire")
+def _permit_acquire(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return (
+        [name, taken_of(name), permits_channel(name), done],
+        [number, random.choice(PERMITS), random.choice(PERMIT_LEASES), _publish(random)],
+    )
+
+
+@generates("permit_release")
+def _permit_release(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, taken_of(name), permits_channel(name), done], [number, random.choice(PERMITS), _publish(random)]
+
+
+@generates("permit_lease")
+def _permit_lease(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return (
+        [name, taken_of(name), permits_channel(name), done],
+        [number, random.choice(PERMITS), random.choice(PERMIT_LEASES), _publish(random)],
+    )
+
+
+@generates("permit_count")
+def _permit_count(random: Random, model: SimulatedRedis) -> Call:
+    name = random.choice(COUNTERS)
+    return [name, taken_of(name), permits_channel(name)], [_publish(random)]
+
+
+@generates("permit_set")
+def _permit_set(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, taken_of(name), permits_channel(name), done], [number, _few(random), _publish(random)]
+
+
+@generates("permit_add")
+def _permit_add(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, permits_channel(name), done], [number, _signed(random), _publish(random)]
+
+
+@generates("latch_count_down")
+def _latch_count_down(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, latch_channel(name), done], [number, b"0", _publish(random)]
+
+
+def _meddle_with_counters(random: Random, model: SimulatedRedis) -> Step:
+    """What others do to semaphores and latches: expiry, deletion, another type, permits that ended long ago."""
+    name, owner = random.choice(COUNTERS), random.choice(OWNERS)
+    key = random.choice((name, name, taken_of(name), done_of(name, owner)))
+    return command_step(
+        *random.choice(
+            (
+                ("DEL", key),
+                ("DEL", key),
+                ("PEXPIRE", key, 300_000),
+                ("PERSIST", key),
+                ("SET", name, random.choice(("0", "1", "3", "-2", "x", ""))),
+                ("SET", done_of(name, owner), random.choice(("1 1", "3 -2", "7 0", "x", "5", "5 x"))),
+                ("ZADD", taken_of(name), random.choice(("1", "1000", "922337203685477")), random.choice(PERMITS)),
+                ("ZADD", taken_of(name), 1, PERMITS[0], 2, PERMITS[1], 3, PERMITS[2]),
+                ("HSET", key, "f", "v"),
+            )
+        )
+    )
+
+
 def _meddle(random: Random, model: SimulatedRedis) -> Step:
     """What others do to the keys of a lock: expiry, PERSIST, another type, another count."""
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
@@ -300,7 +461,7 @@ def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterato
                 args = [b"PUBLISH" if arg == b"SPUBLISH" else arg for arg in args]
             yield script_step(name, keys, args)
         elif chance < 0.97:
-            yield random.choice((_meddle, _meddle_with_readers))(random, model)
+            yield random.choice((_meddle, _meddle_with_readers, _meddle_with_counters))(random, model)
         else:
             yield memory_step(not model.maxmemory_reached)
 

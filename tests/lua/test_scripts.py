@@ -1189,7 +1189,359 @@ FORCE_SIDE: Final = [
 
 READ_WRITE: Final = [*READ, *END_READ, *RENEW_READERS, *WRITE, *END_WRITE, *FORCE_SIDE]
 
-CASES: Final = [*ACQUIRE, *FENCED, *RELEASE, *FORCE_UNLOCK, *RENEW, *READ_WRITE]
+
+# ---- semaphores and latches: requests with a number ------------------------------------------------------------------
+
+DONE: Final = b"pyredisson_done:{orders}:" + ME
+TAKEN: Final = b"{orders}:timeout"
+PERMITS: Final = b"redisson_sc:{orders}"
+GATE: Final = b"redisson_countdownlatch__channel__{orders}"
+PERMIT: Final = bytes(range(16))
+PERMIT_2: Final = b"\xff" * 16
+NEVER_MS: Final = 922337203685477
+
+
+def permits(count: int | str, ttl_ms: int | None = None) -> State:
+    """A semaphore (or a latch, with its count)."""
+    return {LOCK: Entry("string", str(count).encode(), ttl_ms)}
+
+
+def taken(*members: tuple[bytes, float], ttl_ms: int | None = None) -> State:
+    """The permits taken of an expirable one, and when they expire."""
+    return {TAKEN: Entry("zset", dict(members), ttl_ms)}
+
+
+def done(number: int | str, outcome: int | str = "", ttl_ms: int | None = 60_000) -> State:
+    """The record of my last request."""
+    return {DONE: Entry("string", f"{number} {outcome}".strip().encode(), ttl_ms)}
+
+
+def told(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
+    return [Message(channel, b"%d" % payload, sharded=False) for payload in payloads]
+
+
+def set_counter(value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS) -> Call:
+    said = value if message is None else message
+    return Call("counter_set", (LOCK, channel, DONE), (number, value, said, "PUBLISH"))
+
+
+def take_permits(count: int = 1, *, number: int = 5) -> Call:
+    return Call("semaphore_acquire", (LOCK, DONE), (number, count))
+
+
+def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -> Call:
+    return Call("semaphore_release", (LOCK, PERMITS, DONE), (number, count, publish))
+
+
+def add_permits(count: int, *, number: int = 5) -> Call:
+    return Call("semaphore_add", (LOCK, PERMITS, DONE), (number, count, "PUBLISH"))
+
+
+def drain(*, number: int = 5) -> Call:
+    return Call("semaphore_drain", (LOCK, DONE), (number,))
+
+
+def undo(undone: int = 5, *, number: int = 6) -> Call:
+    return Call("semaphore_undo", (LOCK, PERMITS, DONE), (number, undone, "PUBLISH"))
+
+
+def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
+    return Call("permit_acquire", (LOCK, TAKEN, PERMITS, DONE), (number, permit, lease, "PUBLISH"))
+
+
+def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
+    return Call("permit_release", (LOCK, TAKEN, PERMITS, DONE), (number, permit, "PUBLISH"))
+
+
+def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
+    return Call("permit_lease", (LOCK, TAKEN, PERMITS, DONE), (number, permit, lease, "PUBLISH"))
+
+
+def count_permits() -> Call:
+    return Call("permit_count", (LOCK, TAKEN, PERMITS), ("PUBLISH",))
+
+
+def set_permits(count: int, *, number: int = 5) -> Call:
+    return Call("permit_set", (LOCK, TAKEN, PERMITS, DONE), (number, count, "PUBLISH"))
+
+
+def add_expirable(count: int, *, number: int = 5) -> Call:
+    return Call("permit_add", (LOCK, PERMITS, DONE), (number, count, "PUBLISH"))
+
+
+def count_down(*, number: int = 5) -> Call:
+    return Call("latch_count_down", (LOCK, GATE, DONE), (number, 0, "PUBLISH"))
+
+
+NOT_AN_INTEGER: Final = ServerError("ERR", "value is not an integer or out of range")
+EXPIRED: Final = (PERMIT, 1000.0)
+ENDLESS: Final = (PERMIT, float(NEVER_MS))
+
+#: Each with a state that would let it do something.
+NUMBERED: Final[list[tuple[State, Callable[..., Call]]]] = [
+    (FREE, lambda number: set_counter(3, number=number)),
+    (permits(3), lambda number: take_permits(number=number)),
+    (permits(3), lambda number: give_permits(number=number)),
+    (permits(3), lambda number: add_permits(2, number=number)),
+    (permits(3), lambda number: drain(number=number)),
+    (permits(3), lambda number: undo(4, number=number)),
+    (permits(3), lambda number: take_permit(number=number)),
+    (permits(3) | taken(ENDLESS), lambda number: give_permit(number=number)),
+    (permits(3) | taken(ENDLESS), lambda number: lease_permit(lease=60_000, number=number)),
+    (permits(3), lambda number: set_permits(4, number=number)),
+    (permits(3), lambda number: add_expirable(2, number=number)),
+    (permits(3), lambda number: count_down(number=number)),
+]
+
+
+def answered(call: Call, outcome: int) -> Any:
+    """The reply that says so."""
+    return {"semaphore_acquire": [outcome, 0], "permit_acquire": [outcome, 0, 0]}.get(call.script, outcome)
+
+
+#: What is the same for all that have a number.
+NUMBERS: Final = [
+    case
+    for state, make in NUMBERED
+    for case in (
+        Case(
+            "a repeat is told what was", state | done(5, 7, 20_000), make(5), answered(make(5), 7), state | done(5, 7)
+        ),
+        Case("a repeat of a refused one", state | done(5, 0), make(5), answered(make(5), 0)),
+        Case("an older one is stale", state | done(6, 1, 20_000), make(5), [b"stale", b"6"]),
+        Case("numbers are numbers", state | done(10, 1), make(9), [b"stale", b"10"]),
+        Case("the record is no string", state | {DONE: Entry("list", [ME], None)}, make(5), WRONGTYPE),
+        Case(
+            "out of memory: a repeat",
+            state | done(5, 1, 20_000),
+            make(5),
+            answered(make(5), 1),
+            state | done(5, 1),
+            out_of_memory=True,
+        ),
+    )
+]
+
+COUNTERS: Final = [
+    Case("set", FREE, set_counter(3), 1, permits(3) | done(5, 1), told(3)),
+    Case("set, and the record replaced", done(4, 1, 20_000), set_counter(3), 1, permits(3) | done(5, 1), told(3)),
+    Case("set to nothing", FREE, set_counter(0), 1, permits(0) | done(5, 1), told(0)),
+    Case("there was one", permits(0), set_counter(3), 0, permits(0) | done(5, 0)),
+    Case(
+        "a latch closes",
+        FREE,
+        set_counter(3, message=1, channel=GATE),
+        1,
+        permits(3) | done(5, 1),
+        told(1, channel=GATE),
+    ),
+    Case("the key is a hash", lock(me=1), set_counter(3), WRONGTYPE),
+    Case("out of memory: not set", FREE, set_counter(3), OOM, messages=told(3), out_of_memory=True),
+    Case("out of memory: there was one", permits(1), set_counter(3), 0, permits(1) | done(5, 0), out_of_memory=True),
+    # Latches.
+    Case("counts down", permits(2), count_down(), 1, permits(1) | done(5, 1)),
+    Case("keeps the time", permits(2, 90_000), count_down(), 1, permits(1, 90_000) | done(5, 1)),
+    Case("opens", permits(1), count_down(), 1, done(5, 1), told(0, channel=GATE)),
+    Case("a count of nothing goes", permits(0), count_down(), 1, done(5, 1)),
+    Case("a count below nothing goes", permits(-3), count_down(), 1, done(5, 1)),
+    Case("there is none", FREE, count_down(), 1, done(5, 1)),
+    Case("the count is no number", permits("x"), count_down(), NOT_AN_INTEGER),
+    Case("the latch is a hash", lock(me=1), count_down(), WRONGTYPE),
+    Case("out of memory: counts down", permits(2), count_down(), 1, permits(1) | done(5, 1), out_of_memory=True),
+    Case("out of memory: opens", permits(1), count_down(), 1, done(5, 1), told(0, channel=GATE), out_of_memory=True),
+]
+
+SEMAPHORE: Final = [
+    Case("takes", permits(3), take_permits(), [1, 2], permits(2) | done(5, 1)),
+    Case("takes all", permits(3), take_permits(3), [3, 0], permits(0) | done(5, 3)),
+    Case("keeps the time", permits(3, 90_000), take_permits(), [1, 2], permits(2, 90_000) | done(5, 1)),
+    Case("takes none of too few", permits(3), take_permits(4), [0, 3], permits(3) | done(5, 0)),
+    Case("takes none of a debt", permits(-2), take_permits(), [0, -2], permits(-2) | done(5, 0)),
+    Case("there is no semaphore", FREE, take_permits(), [0, 0], done(5, 0)),
+    Case("a broken record is replaced", permits(3) | done("x"), take_permits(), [1, 2], permits(2) | done(5, 1)),
+    Case("what stands there is no number", permits("x"), take_permits(), NOT_AN_INTEGER),
+    Case("the key is a hash", lock(me=1), take_permits(), WRONGTYPE),
+    Case("out of memory: not taken", permits(3), take_permits(), OOM, out_of_memory=True),
+    Case("out of memory: refused", permits(0), take_permits(), [0, 0], permits(0) | done(5, 0), out_of_memory=True),
+    # Giving back.
+    Case("gives back", permits(2), give_permits(), 1, permits(3) | done(5, 1), told(3)),
+    Case("gives many back", permits(-7), give_permits(5), 1, permits(-2) | done(5, 1), told(-2)),
+    Case("keeps the time", permits(2, 90_000), give_permits(), 1, permits(3, 90_000) | done(5, 1), told(3)),
+    Case("makes a semaphore", FREE, give_permits(2), 1, permits(2) | done(5, 1), told(2)),
+    Case("the key is a hash", lock(me=1), give_permits(), WRONGTYPE),
+    Case(
+        "out of memory: gives back", permits(2), give_permits(), 1, permits(3) | done(5, 1), told(3), out_of_memory=True
+    ),
+    Case(
+        "cluster: sharded",
+        permits(2),
+        give_permits(publish="SPUBLISH"),
+        1,
+        permits(3) | done(5, 1),
+        [Message(PERMITS, b"3", sharded=True)],
+    ),
+    # Adding.
+    Case("adds", permits(2), add_permits(3), 1, permits(5) | done(5, 1), told(5)),
+    Case("takes away", permits(2), add_permits(-9), 1, permits(-7) | done(5, 1), told(-7)),
+    Case("adds nothing", FREE, add_permits(0), 1, permits(0) | done(5, 1), told(0)),
+    Case("ends the time", permits(2, 90_000), add_permits(3), 1, permits(5) | done(5, 1), told(5)),
+    Case("the key is a hash", lock(me=1), add_permits(1), WRONGTYPE),
+    # Draining.
+    Case("drains", permits(3), drain(), 3, permits(0) | done(5, 3)),
+    Case("drains, and ends the time", permits(3, 90_000), drain(), 3, permits(0) | done(5, 3)),
+    Case("forgives a debt", permits(-3), drain(), -3, permits(0) | done(5, -3)),
+    Case("drains nothing", FREE, drain(), 0, done(5, 0)),
+    Case("what stands there is no number", permits("x"), drain(), NOT_AN_INTEGER),
+    Case("the key is a hash", lock(me=1), drain(), WRONGTYPE),
+    Case("out of memory: not drained", permits(3), drain(), OOM, out_of_memory=True),
+    # Undoing.
+    Case("gives back what was taken", permits(1) | done(5, 2), undo(), 2, permits(3) | done(6, 2), told(3)),
+    Case("restores a debt", permits(0) | done(5, -3), undo(), -3, permits(-3) | done(6, -3), told(-3)),
+    Case("it was refused", permits(1) | done(5, 0), undo(), 0, permits(1) | done(6, 0)),
+    Case("it was never executed", permits(1), undo(), 0, permits(1) | done(6, 0)),
+    Case("it was never executed, an earlier one was", permits(1) | done(4, 1), undo(), 0, permits(1) | done(6, 0)),
+    Case("the semaphore is gone", done(5, 2), undo(), 0, done(6, 0)),
+    Case("the key is a hash", lock(me=1) | done(5, 2), undo(), WRONGTYPE),
+    Case(
+        "out of memory: gives back",
+        permits(1) | done(5, 2),
+        undo(),
+        2,
+        permits(3) | done(6, 2),
+        told(3),
+        out_of_memory=True,
+    ),
+]
+
+PERMIT_SEMAPHORE: Final = [
+    Case("takes", permits(3), take_permit(), [1, 2, -1], permits(2) | taken(ENDLESS) | done(5, 1)),
+    Case(
+        "takes for longer than there is time",
+        permits(3),
+        take_permit(lease=10**15),
+        [1, 2, -1],
+        permits(2) | taken(ENDLESS) | done(5, 1),
+    ),
+    Case(
+        "keeps the time for both keys",
+        permits(3, 90_000),
+        take_permit(),
+        [1, 2, -1],
+        permits(2, 90_000) | taken(ENDLESS, ttl_ms=90_000) | done(5, 1),
+    ),
+    Case(
+        "takes none",
+        permits(0) | taken(ENDLESS),
+        take_permit(PERMIT_2),
+        [0, 0, -1],
+        permits(0) | taken(ENDLESS) | done(5, 0),
+    ),
+    Case("takes none of a debt", permits(-2), take_permit(), [0, -2, -1], permits(-2) | done(5, 0)),
+    Case("there is no semaphore", FREE, take_permit(), [0, 0, -1], done(5, 0)),
+    Case(
+        "takes one that expired",
+        permits(0) | taken(EXPIRED),
+        take_permit(PERMIT_2),
+        [1, 0, -1],
+        permits(0) | taken((PERMIT_2, NEVER_MS)) | done(5, 1),
+        told(1),
+    ),
+    Case(
+        "one that expired pays a debt",
+        permits(-1) | taken(EXPIRED, (PERMIT_2, 2000.0)),
+        take_permit(b"x" * 16),
+        [0, 0, 0],
+        permits(0) | taken((PERMIT_2, 2000.0)) | done(5, 0),
+    ),
+    Case(
+        "a repeat that is told by its id",
+        permits(2) | taken(ENDLESS),
+        take_permit(),
+        [1, 2, -1],
+        permits(2) | taken(ENDLESS) | done(5, 1),
+    ),
+    Case("what stands there is no number", permits("x"), take_permit(), NOT_AN_INTEGER),
+    Case("the key is a hash", lock(me=1), take_permit(), WRONGTYPE),
+    Case("out of memory: not taken", permits(3), take_permit(), OOM, out_of_memory=True),
+    Case("out of memory: refused", permits(0), take_permit(), [0, 0, -1], permits(0) | done(5, 0), out_of_memory=True),
+    # Giving back.
+    Case("gives back", permits(2) | taken(ENDLESS), give_permit(), 1, permits(3) | done(5, 1), told(3)),
+    Case(
+        "gives one of two back",
+        permits(0) | taken(ENDLESS, (PERMIT_2, NEVER_MS)),
+        give_permit(),
+        1,
+        permits(1) | taken((PERMIT_2, NEVER_MS)) | done(5, 1),
+        told(1),
+    ),
+    Case("too late", permits(2) | taken(EXPIRED), give_permit(), 0, permits(3) | done(5, 0), told(3)),
+    Case("unknown", permits(2), give_permit(), 0, permits(2) | done(5, 0)),
+    Case("the semaphore is gone", taken(ENDLESS), give_permit(), 1, permits(1) | done(5, 1), told(1)),
+    Case("the key is a hash", lock(me=1) | taken(ENDLESS), give_permit(), WRONGTYPE),
+    Case(
+        "out of memory: gives back",
+        permits(2) | taken(ENDLESS),
+        give_permit(),
+        1,
+        permits(3) | done(5, 1),
+        told(3),
+        out_of_memory=True,
+    ),
+    # Another lease.
+    Case("for ever", permits(2) | taken((PERMIT, 9e14)), lease_permit(), 1, permits(2) | taken(ENDLESS) | done(5, 1)),
+    Case("unknown", permits(2), lease_permit(), 0, permits(2) | done(5, 0)),
+    Case("too late", permits(2) | taken(EXPIRED), lease_permit(), 0, permits(3) | done(5, 0), told(3)),
+    Case(
+        "out of memory: for ever",
+        permits(2) | taken((PERMIT, 9e14)),
+        lease_permit(),
+        1,
+        permits(2) | taken(ENDLESS) | done(5, 1),
+        out_of_memory=True,
+    ),
+    # Counting.
+    Case("there is no semaphore", FREE, count_permits(), [None, 0]),
+    Case("counts", permits(2) | taken(ENDLESS), count_permits(), [b"2", 1]),
+    Case(
+        "counts what expired as available", permits(2) | taken(EXPIRED), count_permits(), [b"3", 0], permits(3), told(3)
+    ),
+    Case("nobody is told of less than a permit", permits(-1) | taken(EXPIRED), count_permits(), [b"0", 0], permits(0)),
+    Case(
+        "out of memory: counts what expired as available",
+        permits(2) | taken(EXPIRED),
+        count_permits(),
+        [b"3", 0],
+        permits(3),
+        told(3),
+        out_of_memory=True,
+    ),
+    # Setting and adding.
+    Case("sets the first", FREE, set_permits(3), 1, permits(3) | done(5, 1), told(3)),
+    Case(
+        "sets more", permits(1) | taken(ENDLESS), set_permits(5), 1, permits(4) | taken(ENDLESS) | done(5, 1), told(5)
+    ),
+    Case(
+        "sets fewer than are taken",
+        permits(1) | taken(ENDLESS),
+        set_permits(0),
+        1,
+        permits(-1) | taken(ENDLESS) | done(5, 1),
+        told(0),
+    ),
+    Case("sets the same", permits(1) | taken(ENDLESS), set_permits(2), 1, permits(1) | taken(ENDLESS) | done(5, 1)),
+    Case("keeps the time", permits(1, 90_000), set_permits(2), 1, permits(2, 90_000) | done(5, 1), told(2)),
+    Case("the key is a hash", lock(me=1), set_permits(3), WRONGTYPE),
+    Case("adds", permits(2), add_expirable(3), 1, permits(5) | done(5, 1), told(3)),
+    Case("adds the first", FREE, add_expirable(3), 1, permits(3) | done(5, 1), told(3)),
+    Case("takes away", permits(2), add_expirable(-9), 1, permits(-7) | done(5, 1)),
+    Case("adds nothing", FREE, add_expirable(0), 1, permits(0) | done(5, 1)),
+    Case("ends the time", permits(2, 90_000), add_expirable(1), 1, permits(3) | done(5, 1), told(1)),
+    Case("the key is a hash", lock(me=1), add_expirable(3), WRONGTYPE),
+]
+
+NUMBERED_CASES: Final = [*NUMBERS, *COUNTERS, *SEMAPHORE, *PERMIT_SEMAPHORE]
+
+CASES: Final = [*ACQUIRE, *FENCED, *RELEASE, *FORCE_UNLOCK, *RENEW, *READ_WRITE, *NUMBERED_CASES]
 
 Twin: TypeAlias = "Model | RealServer"
 
@@ -1204,6 +1556,7 @@ def real_servers() -> Iterator[Callable[[Build], RealServer]]:
         if build not in open_:
             open_[build] = RealServer(servers.get(build))
             open_[build].hear_shards([CHANNEL, RW_CHANNEL])
+            open_[build].hear_shards([CHANNEL, PERMITS])
         return open_[build]
 
     yield get
@@ -1314,3 +1667,44 @@ def test_an_expired_epoch_is_forgotten(twin: Twin) -> None:
     twin.expire(EPOCH)
     assert run(twin, release(epoch=4)) == RELEASED
     check_state(twin, epoch(4))
+
+
+def test_a_permit_expires_by_the_servers_clock(twin: Twin) -> None:
+    def now_ms() -> int:
+        return int(twin.call("TIME")[0]) * 1000
+
+    store(twin, permits(2))
+    reply = run(twin, take_permit(lease=90_000))
+    assert reply[:2] == [1, 1]
+    assert 85_000 < reply[2] <= 90_000
+    [(permit, ends)] = twin.state()[TAKEN].value.items()
+    assert permit == PERMIT
+    assert abs(ends - now_ms() - 90_000) < TOLERANCE_MS
+    assert run(twin, lease_permit(lease=30_000, number=6)) == 1
+    reply = run(twin, take_permit(PERMIT_2, number=7))
+    assert reply[:2] == [1, 0]
+    assert 25_000 < reply[2] <= 30_000
+    reply = run(twin, take_permit(b"x" * 16, number=8))
+    assert reply[:2] == [0, 0]
+    assert 25_000 < reply[2] <= 30_000
+
+
+def test_what_was_recorded_is_forgotten(twin: Twin) -> None:
+    store(twin, permits(2))
+    assert run(twin, take_permits()) == [1, 1]
+    assert run(twin, take_permits()) == [1, 0]
+    twin.expire(DONE)
+    assert run(twin, take_permits()) == [1, 0]
+    check_state(twin, permits(0) | done(5, 1))
+
+
+@pytest.mark.parametrize("call", [count_permits(), lease_permit(b"x" * 16)], ids=lambda call: call.script)
+def test_any_number_of_permits_may_expire_at_once(twin: Twin, call: Call) -> None:
+    store(twin, permits(0))
+    for start in range(0, 20_000, 1000):
+        words = itertools.chain(*((1 + number, b"%016d" % number) for number in range(start, start + 1000)))
+        twin.call("ZADD", TAKEN, *words)
+    run(twin, call)
+    assert twin.state()[LOCK].value == b"20000"
+    assert TAKEN not in twin.state()
+    assert twin.messages() == told(20_000)

@@ -70,3 +70,20 @@ async def after_a_block_code_goes_on(lock: Lock) -> int:
 async def after_a_hold_code_goes_on(lock: Lock) -> int:
     async with lock.hold():
         return 1
+
+
+async def semaphores(client: Redisson) -> None:
+    semaphore = client.get_semaphore("seats")
+    assert_type(semaphore, pyredisson.Semaphore)
+    assert_type(await semaphore.acquire(2, timeout=timedelta(seconds=1)), bool)
+    assert_type(await semaphore.try_acquire(2, wait_time=0.5), bool)
+    assert_type(await semaphore.drain_permits(), int)
+    async with semaphore as entered:
+        assert_type(entered, bool)
+    seats = client.get_permit_expirable_semaphore("seats")
+    assert_type(await seats.acquire(lease_time=60), str)
+    assert_type(await seats.try_acquire(1, 60), "str | None")
+    assert_type(await seats.update_lease_time("00", None), bool)
+    latch = client.get_count_down_latch("ready")
+    assert_type(await latch.try_set_count(3), bool)
+    assert_type(await latch.wait(timeout=5), bool)

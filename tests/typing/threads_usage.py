@@ -133,3 +133,46 @@ def guarded_by(lock: Lock) -> Callable[[Callable[[], int]], Callable[[], int]]:
         return guarded
 
     return decorate
+
+
+def semaphores(client: Redisson) -> None:
+    semaphore = client.get_semaphore("seats")
+    assert_type(semaphore, pyredisson.Semaphore)
+    assert_type(semaphore.name, str)
+    assert_type(semaphore.try_set_permits(3), bool)
+    assert_type(semaphore.acquire(), bool)
+    assert_type(semaphore.acquire(2, timeout=timedelta(seconds=1)), bool)
+    assert_type(semaphore.try_acquire(2, wait_time=0.5), bool)
+    assert_type(semaphore.release(2), None)
+    assert_type(semaphore.available_permits(), int)
+    assert_type(semaphore.drain_permits(), int)
+    assert_type(semaphore.add_permits(-1), None)
+    with semaphore as entered:
+        assert_type(entered, bool)
+
+
+def after_a_permit_code_goes_on(semaphore: pyredisson.Semaphore) -> int:
+    with semaphore:
+        return 1
+
+
+def permits(client: Redisson) -> None:
+    seats = client.get_permit_expirable_semaphore("seats")
+    assert_type(seats, pyredisson.PermitExpirableSemaphore)
+    assert_type(seats.acquire(), str)
+    assert_type(seats.acquire(lease_time=timedelta(minutes=1)), str)
+    assert_type(seats.try_acquire(1, 60), "str | None")
+    assert_type(seats.try_release("00"), bool)
+    assert_type(seats.release("00"), None)
+    assert_type(seats.update_lease_time("00", None), bool)
+    assert_type(seats.set_permits(3), None)
+    assert_type(seats.get_permits() + seats.acquired_permits() + seats.available_permits(), int)
+
+
+def latches(client: Redisson) -> None:
+    latch = client.get_count_down_latch("ready")
+    assert_type(latch, pyredisson.CountDownLatch)
+    assert_type(latch.try_set_count(3), bool)
+    assert_type(latch.count_down(), None)
+    assert_type(latch.get_count(), int)
+    assert_type(latch.wait(timeout=5), bool)

@@ -120,6 +120,9 @@ class FakeRuntime:
     def new_id(self) -> str:
         return "c0ffee00-0000-4000-8000-000000000000"
 
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(range(count))
+
     def mutex(self) -> FakeMutex:
         return FakeMutex()
 
@@ -129,7 +132,7 @@ class FakeRuntime:
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         return FakeBackground()
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int, ...]) -> Request:
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return (script, keys, args)
 
     def subscribe(self, channel: str) -> None:

@@ -1,0 +1,102 @@
+"""What a client's owners have left open with things that have no owner in Redis, and the numbers of their requests.
+
+Plain tables but for :meth:`Ledger.settle`. The rules are those of ``numbered.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyredisson.core import events
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.runtime import Request
+
+__all__ = ["Key", "Ledger", "Open"]
+
+Key: TypeAlias = tuple[str, str]
+"""The name of a semaphore or latch, and the owner who asks: they share one record on the server."""
+
+
+class Open:
+    """A request whose caller has gone, or was told that its outcome is unknown.
+
+    Attributes:
+        request: What settles it, sent as it is until it is answered.
+        until: When it is no longer worth doing: the server may have forgotten what became of the original.
+        undoes: Whether it gives back what the original took. Else it is the original.
+    """
+
+    __slots__ = ("request", "undoes", "until")
+
+    def __init__(self, request: Request, until: float, *, undoes: bool) -> None:
+        self.request = request
+        self.until = until
+        self.undoes = undoes
+
+
+class Ledger:
+    """The numbers and the open requests of one client.
+
+    Attributes:
+        seen_open: When each latch that is waited for here was last seen open.
+    """
+
+    def __init__(self, home: ClientCore) -> None:
+        self._home = home
+        self._mutex = home.runtime.mutex()
+        self._numbers = itertools.count(1)
+        self._open: dict[Key, list[Open]] = {}
+        self.seen_open: dict[str, float] = {}
+
+    def number(self) -> int:
+        """A number greater than all before it."""
+        return next(self._numbers)
+
+    def note(self, key: Key, left: Open) -> None:
+        """Something is left open. What has been given up is forgotten on this occasion."""
+        now = self._home.runtime.now()
+        with self._mutex:
+            for each, opens in list(self._open.items()):
+                self._open[each] = [other for other in opens if other.until > now]
+                if not self._open[each]:
+                    del self._open[each]
+            self._open.setdefault(key, []).append(left)
+
+    def first(self, key: Key) -> Open | None:
+        """What has been open for the longest time and is worth settling."""
+        if not self._open:
+            return None
+        now = self._home.runtime.now()
+        with self._mutex:
+            return next((left for left in self._open.get(key, ()) if left.until > now), None)
+
+    def close(self, key: Key, left: Open) -> bool:
+        """It is settled. Returns whether nobody had said so before."""
+        with self._mutex:
+            opens = self._open.get(key, [])
+            if left not in opens:
+                return False
+            opens.remove(left)
+            if not opens:
+                del self._open[key]
+            return True
+
+    def count(self) -> int:
+        """How many requests are open."""
+        with self._mutex:
+            return sum(map(len, self._open.values()))
+
+    async def settle(self, key: Key, budget: float | None = None) -> None:
+        """Settle what this owner has left open here. It does no harm if somebody else does too.
+
+        Raises:
+            Failure: It is open still.
+        """
+        while (left := self.first(key)) is not None:
+            reply = await self._home.perform(left.request, budget)
+            # "Stale" can only mean that its owner has settled it, and gone on.
+            if self.close(key, left) and left.undoes and isinstance(reply, int) and reply:
+                self._home.emit(events.GivenBack(*key))

@@ -1,0 +1,157 @@
+"""The semaphore whose permits are told by an id each, and may expire.
+
+Source: ``org.redisson.RedissonPermitExpirableSemaphore``. What differs on purpose: times are the server's, not the
+clients'; what has expired is made available in parts, however much it is; each request takes effect once at most.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.names import SemaphoreNames
+from pyredisson.core.numbered import NumberedCore, count_of, number_in
+from pyredisson.core.runtime import Failure
+from pyredisson.errors import LockNotOwnedError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+
+__all__ = ["PermitSemaphoreCore"]
+
+ID_BYTES = 16
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class PermitSemaphoreCore(NumberedCore):
+    """One handle on a semaphore whose permits may expire."""
+
+    __slots__ = ()
+
+    kind = "permit semaphore"
+    names: SemaphoreNames
+
+    def __init__(self, home: ClientCore, name: str) -> None:
+        super().__init__(home, SemaphoreNames(name))
+
+    # ---- taking and giving back ----------------------------------------------------------------------------------
+
+    async def acquire(self, lease_time: Seconds | None) -> str:
+        """Take a permit, however long it takes, and return its id."""
+        permit = await self.try_acquire(None, lease_time)
+        assert permit is not None
+        return permit
+
+    async def try_acquire(self, wait_time: Seconds | None, lease_time: Seconds | None) -> str | None:
+        """Take a permit if there is one within ``wait_time``, and return its id."""
+        wait = wait_seconds(wait_time)
+        lease = _lease_ms(lease_time)
+        permit = self.home.runtime.random_bytes(ID_BYTES)
+        asking = self.ask(
+            "an acquire",
+            lambda by: scripts.acquire_permit(by, self.names, permit, lease_ms=lease),
+            lambda by, _: scripts.release_permit(by, self.names, permit),
+            known_for=math.inf,  # It is told by its id, whatever the server has forgotten.
+        )
+
+        async def attempt() -> int | None:
+            reply = await asking.ask()
+            assert isinstance(reply, list)
+            taken, left, expires = reply
+            assert isinstance(left, int)
+            assert isinstance(expires, int)
+            if not taken:
+                asking.refused()
+                return expires
+            # There is more, so the next one may look, too; or there will be when the next of those taken expires.
+            look_in = 0 if left > 0 else math.inf if expires < 0 else (expires + 1) / 1000
+            self.home.wakeups.hint(self.names.channel, self.kind, look_in)
+            return None
+
+        return permit.hex() if await self.take(asking, attempt, wait, kind=self.kind, each=1) else None
+
+    async def release(self, permit_id: str, begun: list[None] | None = None) -> None:
+        """Give a permit back, which has to be there. ``begun``: see ``run_to_the_end``."""
+        if not await self.try_release(permit_id, begun):
+            raise LockNotOwnedError(
+                f"permit {permit_id} of {self.names.raw!r} is not known: it has been released, or has expired, or "
+                "never was",
+                name=self.names.raw,
+            )
+
+    async def try_release(self, permit_id: str, begun: list[None] | None = None) -> bool:
+        """Give a permit back. Returns whether it was there and had not expired."""
+        permit = _bytes_of(permit_id)
+        asking = self.ask("a release", lambda by: scripts.release_permit(by, self.names, permit or b""))
+        return permit is not None and await asking.once(begun) == 1
+
+    async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
+        """Let a permit expire so long from now. Returns whether it was there and had not expired."""
+        permit = _bytes_of(permit_id)
+        lease = _lease_ms(lease_time)
+        asking = self.ask(
+            "an update_lease_time", lambda by: scripts.update_permit(by, self.names, permit or b"", lease_ms=lease)
+        )
+        return permit is not None and await asking.once() == 1
+
+    # ---- how many there are --------------------------------------------------------------------------------------
+
+    async def try_set_permits(self, permits: int) -> bool:
+        """Give it its permits, unless it has some."""
+        value = count_of(permits, "permits")
+        asking = self.ask(
+            "a try_set_permits", lambda by: scripts.set_counter(by, self.names, value, message=str(value))
+        )
+        return await asking.once() == 1
+
+    async def set_permits(self, permits: int) -> None:
+        """Make it so many permits in all, those taken included."""
+        value = count_of(permits, "permits")
+        await self.ask("a set_permits", lambda by: scripts.set_permits(by, self.names, value)).once()
+
+    async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
+        """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
+        more = count_of(permits, "permits", signed=True)
+        await self.ask("an add_permits", lambda by: scripts.add_to_expirable(by, self.names, more)).once(begun)
+
+    async def available_permits(self) -> int:
+        """How many permits are available."""
+        available, _ = await self._count()
+        return available or 0
+
+    async def get_permits(self) -> int:
+        """How many permits there are in all; 0 if nobody has set any."""
+        available, taken = await self._count()
+        return 0 if available is None else available + taken
+
+    async def acquired_permits(self) -> int:
+        """How many permits are taken."""
+        return (await self._count())[1]
+
+    async def _count(self) -> tuple[int | None, int]:
+        home = self.home
+        home.check_open()
+        home.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
+        try:
+            reply = await home.perform(scripts.count_permits(home.runtime, self.names))
+        except Failure as failure:
+            raise failure.cause from None  # Nothing is in doubt: to count twice does no harm.
+        assert isinstance(reply, list)
+        available, taken = reply
+        assert isinstance(taken, int)
+        return None if available is None else number_in(available, self.names.raw), taken
+
+
+def _lease_ms(lease_time: Seconds | None) -> int:
+    return scripts.NEVER if lease_time is None else lease_ms(lease_time)
+
+
+def _bytes_of(permit_id: object) -> bytes | None:
+    """The id as it stands in Redis; ``None`` if no permit can have it."""
+    if not isinstance(permit_id, str):
+        raise TypeError(f"a permit's id is a str, not {type(permit_id).__name__}")
+    known = len(permit_id) == 2 * ID_BYTES and _HEX_DIGITS.issuperset(permit_id)
+    return bytes.fromhex(permit_id) if known else None

@@ -1,0 +1,255 @@
+"""A request to a semaphore or latch takes effect once, though its reply is lost or a copy of it comes late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal
+
+import pytest
+import redis.exceptions
+
+from pyredisson import OutcomeUnknownError
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour
+from tests.contract.worlds import Remote
+from tests.proxy import Proxy
+
+pytestmark = each_colour
+
+HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
+
+#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
+interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
+
+
+@pytest.fixture
+def proxy(world: ClockWorld) -> Iterator[Proxy]:
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        yield proxy
+
+
+class Seats:
+    """All three, in alice's hands, through the proxy; and the number that is stored."""
+
+    def __init__(self, world: ClockWorld, proxy: Proxy) -> None:
+        self.world = world
+        self.client = world.client(redis=world.redis_client(port=proxy.port), timeout=1.5)
+        self.alice = world.actor()
+        self.semaphore, self.permits, self.latch = (self.alice.get(self.client, kind, "seats") for kind in KINDS)
+        self.semaphore.try_set_permits(5)
+        # Let the server know the scripts, so that each request is one.
+        self.semaphore.acquire()
+        self.semaphore.release()
+        self.semaphore.add_permits(0)
+        self.semaphore.add_permits(self.semaphore.drain_permits())
+        self.permits.release(self.permits.acquire())
+        self.permits.set_permits(5)
+        self.permits.add_permits(0)
+        self.permits.update_lease_time("0" * 32, 1)
+        self.latch.count_down()
+        self.semaphore.add_permits(1)
+        assert self.count == 5
+
+    @property
+    def count(self) -> int:
+        return int(self.world.redis.command("GET", "seats") or 0)
+
+
+@pytest.fixture
+def seats(world: ClockWorld, proxy: Proxy) -> Seats:
+    return Seats(world, proxy)
+
+
+CALLS: dict[str, tuple[Callable[[Seats], object], int, object]] = {
+    "acquire": (lambda seats: seats.semaphore.acquire(2), 3, True),
+    "try_acquire": (lambda seats: seats.semaphore.try_acquire(6), 5, False),
+    "release": (lambda seats: seats.semaphore.release(3), 8, None),
+    "add_permits": (lambda seats: seats.semaphore.add_permits(-2), 3, None),
+    "drain_permits": (lambda seats: seats.semaphore.drain_permits(), 0, 5),
+    "acquire a permit": (lambda seats: len(seats.permits.acquire()), 4, 32),
+    "try_acquire a permit": (lambda seats: len(seats.permits.try_acquire(1, 60)), 4, 32),
+    "set_permits": (lambda seats: seats.permits.set_permits(7), 7, None),
+    "add permits": (lambda seats: seats.permits.add_permits(2), 7, None),
+    "count_down": (lambda seats: seats.latch.count_down(), 4, None),
+}
+
+
+@pytest.mark.parametrize("then", HOW)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_lost_reply(proxy: Proxy, seats: Seats, call: str, then: Literal["hang", "reset"]) -> None:
+    make, count, result = CALLS[call]
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    assert make(seats) == result
+    assert lost.hits == 1
+    assert seats.count == count
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_request_that_came_twice(proxy: Proxy, seats: Seats, call: str) -> None:
+    make, count, result = CALLS[call]
+    twice = proxy.duplicate_request("EVALSHA")
+    assert make(seats) == result
+    assert twice.hits == 1
+    seats.world.pass_time(0.05)
+    assert seats.count == count
+
+
+@pytest.mark.parametrize("call", ["try_set_permits", "try_set_count"])
+def test_setting_for_the_first_time(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
+    """The repeat finds a number there. It is its own, so the answer is still yes."""
+    world.redis.delete("seats")
+    lost = proxy.drop_reply("EVALSHA")
+    assert getattr(seats.latch if call == "try_set_count" else seats.semaphore, call)(3) is True
+    assert lost.hits == 1
+    assert seats.count == 3
+
+
+def test_a_permit_is_released_once(proxy: Proxy, seats: Seats) -> None:
+    """The repeat finds nothing to release any more, and is no failure."""
+    permit = seats.permits.acquire()
+    lost = proxy.drop_reply("EVALSHA")
+    seats.permits.release(permit)
+    assert lost.hits == 1
+    assert seats.count == 5
+    assert seats.permits.acquired_permits() == 0
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_copy_that_arrives_late_is_refused(proxy: Proxy, seats: Seats, call: str) -> None:
+    make, count, _ = CALLS[call]
+    late = proxy.hold_request("EVALSHA", then="reset")
+    make(seats)
+    assert seats.count == count
+    assert late.release()
+    assert seats.count == count
+    again = proxy.hold_request("EVALSHA", then="reset")
+    seats.semaphore.add_permits(100)
+    assert seats.count == count + 100
+    assert again.release()
+    assert seats.count == count + 100
+
+
+def test_a_refusal_that_arrives_late_takes_nothing(proxy: Proxy, seats: Seats) -> None:
+    """There were none when it was answered; there are when its first copy arrives."""
+    seats.semaphore.drain_permits()
+    late = proxy.hold_request("EVALSHA", then="reset")
+    assert seats.semaphore.try_acquire() is False
+    seats.world.redis.command("SET", "seats", 5)
+    assert late.release()
+    assert seats.count == 5
+
+
+TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"] + ["drain_permits"]
+
+
+@pytest.mark.parametrize("call", TAKING)
+def test_what_could_not_be_settled_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
+    make, count, _ = CALLS[call]
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError, match="given back in the background") as unknown:
+        make(seats)
+    assert unknown.value.name == "seats"
+    assert "'seats'" in str(unknown.value)
+    assert isinstance(unknown.value.__cause__, redis.exceptions.RedisError)
+    assert seats.count == count
+    silence.remove()
+    proxy.heal()
+    seats.world.until(lambda: seats.count == 5)
+    assert seats.permits.acquired_permits() == 0
+    make(seats)
+    assert seats.count == count
+
+
+FINISHED = ["release", "add_permits", "set_permits", "add permits", "count_down"]
+
+
+@pytest.mark.parametrize("call", FINISHED)
+def test_what_could_not_be_settled_is_finished(proxy: Proxy, seats: Seats, call: str) -> None:
+    make, count, _ = CALLS[call]
+    nothing = proxy.hold_request("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError, match="do not call it again"):
+        make(seats)
+    assert seats.count == 5
+    nothing.remove()
+    proxy.heal()
+    seats.world.until(lambda: seats.count == count)
+    nothing.release()
+    assert seats.count == count
+
+
+def test_the_owner_settles_what_it_left_open_before_it_goes_on(proxy: Proxy, seats: Seats) -> None:
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError):
+        seats.semaphore.acquire(2)
+    with pytest.raises(redis.exceptions.RedisError):  # Of this one nothing was sent.
+        seats.permits.acquire()
+    silence.remove()
+    proxy.heal()
+    assert seats.semaphore.acquire(5, timeout=0) is True
+
+
+def test_a_release_at_the_end_of_a_block_is_made_up_for(world: ClockWorld, proxy: Proxy, seats: Seats) -> None:
+    """The server cannot be reached when the block ends. Nobody will come and release again."""
+    with pytest.raises((redis.exceptions.RedisError, OutcomeUnknownError)), seats.semaphore:
+        assert seats.count == 4
+        proxy.cut()
+    proxy.heal()
+    world.until(lambda: seats.count == 5)
+
+
+def test_the_error_of_the_block_goes_first(world: ClockWorld, proxy: Proxy, seats: Seats) -> None:
+    with pytest.raises(ZeroDivisionError), seats.semaphore:
+        proxy.cut()
+        1 / 0  # noqa: B018
+    proxy.heal()
+    world.until(lambda: seats.count == 5)
+
+
+@interruptible
+@pytest.mark.parametrize("call", ["acquire", "drain_permits", "acquire a permit", "release", "count_down"])
+def test_interrupted_while_the_reply_is_under_way(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
+    me = world.interruptible()
+    semaphore, permits, latch = (Remote(each.real, me) for each in (seats.semaphore, seats.permits, seats.latch))
+    calls: dict[str, tuple[Any, int]] = {
+        "acquire": (partial(semaphore.acquire.method, 2), 5),
+        "drain_permits": (semaphore.drain_permits, 5),
+        "acquire a permit": (permits.acquire, 5),
+        "release": (partial(semaphore.release.method, 2), 7),
+        "count_down": (latch.count_down, 4),
+    }
+    make, count = calls[call]
+    lost = proxy.drop_reply("EVALSHA", then="hang")
+    error = me.interrupted(make, once=lambda: lost.hits == 1)
+    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
+    world.until(lambda: seats.count == count)
+    world.pass_time(0.3)
+    assert seats.count == count
+
+
+def test_a_first_contact_that_fails_raises_at_once(world: ClockWorld) -> None:
+    client = world.client(redis=world.unreachable())
+    semaphore, permits, latch = (world.actor().get(client, kind, "seats") for kind in KINDS)
+    for call in (
+        semaphore.acquire,
+        semaphore.enter,
+        semaphore.release,
+        semaphore.drain_permits,
+        semaphore.available_permits,
+        partial(semaphore.try_acquire, 1, 60),
+        partial(semaphore.try_set_permits, 1),
+        permits.acquire,
+        permits.available_permits,
+        partial(permits.release, "0" * 32),
+        latch.count_down,
+        latch.wait,
+        latch.get_count,
+    ):
+        began = world.now()
+        with pytest.raises(redis.exceptions.ConnectionError):
+            call()
+        assert world.now() - began < 3

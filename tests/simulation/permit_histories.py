@@ -1,0 +1,277 @@
+"""Random histories of semaphores and latches: processes, owners and faults; in the end the sum has to be right.
+
+Users count what they hold as the documentation tells them to: what an acquire that raised may have taken is not theirs;
+a release whose outcome is unknown is done; one that surely was not executed is called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from redis.exceptions import RedisError
+
+from pyredisson.config import Config
+from pyredisson.errors import LockNotOwnedError, OutcomeUnknownError
+from pyredisson.testing.checkers import Violation, leftovers
+from pyredisson.testing.faults import Faults
+from pyredisson.testing.runtime import SimulatedClient
+from pyredisson.testing.world import Cancelled, Process, Task, World
+
+CONFIG = Config(timeout=0.9, max_wait_without_check=2.0)
+
+NETWORK = Faults(
+    lose_request=0.01,
+    lose_reply=0.04,
+    duplicate=0.04,
+    straggle=0.04,
+    straggle_seconds=50.0,
+    reset=0.02,
+    delay=0.05,
+    delay_seconds=0.4,
+    forget_scripts=0.02,
+    lose_message=0.1,
+    drop_subscriber=0.05,
+)
+
+TOTAL = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a history consists of."""
+
+    processes: int = 3
+    owners: int = 3
+    rounds: int = 4
+    faults: Faults = NETWORK
+    drift: float = 0.005
+    disturb: bool = True
+
+
+@dataclass
+class Result:
+    """What came of a history."""
+
+    world: World
+    taken: int
+    unknown: int
+    cancelled: int
+
+
+class PermitHistory:
+    """One history. Build it from a seed, and run it."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.plan = plan or Plan()
+        self.world = World(seed, faults=self.plan.faults)
+        self.world.node.rate = self._rate()
+        self.clients: list[SimulatedClient] = []
+        self.tasks: list[Task[None]] = []
+        self.held = self.taken = self.unknown = self.cancelled = 0
+        self.counts = 0  # Calls of count_down() that were made, or may have been.
+        self.leased: dict[str, float] = {}
+
+    def _rate(self) -> float:
+        return 1.0 + self.world.rng.uniform(-self.plan.drift, self.plan.drift)
+
+    def run(self) -> Result:
+        with self.world:
+            return self._run()
+
+    def _run(self) -> Result:
+        world, plan = self.world, self.plan
+        owners = plan.processes * plan.owners
+        redis = world.node.redis
+        redis.command("SET", "seats", TOTAL)
+        redis.command("SET", "leased", TOTAL)
+        redis.command("SET", "ready", 1 + owners * plan.rounds)
+        for index in range(plan.processes):
+            process = world.process(f"p{index}", rate=self._rate())
+            client = SimulatedClient(process, config=CONFIG)
+            self.clients.append(client)
+            for owner in range(plan.owners):
+                name = f"p{index}.{owner}"
+                self.tasks.append(process.start(self._user(process, client), name))
+        if plan.disturb:
+            self._disturb()
+        assert world.run(until=lambda: all(task.done() for task in self.tasks), seconds=900), "somebody waits for ever"
+        for task in self.tasks:
+            task.outcome.result()
+        world.faults = Faults()
+        world.run(seconds=150)  # Until the last straggler has come, and every record is forgotten.
+        state = {key: entry.value for key, entry in redis.dump().items()}
+        expected = {b"seats": b"%d" % TOTAL, b"ready": b"%d" % (1 + owners * plan.rounds - self.counts)}
+        leased = int(state.pop(b"leased"))  # type: ignore[arg-type]
+        standing = state.pop(b"{leased}:timeout", {})
+        assert isinstance(standing, dict)
+        now_ms = redis.now_us / 1000
+        endless = [permit for permit, ends in standing.items() if ends > now_ms]
+        if state != expected or endless or leased + len(standing) != TOTAL:
+            raise Violation(f"in the end there is {state} and {leased} + {standing}, instead of {expected} and {TOTAL}")
+        self._everybody_goes_on()
+        for key in ("seats", "leased", "{leased}:timeout"):
+            redis.command("DEL", key)
+        world.run(seconds=90)
+        left = leftovers(world, self.clients)
+        assert not left, left
+        assert not any(client.core.ledger.count() for client in self.clients)
+        return Result(world, self.taken, self.unknown, self.cancelled)
+
+    def _everybody_goes_on(self) -> None:
+        """The last count opens the latch for all; and all permits are to be had."""
+        tasks = []
+        for client in self.clients:
+
+            async def wait(client: SimulatedClient = client) -> None:
+                assert await client.get_count_down_latch("ready").wait(30)
+
+            tasks.append(client.runtime.process.start(wait(), "wait"))
+
+        async def last(client: SimulatedClient) -> None:
+            assert await client.get_semaphore("seats").try_acquire(TOTAL)
+            permits = client.get_permit_expirable_semaphore("leased")
+            assert await permits.available_permits() == TOTAL
+            assert await permits.acquired_permits() == 0
+            await self.world.pause_of(client.runtime.process, 1.0)
+            await client.get_count_down_latch("ready").count_down()
+
+        tasks.append(self.clients[0].runtime.process.start(last(self.clients[0]), "last"))
+        assert self.world.run(until=lambda: all(task.done() for task in tasks), seconds=60)
+        for task in tasks:
+            task.outcome.result()
+
+    def _disturb(self) -> None:
+        """Pauses, outages and cancellations, at random. No crashes: a permit without a lease stays taken then."""
+        world, rng = self.world, self.world.rng
+        for client in self.clients:
+            process = client.runtime.process
+            if rng.random() < 0.3:
+                at = rng.uniform(0.0, 6.0)
+                world.at(at, process.pause)
+                world.at(at + rng.uniform(0.1, 5.0), process.resume)
+            if rng.random() < 0.3:
+                at = rng.uniform(0.0, 6.0)
+                world.at(at, client.runtime.cut)
+                world.at(at + rng.uniform(0.1, 8.0), client.runtime.heal)
+        if rng.random() < 0.3:
+            at = rng.uniform(0.0, 6.0)
+            world.at(at, world.node.pause)
+            world.at(at + rng.uniform(0.1, 8.0), world.node.resume)
+
+    # ---- users ---------------------------------------------------------------------------------------------------
+
+    async def _user(self, process: Process, client: SimulatedClient) -> None:
+        rng = self.world.rng
+        for _ in range(self.plan.rounds):
+            # In a task of its own, which may be cancelled anywhere; the owner is the user in any case.
+            kind = (self._seats, self._leased, self._drained)[rng.choices((0, 1, 2), (5, 4, 1))[0]]
+            held = Held()
+            await self._perhaps_cancelled(process, lambda kind=kind, held=held: kind(process, client, held))
+            await self._surely(process, client, held)
+            await self._count_down(process, client)
+            await self.world.pause_of(process, rng.uniform(0.0, 0.5))
+
+    async def _perhaps_cancelled(self, process: Process, work: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            await work()
+
+        assert self.world.current is not None
+        task = process.start(run(), "part", self.world.current.owner)
+        if self.plan.disturb and self.world.rng.random() < 0.3:
+            task.cancel_at = self.world.rng.randrange(1, 25)
+        while not task.done():
+            await self.world.pause_of(process, 0.01)
+        try:
+            task.outcome.result()
+        except Cancelled:
+            self.cancelled += 1
+        except OutcomeUnknownError:
+            self.unknown += 1
+        except RedisError:
+            pass
+
+    def _take(self, held: Held, permits: int) -> None:
+        held.permits += permits
+        self.taken += permits
+        self.held += permits
+        if self.held > TOTAL:
+            raise Violation(f"{self.held} of {TOTAL} permits are held at {self.world.now:.3f} s")
+
+    def _give(self, held: Held, permits: int) -> None:
+        held.permits -= permits
+        self.held -= permits
+
+    async def _seats(self, process: Process, client: SimulatedClient, held: Held) -> None:
+        rng = self.world.rng
+        semaphore = client.get_semaphore("seats")
+        wanted = rng.randint(1, 2)
+        wait = rng.choice((0, rng.uniform(0.0, 3.0), None))
+        if await semaphore.try_acquire(wanted, wait):
+            self._take(held, wanted)
+            await self._work(process)
+
+    async def _drained(self, process: Process, client: SimulatedClient, held: Held) -> None:
+        self._take(held, await client.get_semaphore("seats").drain_permits())
+
+    async def _leased(self, process: Process, client: SimulatedClient, held: Held) -> None:
+        rng = self.world.rng
+        permits = client.get_permit_expirable_semaphore("leased")
+        lease = rng.choice((None, rng.uniform(0.2, 5.0)))
+        permit = await permits.try_acquire(rng.choice((0, rng.uniform(0.0, 3.0), None)), lease)
+        if permit is not None:
+            if lease is None:
+                held.endless = permit
+            await self._work(process)
+            if lease is not None and rng.random() < 0.7:
+                try:
+                    await permits.release(permit)
+                except LockNotOwnedError:
+                    pass
+
+    async def _surely(self, process: Process, client: SimulatedClient, held: Held) -> None:
+        """Give everything back, as often as the errors ask for it."""
+        while held.permits:
+            permits = held.permits
+            self._give(held, permits)
+            if not await self._once(client.get_semaphore("seats").release(permits)):
+                held.permits += permits
+                self.held += permits
+                await self.world.pause_of(process, 0.2)
+        while held.endless is not None:
+            semaphore = client.get_permit_expirable_semaphore("leased")
+            if await self._once(semaphore.release(held.endless)):
+                held.endless = None
+            else:
+                await self.world.pause_of(process, 0.2)
+
+    async def _count_down(self, process: Process, client: SimulatedClient) -> None:
+        while not await self._once(client.get_count_down_latch("ready").count_down()):
+            await self.world.pause_of(process, 0.2)
+        self.counts += 1
+
+    async def _once(self, call: Awaitable[None]) -> bool:
+        """Make a call. Returns whether it is done, or will be."""
+        try:
+            await call
+        except OutcomeUnknownError:
+            self.unknown += 1
+        except RedisError:
+            return False
+        return True
+
+    async def _work(self, process: Process) -> None:
+        await self.world.pause_of(process, self.world.rng.expovariate(3.0))
+
+
+@dataclass
+class Held:
+    """What a user holds."""
+
+    permits: int = 0
+    endless: str | None = None
+
+
+def quiet(plan: Plan) -> Plan:
+    """The same without any fault."""
+    return replace(plan, faults=Faults(), disturb=False)

@@ -1,0 +1,350 @@
+"""Semaphores and latches against models of a few lines: any sequence of calls has the results that the model says.
+
+On the simulator time can pass, so permits expire there; on a real server they live long enough for a machine's life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pyredisson import LockNotOwnedError
+from tests.contract.places import SIMULATED, Place
+from tests.contract.worlds import World
+from tests.servers import VALKEY, SharedServers
+from tests.stateful.places import Party
+
+OWNERS = st.integers(0, 2)
+FEW = st.integers(0, 4)
+SIGNED = st.integers(-3, 4)
+
+
+class Machine(RuleBasedStateMachine):
+    """A machine that gets a fresh world for each of its lives."""
+
+    open_world: ClassVar[Callable[[], World]]
+    time_passes: ClassVar[bool]
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = type(self).open_world()
+        self.party = Party(self.world, self.kind, "seats")
+
+    def handle(self, owner: int) -> Any:
+        return self.party.handles[owner]
+
+    def teardown(self) -> None:
+        self.world.close()
+
+
+class SemaphoreMachine(Machine):
+    """A number, or none."""
+
+    kind = "semaphore"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.permits: int | None = None
+
+    @property
+    def available(self) -> int:
+        return self.permits or 0
+
+    @rule(owner=OWNERS, permits=FEW)
+    def try_set(self, owner: int, permits: int) -> None:
+        assert self.handle(owner).try_set_permits(permits) is (self.permits is None)
+        if self.permits is None:
+            self.permits = permits
+
+    @rule(owner=OWNERS, permits=FEW)
+    def acquire(self, owner: int, permits: int) -> None:
+        there = permits == 0 or (self.permits is not None and self.permits >= permits)
+        assert self.handle(owner).try_acquire(permits) is there
+        if there and permits:
+            self.permits = self.available - permits
+
+    @rule(owner=OWNERS, permits=FEW)
+    def acquire_in_time(self, owner: int, permits: int) -> None:
+        there = permits == 0 or (self.permits is not None and self.permits >= permits)
+        if there or self.time_passes:
+            assert self.handle(owner).acquire(permits, timeout=0.5) is there
+            if there and permits:
+                self.permits = self.available - permits
+
+    @rule(owner=OWNERS, other=OWNERS, permits=st.integers(1, 4), extra=FEW)
+    def wait_until_released(self, owner: int, other: int, permits: int, extra: int) -> None:
+        if owner == other or self.available >= permits:
+            return
+        waiting = self.party.actors[owner].start(self.handle(owner).acquire, permits)
+        given = permits - self.available + extra
+        self.handle(other).release(given)
+        assert waiting.result() is True
+        self.permits = extra
+
+    @rule(owner=OWNERS, permits=FEW)
+    def release(self, owner: int, permits: int) -> None:
+        self.handle(owner).release(permits)
+        if permits:
+            self.permits = self.available + permits
+
+    @rule(owner=OWNERS, permits=SIGNED)
+    def add(self, owner: int, permits: int) -> None:
+        self.handle(owner).add_permits(permits)
+        self.permits = self.available + permits
+
+    @rule(owner=OWNERS)
+    def drain(self, owner: int) -> None:
+        assert self.handle(owner).drain_permits() == self.available
+        if self.permits is not None:
+            self.permits = 0
+
+    @precondition(lambda self: self.available > 0)
+    @rule(owner=OWNERS)
+    def block(self, owner: int) -> None:
+        with self.handle(owner):
+            assert self.handle(owner).available_permits() == self.available - 1
+
+    @precondition(lambda self: self.permits is not None)
+    @rule()
+    def delete(self) -> None:
+        self.world.redis.delete("seats")
+        self.permits = None
+
+    @rule(owner=OWNERS, permits=st.integers(-5, -1))
+    def nonsense(self, owner: int, permits: int) -> None:
+        for call in (self.handle(owner).acquire, self.handle(owner).release, self.handle(owner).try_set_permits):
+            with pytest.raises(ValueError, match="permits"):
+                call(permits)
+
+    @invariant()
+    def what_is_stored_is_what_is_counted(self) -> None:
+        stored = self.world.redis.command("GET", "seats")
+        assert stored == (None if self.permits is None else b"%d" % self.permits)
+
+
+class PermitMachine(Machine):
+    """A number, or none; and the permits taken, each with the time at which it expires, or none."""
+
+    kind = "permit_expirable_semaphore"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.permits: int | None = None
+        self.taken: dict[str, float | None] = {}
+        self.gone: list[str] = ["0" * 32]
+
+    def _purge(self, limit: int | None = None) -> None:
+        now = self.world.now()
+        over = sorted((ends, permit) for permit, ends in self.taken.items() if ends is not None and ends < now)
+        for _, permit in over[:limit]:
+            del self.taken[permit]
+            self.gone.append(permit)
+            self.permits = (self.permits or 0) + 1
+
+    @initialize(permits=FEW)
+    def begin(self, permits: int) -> None:
+        self.handle(0).set_permits(permits)
+        self.permits = permits
+
+    @rule(owner=OWNERS, lease=st.sampled_from((None, 0.3, 2.0, 600.0)), wait=st.sampled_from((0, 0.05)))
+    def acquire(self, owner: int, lease: float | None, wait: float) -> None:
+        if not self.time_passes:
+            lease, wait = (None if lease is None else 600.0), 0
+        before = self.world.now()
+        self._purge(1)
+        there = self.permits is not None and self.permits >= 1
+        if not there and wait and any(ends is not None and ends < before + 0.1 for ends in self.taken.values()):
+            wait = 0  # One would expire at about that time.
+        permit = self.handle(owner).try_acquire(wait, lease)
+        assert (permit is not None) is there
+        if permit is not None:
+            assert self.permits is not None
+            assert permit not in self.taken
+            assert permit not in self.gone
+            self.permits -= 1
+            self.taken[permit] = None if lease is None else before + lease
+
+    @rule(owner=OWNERS, data=st.data())
+    def release(self, owner: int, data: st.DataObject) -> None:
+        if not self.taken:
+            return
+        permit = data.draw(st.sampled_from(sorted(self.taken)), "permit")
+        ends = self.taken.pop(permit)
+        self.permits = (self.permits or 0) + 1
+        self.gone.append(permit)
+        assert self.handle(owner).try_release(permit) is (ends is None or ends > self.world.now())
+
+    @rule(owner=OWNERS, data=st.data())
+    def release_what_is_gone(self, owner: int, data: st.DataObject) -> None:
+        permit = data.draw(st.sampled_from(self.gone), "permit")
+        assert self.handle(owner).try_release(permit) is False
+        with pytest.raises(LockNotOwnedError):
+            self.handle(owner).release(permit)
+
+    @rule(owner=OWNERS, lease=st.sampled_from((None, 0.3, 600.0)), data=st.data())
+    def update(self, owner: int, lease: float | None, data: st.DataObject) -> None:
+        if not self.time_passes and lease is not None:
+            lease = 600.0
+        permit = data.draw(st.sampled_from(sorted({*self.taken, *self.gone})), "permit")
+        before = self.world.now()
+        self._purge()
+        assert self.handle(owner).update_lease_time(permit, lease) is (permit in self.taken)
+        if permit in self.taken:
+            self.taken[permit] = None if lease is None else before + lease
+
+    @rule(owner=OWNERS, permits=SIGNED)
+    def add(self, owner: int, permits: int) -> None:
+        self.handle(owner).add_permits(permits)
+        self.permits = (self.permits or 0) + permits
+
+    @rule(owner=OWNERS, permits=FEW)
+    def set(self, owner: int, permits: int) -> None:
+        self.handle(owner).set_permits(permits)
+        self.permits = permits if self.permits is None else permits - len(self.taken)
+
+    @rule(owner=OWNERS, permits=FEW)
+    def try_set(self, owner: int, permits: int) -> None:
+        assert self.handle(owner).try_set_permits(permits) is (self.permits is None)
+        if self.permits is None:
+            self.permits = permits
+
+    @precondition(lambda self: self.time_passes)
+    @rule(seconds=st.sampled_from((0.1, 0.5, 3.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.world.pass_time(seconds)
+
+    @rule(owner=OWNERS)
+    def count(self, owner: int) -> None:
+        self._purge()
+        assert self.handle(owner).available_permits() == (self.permits or 0)
+        self._purge()
+        assert self.handle(owner).acquired_permits() == len(self.taken)
+        self._purge()
+        total = 0 if self.permits is None else self.permits + len(self.taken)
+        assert self.handle(owner).get_permits() == total
+
+    @invariant()
+    def what_is_stored_is_what_is_counted(self) -> None:
+        stored = self.world.redis.command("GET", "seats")
+        assert stored == (None if self.permits is None else b"%d" % self.permits)
+        permits = self.world.redis.command("ZRANGE", "{seats}:timeout", 0, -1)
+        assert {permit.hex() for permit in permits} == set(self.taken)
+
+
+class LatchMachine(Machine):
+    """A number, or none."""
+
+    kind = "count_down_latch"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: int | None = None
+
+    @rule(owner=OWNERS, count=FEW)
+    def try_set(self, owner: int, count: int) -> None:
+        assert self.handle(owner).try_set_count(count) is (self.count is None)
+        if self.count is None:
+            self.count = count
+
+    @rule(owner=OWNERS)
+    def count_down(self, owner: int) -> None:
+        self.handle(owner).count_down()
+        self.count = None if self.count is None or self.count <= 1 else self.count - 1
+
+    @rule(owner=OWNERS)
+    def look(self, owner: int) -> None:
+        assert self.handle(owner).get_count() == (self.count or 0)
+        assert self.handle(owner).wait(0) is not bool(self.count)
+
+    @precondition(lambda self: self.time_passes or not self.count)
+    @rule(owner=OWNERS)
+    def wait(self, owner: int) -> None:
+        assert self.handle(owner).wait(0.2) is not bool(self.count)
+
+    @rule(owner=OWNERS, other=OWNERS)
+    def wait_until_open(self, owner: int, other: int) -> None:
+        if owner == other:
+            return
+        waiting = self.party.actors[owner].start(self.handle(owner).wait)
+        for _ in range(self.count or 0):
+            self.handle(other).count_down()
+        assert waiting.result() is True
+        self.count = None if self.count else self.count
+
+    @precondition(lambda self: self.count is not None)
+    @rule()
+    def delete(self) -> None:
+        self.world.redis.delete("seats")
+        self.count = None
+
+    @invariant()
+    def what_is_stored_is_what_is_counted(self) -> None:
+        stored = self.world.redis.command("GET", "seats")
+        assert stored == (None if self.count is None else b"%d" % self.count)
+
+
+MACHINES: list[type[Machine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
+
+
+@pytest.fixture
+def run(shared_servers: SharedServers) -> Callable[[type[Machine], Place, int, int], None]:
+    """Let a machine live so many times, for so many steps each."""
+
+    def run_machine(machine: type[Machine], place: Place, lives: int, steps: int) -> None:
+        bound = type(
+            machine.__name__,
+            (machine,),
+            {"open_world": staticmethod(lambda: place.make(shared_servers)), "time_passes": place is SIMULATED},
+        )
+        run_state_machine_as_test(
+            bound,
+            settings=settings(
+                max_examples=lives,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                print_blob=False,
+                phases=[Phase.generate, Phase.shrink],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+    return run_machine
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_the_simulator(
+    machine: type[Machine],
+    run: Callable[[type[Machine], Place, int, int], None],
+    volume: Callable[[int], int],
+) -> None:
+    run(machine, SIMULATED, volume(2_000), 60)
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_a_real_server(
+    machine: type[Machine],
+    runtime: Any,
+    run: Callable[[type[Machine], Place, int, int], None],
+    volume: Callable[[int], int],
+) -> None:
+    run(machine, Place(runtime, VALKEY), volume(100), 40)
