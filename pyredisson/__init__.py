@@ -18,7 +18,7 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
-from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock, TokenLock
 
 __all__ = [
     "ClientClosedError",
@@ -40,6 +40,7 @@ __all__ = [
     "Redisson",
     "RedissonError",
     "SpinLock",
+    "TokenLock",
     "__version__",
     "current_thread_id",
 ]

@@ -5,7 +5,7 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock, TokenLock
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -41,6 +41,7 @@ __all__ = [
     "Redisson",
     "RedissonError",
     "SpinLock",
+    "TokenLock",
     "__version__",
     "current_thread_id",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyredisson.arguments import backoff_of
-from pyredisson.asyncio.primitives import FencedLock, Lock, NonReentrantLock, SpinLock
+from pyredisson.asyncio.primitives import FencedLock, Lock, NonReentrantLock, SpinLock, TokenLock
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.core.fenced_lock import FencedLockCore
@@ -11,6 +11,7 @@ from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
 from pyredisson.core.non_reentrant import NonReentrantLockCore
 from pyredisson.core.spin_lock import SpinLockCore
+from pyredisson.core.token_lock import TokenLockCore
 
 __all__ = ["Factory"]
 
@@ -39,3 +40,8 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_fenced_lock`."""
         self._core.check_open()
         return FencedLock(self, FencedLockCore(self._core, check_name(name)))
+
+    def get_token_lock(self, name: str) -> TokenLock:
+        """See :meth:`pyredisson.Redisson.get_token_lock`."""
+        self._core.check_open()
+        return TokenLock(self, TokenLockCore(self._core, check_name(name), backoff_of(None)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
+__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock", "TokenLock"]
 
 
 class Lock:
@@ -152,6 +152,13 @@ class FencedLock(Lock):
     async def get_token(self) -> int | None:
         """See :meth:`pyredisson.FencedLock.get_token`."""
         return await self._core.get_token()
+
+
+@final
+class TokenLock(Lock):
+    """The asyncio twin of :class:`pyredisson.TokenLock`."""
+
+    __slots__ = ()
 
 
 @final

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import math
+import os
 import random
 import threading
 import uuid
@@ -155,6 +156,8 @@ class AsyncioRuntime:
 
     def new_id(self) -> str:
         return str(uuid.uuid4())
+
+    random_bytes = staticmethod(os.urandom)
 
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.Lock()  # Never contended here; a null context manager would cost more.

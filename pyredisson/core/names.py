@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "owner_field"]
+__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "owner_field", "token_field"]
 
 MAX_NAME_BYTES = 65_536
 
@@ -40,6 +40,11 @@ def prefixed(prefix: str, name: str) -> str:
 def owner_field(client_id: str, number: int) -> str:
     """The hash field of a holder."""
     return f"{client_id}:{number}"
+
+
+def token_field(client_id: str, number: int) -> str:
+    """What the owner of a token lock is called. It stands in no lock, only behind its epoch."""
+    return f"{client_id}:{number}:token"
 
 
 class LockNames:

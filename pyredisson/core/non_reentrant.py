@@ -13,7 +13,7 @@ from pyredisson.errors import LockError
 if TYPE_CHECKING:
     from pyredisson.core.holds import Claim
 
-__all__ = ["NonReentrantLockCore"]
+__all__ = ["NonReentrant", "NonReentrantLockCore"]
 
 
 class NonReentrant(LockCore):
@@ -21,12 +21,14 @@ class NonReentrant(LockCore):
 
     __slots__ = ()
 
+    #: What else to do, to end the sentence of the error.
+    hint = ", or use get_lock() where a holder may take it again"
+
     async def _make_ready(self, claim: Claim) -> None:
         await super()._make_ready(claim)
         if claim.levels:
             raise LockError(
-                f"lock {claim.name!r} is not reentrant, and {claim.owner} holds it already: release it first, or use "
-                "get_lock() where a holder may take it again",
+                f"lock {claim.name!r} is not reentrant, and {claim.owner} holds it already: release it first{self.hint}",
                 name=claim.name,
             )
 

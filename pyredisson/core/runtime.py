@@ -117,6 +117,10 @@ class Runtime(Protocol):
         """A random UUID, for a client to be told by."""
         ...
 
+    def random_bytes(self, count: int) -> bytes:
+        """So many bytes that nobody can guess."""
+        ...
+
     def mutex(self) -> AbstractContextManager[Any]:
         """A lock for a few plain statements, never held across an ``await``."""
         ...

@@ -24,12 +24,18 @@ __all__ = [
     "Stale",
     "acquire_fenced",
     "acquire_lock",
+    "acquire_token",
+    "extend_token",
     "force_unlock",
+    "force_unlock_token",
     "read_acquire",
     "read_acquire_fenced",
+    "read_extend_token",
     "read_stale",
     "release_lock",
+    "release_token",
     "renew_locks",
+    "renew_tokens",
 ]
 
 UNLOCKED: Final = "0"
@@ -129,6 +135,54 @@ def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """``lock_renew``: renew many locks, given as (name, owner)."""
     return runtime.prepare("lock_renew", tuple(name for name, _ in held), (lease_ms, *(owner for _, owner in held)))
+
+
+# ---- the token lock --------------------------------------------------------------------------------------------------
+
+
+def acquire_token(
+    runtime: Runtime,
+    names: LockNames,
+    owner: str,
+    *,
+    lease_ms: int,
+    token: str,
+    former: str,
+    epoch: int,
+    repeat: bool,
+) -> Request:
+    """``token_acquire``: take the lock with ``token``; ``former`` is that of the owner's hold before, or ``''``."""
+    return runtime.prepare(
+        "token_acquire", (names.raw, names.epoch(owner)), (lease_ms, token, former, epoch, int(repeat))
+    )
+
+
+def release_token(runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, token: str, epoch: int) -> Request:
+    """``token_release``: free the lock if it has this token."""
+    return runtime.prepare("token_release", (names.raw, names.epoch(owner)), (lease_ms, token, epoch))
+
+
+def force_unlock_token(runtime: Runtime, names: LockNames, owner: str, *, epoch: int) -> Request:
+    """``token_force_unlock``: free the lock; ``owner`` is the one who asks."""
+    return runtime.prepare("token_force_unlock", (names.raw, names.epoch(owner)), (epoch,))
+
+
+def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """``token_renew``: renew many locks, given as (name, token)."""
+    return runtime.prepare("token_renew", tuple(name for name, _ in held), (lease_ms, *(token for _, token in held)))
+
+
+def extend_token(runtime: Runtime, names: LockNames, *, token: str, until: int) -> Request:
+    """``token_extend``: let the hold end no sooner than at ``until``, ms of the server's clock; 0 only asks."""
+    return runtime.prepare("token_extend", (names.raw,), (token, until))
+
+
+def read_extend_token(reply: Reply) -> tuple[int, int] | None:
+    """Read the reply of ``token_extend``: now, and when the hold ends (-1: without end); ``None``: it is not held."""
+    match reply:
+        case [int() as now, int() as ends]:
+            return now, ends
+    return None
 
 
 def read_stale(reply: Reply) -> Stale | None:

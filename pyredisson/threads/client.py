@@ -17,10 +17,11 @@ from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
 from pyredisson.core.non_reentrant import NonReentrantLockCore
 from pyredisson.core.spin_lock import SpinLockCore
+from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
-from pyredisson.threads.primitives import FencedLock, Lock, NonReentrantLock, SpinLock
+from pyredisson.threads.primitives import FencedLock, Lock, NonReentrantLock, SpinLock, TokenLock
 from pyredisson.threads.runtime import ThreadsRuntime
 
 if TYPE_CHECKING:
@@ -145,6 +146,11 @@ class Redisson:
         """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return FencedLock(self, FencedLockCore(self._core, check_name(name)))
+
+    def get_token_lock(self, name: str) -> TokenLock:
+        """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return TokenLock(self, TokenLockCore(self._core, check_name(name), backoff_of(None)))
 
     def close(self) -> None:
         """End this client's threads and connections, and its embedded server. Idempotent.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.threads.client import Redisson
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
+__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock", "TokenLock"]
 
 
 class Lock:
@@ -212,6 +212,19 @@ class FencedLock(Lock):
     def get_token(self) -> int | None:
         """Return the token that was handed out last, to whomever; ``None`` if none ever was."""
         return run(self._core.get_token())
+
+
+@final
+class TokenLock(Lock):
+    """A :class:`Lock` that is a plain string in Redis, the token of its hold, as for all clients of the Redlock kind.
+
+    Made by :meth:`Redisson.get_token_lock`. Its key is its name, and it excludes redis-py's ``Lock``, pottery's
+    ``Redlock``, redsync, node-redlock and the like on the same key. Not reentrant: taking it twice raises ``LockError``
+    at once. Releases of such locks are told to nobody, so waiters ask again and again, with random pauses. Source:
+    "Distributed Locks with Redis".
+    """
+
+    __slots__ = ()
 
 
 @final

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import math
+import os
 import random
 import threading
 import time
@@ -135,6 +136,8 @@ class ThreadsRuntime:
 
     def new_id(self) -> str:
         return str(uuid.uuid4())
+
+    random_bytes = staticmethod(os.urandom)
 
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.Lock()
