@@ -28,7 +28,8 @@ class NonReentrant(LockCore):
         await super()._make_ready(claim)
         if claim.levels:
             raise LockError(
-                f"lock {claim.name!r} is not reentrant, and {claim.owner} holds it already: release it first{self.hint}",
+                f"lock {claim.name!r} is not reentrant, and {claim.owner} holds it already: release it first"
+                f"{self.hint}",
                 name=claim.name,
             )
 
