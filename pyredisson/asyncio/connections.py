@@ -554,6 +554,6 @@ def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
     pool: Any = client.connection_pool
     ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
     if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
-        settings = dict(pool.connection_kwargs)
-        return lambda: AsyncOwnLink(pool.connection_class, settings)
+        kind, settings = pool.connection_class, dict(pool.connection_kwargs)
+        return lambda: AsyncOwnLink(kind, settings)  # Which keeps nothing of the pool.
     return lambda: AsyncBorrowedLink(pool)

@@ -148,6 +148,14 @@ class TokenLockCore(NonReentrant, SpinLockCore):
             raise lost_error(claim)
         return (*answer, sent)
 
+    def remaining(self) -> float:
+        """Seconds for which the hold is certain."""
+        return self._claim(self.owner()).remaining(self.home.runtime.now())
+
+    def token(self) -> bytes:
+        """The token of the hold."""
+        return self._claim(self.owner()).proof.encode()
+
     # ---- asking --------------------------------------------------------------------------------------------------
 
     async def is_held_by_thread(self, thread_id: int) -> bool:

@@ -219,9 +219,9 @@ class TokenLock(Lock):
     """A :class:`Lock` that is a plain string in Redis, the token of its hold, as for all clients of the Redlock kind.
 
     Made by :meth:`Redisson.get_token_lock`. Its key is its name, and it excludes redis-py's ``Lock``, pottery's
-    ``Redlock`` (which puts ``redlock:`` before its keys), redsync, node-redlock and the like. Not reentrant: taking it twice raises ``LockError``
-    at once. Releases of such locks are told to nobody, so waiters ask again and again, with random pauses. Source:
-    "Distributed Locks with Redis".
+    ``Redlock`` (whose keys begin with ``redlock:``), redsync, node-redlock and the like. Not reentrant: taking it twice
+    raises ``LockError`` at once. Releases of such locks are told to nobody, so waiters ask again and again, with random
+    pauses. Source: "Distributed Locks with Redis".
     """
 
     __slots__ = ()

@@ -117,7 +117,7 @@ class FakeRuntime:
     def jitter(self, low: float, high: float) -> float:
         return high
 
-    def random_bytes(self, count: int) -> bytes:
+    def random_bytes(self, count: int, /) -> bytes:
         return next(self._order).to_bytes(count, "big")
 
     def new_id(self) -> str:
