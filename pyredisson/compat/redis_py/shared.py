@@ -26,7 +26,16 @@ LEAST_SLEEP = 0.001
 class Place:
     """Where a lock object keeps its hold: ``lock.local``, as in redis-py."""
 
-    hold: TokenLockCore | None = None
+    _hold: TokenLockCore | None = None
+
+    @property
+    def hold(self) -> TokenLockCore | None:
+        """The hold of whoever asks."""
+        return self._hold
+
+    @hold.setter
+    def hold(self, hold: TokenLockCore | None) -> None:
+        self._hold = hold
 
     @property
     def token(self) -> bytes | None:
