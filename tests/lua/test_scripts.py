@@ -419,7 +419,186 @@ RENEW: Final = [
     Case("out of memory: extends", lock(10_000, me=1), renew((LOCK, ME)), [1], lock(me=1), out_of_memory=True),
 ]
 
-CASES: Final = [*ACQUIRE, *RELEASE, *FORCE_UNLOCK, *RENEW]
+# ---- the token lock --------------------------------------------------------------------------------------------------
+
+MINE: Final = b"5f1c0a"
+THEIRS: Final = b"77ab1c"
+TOKEN_EPOCH: Final = EPOCH + b":token"
+
+
+def held_by(token: bytes, ttl_ms: int | None = 30_000) -> State:
+    return {LOCK: Entry("string", token, ttl_ms)}
+
+
+def token_epoch(number: int, ttl_ms: int | None = 60_000) -> State:
+    return {TOKEN_EPOCH: Entry("string", b"%d" % number, ttl_ms)}
+
+
+def token_acquire(
+    token: bytes = MINE, *, lease: int = 30_000, former: bytes = b"", epoch: int = 0, repeat: bool = False
+) -> Call:
+    return Call("token_acquire", (LOCK, TOKEN_EPOCH), (lease, token, former, epoch, int(repeat)))
+
+
+def token_release(token: bytes = MINE, *, lease: int = 30_000, epoch: int = 0) -> Call:
+    return Call("token_release", (LOCK, TOKEN_EPOCH), (lease, token, epoch))
+
+
+def token_force(*, epoch: int = 0) -> Call:
+    return Call("token_force_unlock", (LOCK, TOKEN_EPOCH), (epoch,))
+
+
+def token_renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
+    return Call("token_renew", tuple(key for key, _ in held), (lease, *(token for _, token in held)))
+
+
+TOKEN_ACQUIRE: Final = [
+    Case("a free lock is taken", FREE, token_acquire(), None, held_by(MINE)),
+    Case("the lease is its TTL", FREE, token_acquire(lease=90_000), None, held_by(MINE, 90_000)),
+    Case("another is told how long", held_by(THEIRS, 70_000), token_acquire(), Around(70_000)),
+    Case("another is told that there is no end", held_by(THEIRS, None), token_acquire(), -1),
+    Case("an empty token is a token", held_by(b""), token_acquire(), Around(30_000)),
+    Case("a repeat finds what it took", held_by(MINE, 20_000), token_acquire(repeat=True), None, held_by(MINE)),
+    Case("a repeat cuts no time short", held_by(MINE, 90_000), token_acquire(repeat=True), None),
+    Case("a repeat of one that never came", FREE, token_acquire(repeat=True), None, held_by(MINE)),
+    Case("somebody else chose the same token", held_by(MINE), token_acquire(), Around(30_000)),
+    Case(
+        "what is left of the hold before",
+        held_by(b"before", 20_000),
+        token_acquire(former=b"before"),
+        None,
+        held_by(MINE),
+    ),
+    Case(
+        "what is left of the hold before, with more time",
+        held_by(b"before", 90_000),
+        token_acquire(former=b"before"),
+        None,
+        held_by(MINE, 90_000),
+    ),
+    Case(
+        "what is left of the hold before, without end",
+        held_by(b"before", None),
+        token_acquire(former=b"before"),
+        None,
+        held_by(MINE),
+    ),
+    Case("a hold before, and another's", held_by(THEIRS), token_acquire(former=b"before"), Around(30_000)),
+    Case("an epoch is stored", FREE, token_acquire(epoch=1), None, held_by(MINE) | token_epoch(1)),
+    Case(
+        "an epoch lives as long as a long lease",
+        FREE,
+        token_acquire(epoch=1, lease=90_000),
+        None,
+        held_by(MINE, 90_000) | token_epoch(1, 90_000),
+    ),
+    Case(
+        "an epoch is stored by a refused request too",
+        held_by(THEIRS),
+        token_acquire(epoch=3),
+        Around(30_000),
+        held_by(THEIRS) | token_epoch(3),
+    ),
+    Case("a stale request takes nothing", token_epoch(2), token_acquire(epoch=1), stale(2)),
+    Case("a stale first copy takes nothing", token_epoch(1), token_acquire(), stale(1)),
+    Case("the key is a hash", lock(me=1), token_acquire(), WRONGTYPE),
+    Case("out of memory", FREE, token_acquire(), OOM, out_of_memory=True),
+    Case("out of memory, held", held_by(THEIRS), token_acquire(), Around(30_000), out_of_memory=True),
+]
+
+TOKEN_RELEASE: Final = [
+    Case("frees", held_by(MINE), token_release(), 1, FREE),
+    Case("frees one without a TTL", held_by(MINE, None), token_release(), 1, FREE),
+    Case("not another's", held_by(THEIRS), token_release(), None),
+    Case("a free lock", FREE, token_release(), None),
+    Case("an epoch is stored", held_by(MINE), token_release(epoch=1), 1, token_epoch(1)),
+    Case("an epoch is stored for a free lock", FREE, token_release(epoch=1), None, token_epoch(1)),
+    Case(
+        "an epoch lives as long as a long lease",
+        FREE,
+        token_release(epoch=1, lease=90_000),
+        None,
+        token_epoch(1, 90_000),
+    ),
+    Case("a stale request frees nothing", token_epoch(2) | held_by(MINE), token_release(epoch=1), stale(2)),
+    Case("the key is a hash", lock(me=1), token_release(), WRONGTYPE),
+    Case("out of memory: frees", held_by(MINE), token_release(), 1, FREE, out_of_memory=True),
+    Case(
+        "out of memory: frees, with an epoch",
+        held_by(MINE),
+        token_release(epoch=1),
+        1,
+        token_epoch(1),
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: a free lock, with an epoch",
+        FREE,
+        token_release(epoch=1),
+        None,
+        token_epoch(1),
+        out_of_memory=True,
+    ),
+]
+
+TOKEN_FORCE: Final = [
+    Case("a free lock", FREE, token_force(), None),
+    Case("whoever holds it", held_by(THEIRS), token_force(), 1, FREE),
+    Case("an empty token", held_by(b"", None), token_force(), 1, FREE),
+    Case("an epoch is stored", held_by(MINE), token_force(epoch=1), 1, token_epoch(1)),
+    Case("a stale request", token_epoch(2) | held_by(MINE), token_force(epoch=1), stale(2)),
+    Case("the key is a hash", lock(me=1), token_force(), WRONGTYPE),
+    Case(
+        "out of memory: freed, with an epoch",
+        held_by(MINE),
+        token_force(epoch=1),
+        1,
+        token_epoch(1),
+        out_of_memory=True,
+    ),
+]
+
+TOKEN_RENEW: Final = [
+    Case("extends", held_by(MINE, 10_000), token_renew((LOCK, MINE)), [1], held_by(MINE)),
+    Case("does not cut", held_by(MINE, 90_000), token_renew((LOCK, MINE)), [1]),
+    Case("gives a persisted lock a TTL again", held_by(MINE, None), token_renew((LOCK, MINE)), [1], held_by(MINE)),
+    Case("not one that is gone", FREE, token_renew((LOCK, MINE)), [0]),
+    Case("not another's", held_by(THEIRS, 10_000), token_renew((LOCK, MINE)), [0]),
+    Case("nothing to renew", FREE, token_renew(), []),
+    Case(
+        "a key of another type hurts none of the others",
+        tickets(10_000, me=1) | held_by(MINE, 10_000),
+        token_renew((TICKETS, MINE), (LOCK, MINE), (b"gone", MINE)),
+        [0, 1, 0],
+        tickets(10_000, me=1) | held_by(MINE),
+    ),
+    Case(
+        "out of memory: extends",
+        held_by(MINE, 10_000),
+        token_renew((LOCK, MINE)),
+        [1],
+        held_by(MINE),
+        out_of_memory=True,
+    ),
+]
+
+TOKEN_EXTEND: Final = [
+    Case("not another's", held_by(THEIRS), Call("token_extend", (LOCK,), (MINE, 0)), None),
+    Case("not one that is gone", FREE, Call("token_extend", (LOCK,), (MINE, 4_000_000_000_000)), None),
+    Case("the key is a hash", lock(me=1), Call("token_extend", (LOCK,), (MINE, 0)), WRONGTYPE),
+]
+
+CASES: Final = [
+    *ACQUIRE,
+    *RELEASE,
+    *FORCE_UNLOCK,
+    *RENEW,
+    *TOKEN_ACQUIRE,
+    *TOKEN_RELEASE,
+    *TOKEN_FORCE,
+    *TOKEN_RENEW,
+    *TOKEN_EXTEND,
+]
 
 Twin: TypeAlias = "Model | RealServer"
 
@@ -544,3 +723,27 @@ def test_an_expired_epoch_is_forgotten(twin: Twin) -> None:
     twin.expire(EPOCH)
     assert run(twin, release(epoch=4)) == RELEASED
     check_state(twin, epoch(4))
+
+
+def test_a_token_lock_is_extended_to_a_moment(twin: Twin) -> None:
+    def extend(until: int) -> tuple[int, int]:
+        now, ends = run(twin, Call("token_extend", (LOCK,), (MINE, until)))
+        return now, ends
+
+    store(twin, held_by(MINE, 30_000))
+    now, ends = extend(0)
+    check_reply(twin, ends - now, Around(30_000))
+    for _ in range(2):  # Sent twice, it counts once.
+        later, prolonged = extend(ends + 60_000)
+        assert abs(prolonged - ends - 60_000) <= 1
+        check_reply(twin, prolonged - later, Around(90_000))
+    assert abs(extend(ends)[1] - prolonged) <= 1, "no time is cut short"
+    assert abs(extend(1)[1] - prolonged) <= 1
+    check_state(twin, held_by(MINE, 90_000))
+    twin.call("PERSIST", LOCK)
+    now, ends = extend(0)
+    assert ends == -1
+    twin.out_of_memory(True)
+    extend(now + 50_000)
+    twin.out_of_memory(False)
+    check_state(twin, held_by(MINE, 50_000))
