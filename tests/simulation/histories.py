@@ -69,6 +69,14 @@ class History:
     def _rate(self) -> float:
         return 1.0 + self.world.rng.uniform(-self.plan.drift, self.plan.drift)
 
+    def rules(self) -> LockRules:
+        """What is checked all along."""
+        return LockRules(self.world, self.clients)
+
+    def lock_of(self, client: SimulatedClient, name: str) -> Lock:
+        """A handle on the kind of lock that this is about."""
+        return client.get_lock(name)
+
     def run(self) -> Result:
         with self.world:
             return self._run()
@@ -82,7 +90,7 @@ class History:
             for owner in range(plan.owners):
                 name = f"p{index}.{owner}"
                 self.tasks.append(process.start(self._user(process, client, name), name))
-        rules = LockRules(world, self.clients)
+        rules = self.rules()
         if plan.disturb:
             self._disturb()
         # Whatever happened, everybody comes to an end: no wait outlives a lease, a check and the holds before it.
@@ -124,7 +132,7 @@ class History:
     async def _user(self, process: Process, client: SimulatedClient, name: str) -> None:
         rng = self.world.rng
         for _ in range(self.plan.rounds):
-            lock = client.get_lock(f"lock{rng.randrange(self.plan.locks)}")
+            lock = self.lock_of(client, f"lock{rng.randrange(self.plan.locks)}")
             try:
                 await self._once(process, client, lock)
             except LockLostError:
