@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import ParamSpec
+
 from pyredisson.arguments import backoff_of
 from pyredisson.asyncio.primitives import FencedLock, Lock, NonReentrantLock, SpinLock, TokenLock
 from pyredisson.config import Backoff
@@ -12,8 +17,15 @@ from pyredisson.core.names import check_name
 from pyredisson.core.non_reentrant import NonReentrantLockCore
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TokenLockCore
+from pyredisson.synchronized import synchronized_task
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Seconds
 
 __all__ = ["Factory"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Factory:
@@ -45,3 +57,10 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_token_lock`."""
         self._core.check_open()
         return TokenLock(self, TokenLockCore(self._core, check_name(name), backoff_of(None)))
+
+    def synchronized(
+        self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+        """See :meth:`pyredisson.Redisson.synchronized`. A plain call; for coroutine functions."""
+        self._core.check_open()
+        return synchronized_task(self, key, wait_time, lease_time)

@@ -67,3 +67,12 @@ async def after_a_block_code_goes_on(lock: Lock) -> int:
 async def after_a_hold_code_goes_on(lock: Lock) -> int:
     async with lock.hold():
         return 1
+
+
+async def synchronized_functions_keep_their_types(client: Redisson) -> None:
+    @client.synchronized("orders:{order_id}", wait_time=5)
+    async def ship(order_id: int, note: str = "") -> str:
+        return note
+
+    assert_type(await ship(7), str)
+    assert_type(await ship(order_id=7, note="now"), str)

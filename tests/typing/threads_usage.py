@@ -129,3 +129,12 @@ def guarded_by(lock: Lock) -> Callable[[Callable[[], int]], Callable[[], int]]:
         return guarded
 
     return decorate
+
+
+def synchronized_functions_keep_their_types(client: Redisson) -> None:
+    @client.synchronized("orders:{order_id}", wait_time=5, lease_time=timedelta(seconds=3))
+    def ship(order_id: int, note: str = "") -> str:
+        return note
+
+    assert_type(ship(7), str)
+    assert_type(ship(order_id=7, note="now"), str)
