@@ -455,7 +455,10 @@ class LockCore:
                 await self._settle(claim)
             except LockLostError:
                 pass
-        victims = [(other, other.generation) for other in home.claims.of(self.names.raw) if other is not claim]
+        others = [other for other in home.claims.of(self.names.raw) if other is not claim]
+        for other in others:
+            self._expire(other)  # What simply ran out before is not taken from anybody now.
+        victims = [(other, other.generation) for other in others]
         turn, epoch = claim.begin_force()
 
         def make(epoch: int, repeat: bool) -> Request:

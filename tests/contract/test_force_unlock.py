@@ -123,3 +123,17 @@ def test_of_those_who_wait_here_one_gets_the_lock(world: World) -> None:
     mine.force_unlock()
     for pending in waiting:
         pending.result(within=5)
+
+
+def test_a_hold_that_had_run_out_before_is_not_called_lost(world: World) -> None:
+    losses: list[object] = []
+    client = world.client(on_lock_lost=lambda *loss: losses.append(loss))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock(0.1)
+    world.pass_time(0.2)
+    assert not theirs.force_unlock()
+    mine.lock()
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+    assert not losses
