@@ -14,6 +14,7 @@ from pyredisson.errors import (
     OutcomeUnknownError,
     QuorumUnreachableError,
     RedissonError,
+    StaleTokenError,
 )
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
@@ -40,6 +41,7 @@ __all__ = [
     "Redisson",
     "RedissonError",
     "SpinLock",
+    "StaleTokenError",
     "TokenLock",
     "__version__",
     "current_thread_id",

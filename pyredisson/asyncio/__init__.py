@@ -17,6 +17,7 @@ from pyredisson.errors import (
     OutcomeUnknownError,
     QuorumUnreachableError,
     RedissonError,
+    StaleTokenError,
 )
 from pyredisson.lease import Lease
 from pyredisson.owners import current_task_id as current_thread_id
@@ -41,6 +42,7 @@ __all__ = [
     "Redisson",
     "RedissonError",
     "SpinLock",
+    "StaleTokenError",
     "TokenLock",
     "__version__",
     "current_thread_id",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "owner_field", "token_field"]
+__all__ = ["MAX_NAME_BYTES", "LockNames", "check_name", "fence_key", "owner_field", "token_field"]
 
 MAX_NAME_BYTES = 65_536
 
@@ -45,6 +45,11 @@ def owner_field(client_id: str, number: int) -> str:
 def token_field(client_id: str, number: int) -> str:
     """What the owner of a token lock is called. It stands in no lock, only behind its epoch."""
     return f"{client_id}:{number}:token"
+
+
+def fence_key(key: str) -> str:
+    """Ours alone: the greatest fencing token with which a key was written."""
+    return prefixed("pyredisson_fence", key)
 
 
 class LockNames:

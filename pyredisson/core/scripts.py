@@ -6,10 +6,11 @@ epoch, and whether an earlier copy may have run (see ``docs/explanation/architec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from pyredisson.core.names import fence_key
 from pyredisson.core.runtime import Reply, Request
 
 if TYPE_CHECKING:
@@ -21,13 +22,16 @@ __all__ = [
     "NOBODY",
     "Acquire",
     "Lost",
+    "Maker",
     "Stale",
     "acquire_fenced",
     "acquire_lock",
     "acquire_token",
+    "advance_fence",
     "extend_token",
     "force_unlock",
     "force_unlock_token",
+    "hset_fenced",
     "read_acquire",
     "read_acquire_fenced",
     "read_extend_token",
@@ -36,6 +40,7 @@ __all__ = [
     "release_token",
     "renew_locks",
     "renew_tokens",
+    "set_fenced",
 ]
 
 UNLOCKED: Final = "0"
@@ -183,6 +188,33 @@ def read_extend_token(reply: Reply) -> tuple[int, int] | None:
         case [int() as now, int() as ends]:
             return now, ends
     return None
+
+
+# ---- guards with a fence ---------------------------------------------------------------------------------------------
+
+
+class Maker(Protocol):
+    """Makes a script's call ready: a runtime, or whoever asks the server in a way of its own."""
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[Any, ...], /) -> Request:
+        """See :meth:`Runtime.prepare`."""
+        ...
+
+
+def set_fenced(maker: Maker, key: str, value: object, *, token: int, ttl_ms: int | None) -> Request:
+    """``fence_set``: write a string, unless a greater token has been there."""
+    return maker.prepare("fence_set", (key, fence_key(key)), (token, value, "" if ttl_ms is None else ttl_ms))
+
+
+def hset_fenced(maker: Maker, key: str, mapping: Mapping[str, object], *, token: int, fence: str) -> Request:
+    """``fence_hset``: write fields of a hash, unless a greater token has been there."""
+    pairs = (each for pair in mapping.items() for each in pair)
+    return maker.prepare("fence_hset", (key,), (token, fence, *pairs))
+
+
+def advance_fence(maker: Maker, key: str, *, token: int) -> Request:
+    """``fence_advance``: note a token, unless a greater one has been there."""
+    return maker.prepare("fence_advance", (fence_key(key),), (token,))
 
 
 def read_stale(reply: Reply) -> Stale | None:

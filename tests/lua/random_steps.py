@@ -207,6 +207,35 @@ def _token_extend(random: Random, model: SimulatedRedis) -> Call:
     return [lock], [_token(random, model, lock), random.choice((b"0", b"1", b"4000000000000", b"4100000000000"))]
 
 
+# -- Guards with a fence
+
+FENCED: Final = (b"stock", b"{shop}stock")
+
+
+def fence_of(key: bytes) -> bytes:
+    return b"pyredisson_fence:" + (key if b"{" in key else b"{" + key + b"}")
+
+
+_fence = ("1", "2", "9", "10", "99", "9223372036854775806", "9223372036854775807")
+
+
+@generates("fence_set")
+def _fence_set(random: Random, model: SimulatedRedis) -> Call:
+    key, token = random.choice(FENCED), random.choice(_fence).encode()
+    return [key, fence_of(key)], [token, random.choice((b"v", b"", b"7")), random.choice((b"", *LEASES))]
+
+
+@generates("fence_hset")
+def _fence_hset(random: Random, model: SimulatedRedis) -> Call:
+    pairs = [random.choice((b"a", b"b", b"", b"7")) for _ in range(2 * random.randrange(4))]
+    return [random.choice((*FENCED, b"goods"))], [random.choice(_fence).encode(), b"fence", *pairs]
+
+
+@generates("fence_advance")
+def _fence_advance(random: Random, model: SimulatedRedis) -> Call:
+    return [fence_of(random.choice(FENCED))], [random.choice(_fence).encode()]
+
+
 def _meddle_with_token(random: Random, lock: bytes) -> Step:
     return command_step(
         *random.choice(
@@ -261,7 +290,7 @@ def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterato
         elif chance < 0.95:
             yield _meddle(random, model)
         elif chance < 0.97:
-            yield _meddle_with_token(random, random.choice(TOKEN_LOCKS))
+            yield _meddle_with_token(random, random.choice((*TOKEN_LOCKS, *FENCED)))
         else:
             yield memory_step(not model.maxmemory_reached)
 

@@ -588,7 +588,72 @@ TOKEN_EXTEND: Final = [
     Case("the key is a hash", lock(me=1), Call("token_extend", (LOCK,), (MINE, 0)), WRONGTYPE),
 ]
 
+# ---- guards with a fence ---------------------------------------------------------------------------------------------
+
+STOCK: Final = b"stock"
+FENCE: Final = b"pyredisson_fence:{stock}"
+BIG: Final = 2**63 - 1
+
+
+def fence(token: int) -> State:
+    return text(FENCE, b"%d" % token)
+
+
+def stock(value: bytes, ttl_ms: int | None = None) -> State:
+    return {STOCK: Entry("string", value, ttl_ms)}
+
+
+def goods(**fields: bytes) -> State:
+    return {STOCK: Entry("hash", {name.encode(): value for name, value in fields.items()}, None)}
+
+
+def fence_set(token: int, value: bytes = b"new", ttl: int | str = "") -> Call:
+    return Call("fence_set", (STOCK, FENCE), (token, value, ttl))
+
+
+def fence_hset(token: int, *pairs: bytes) -> Call:
+    return Call("fence_hset", (STOCK,), (token, b"fence", *pairs))
+
+
+def fence_advance(token: int) -> Call:
+    return Call("fence_advance", (FENCE,), (token,))
+
+
+FENCES: Final = [
+    Case("the first write", FREE, fence_set(7), None, stock(b"new") | fence(7)),
+    Case("with a TTL", FREE, fence_set(7, ttl=30_000), None, stock(b"new", 30_000) | fence(7)),
+    Case("a later holder", stock(b"old") | fence(7), fence_set(8), None, stock(b"new") | fence(8)),
+    Case("the same holder", stock(b"old", 30_000) | fence(7), fence_set(7), None, stock(b"new") | fence(7)),
+    Case("an earlier holder", stock(b"old") | fence(8), fence_set(7), b"8"),
+    Case("an earlier holder, one digit less", stock(b"old") | fence(10), fence_set(9), b"10"),
+    Case("one digit more", stock(b"old") | fence(9), fence_set(10), None, stock(b"new") | fence(10)),
+    Case("beyond what Lua counts", stock(b"old") | fence(BIG), fence_set(BIG - 1), b"%d" % BIG),
+    Case("the value is gone, the fence is not", fence(8), fence_set(7), b"8"),
+    Case("the fence is of another type", goods(a=b"1") | {FENCE: goods(a=b"1")[STOCK]}, fence_set(7), WRONGTYPE),
+    Case("out of memory", stock(b"old"), fence_set(7), OOM, out_of_memory=True),
+    Case("out of memory, the same holder", stock(b"old") | fence(7), fence_set(7), OOM, out_of_memory=True),
+    Case("the first write", FREE, fence_hset(7, b"a", b"1"), None, goods(fence=b"7", a=b"1")),
+    Case("no field but the fence", goods(a=b"1"), fence_hset(7), None, goods(fence=b"7", a=b"1")),
+    Case(
+        "a later holder",
+        goods(fence=b"7", a=b"1", b=b"2"),
+        fence_hset(8, b"a", b"3", b"c", b"4"),
+        None,
+        goods(fence=b"8", a=b"3", b=b"2", c=b"4"),
+    ),
+    Case("the same holder", goods(fence=b"7", a=b"1"), fence_hset(7, b"a", b"2"), None, goods(fence=b"7", a=b"2")),
+    Case("an earlier holder", goods(fence=b"10", a=b"1"), fence_hset(9, b"a", b"2"), b"10"),
+    Case("a string", text(STOCK), fence_hset(9, b"a", b"2"), WRONGTYPE),
+    Case("out of memory", FREE, fence_hset(9, b"a", b"2"), OOM, out_of_memory=True),
+    Case("the first token", FREE, fence_advance(7), None, fence(7)),
+    Case("a greater token", fence(7), fence_advance(10), None, fence(10)),
+    Case("the same token", fence(7), fence_advance(7), None),
+    Case("a smaller token", fence(10), fence_advance(9), b"10"),
+    Case("out of memory", FREE, fence_advance(9), OOM, out_of_memory=True),
+]
+
 CASES: Final = [
+    *FENCES,
     *ACQUIRE,
     *RELEASE,
     *FORCE_UNLOCK,
