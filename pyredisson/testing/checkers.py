@@ -83,13 +83,20 @@ class LockRules:
 
 
 class TokenRules(LockRules):
-    """The same rules, for locks that are a string: the token of their hold."""
+    """The same rules, for locks that are a string, the token of their hold; and one more.
+
+    4. A lock is granted only to somebody who asks for it at that time: a late copy of a request takes it for nobody.
+    """
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if not script.startswith("token_"):
             return
         if script == "token_acquire" and result is None:
             # The token is new; the owner stands behind the epoch's key.
+            name, token = keys[0].decode(), args[1].decode()
+            claims = [claim for client in self._clients for claim in client.core.claims.of(name)]
+            if not any(claim.proof == token and (claim.pending or claim.levels) for claim in claims):
+                raise Violation(f"{keys[0]!r} was granted at {self._world.now:.6f} s, and nobody had asked for it")
             self._granted(keys[0], ":".join(keys[1].decode().rsplit(":", 3)[1:]))
         ended = script in ("token_release", "token_force_unlock") and result == 1
         self._look(node, script, keys if script == "token_renew" else keys[:1], ended=ended)

@@ -11,7 +11,14 @@ import pytest
 import redis
 import redis.exceptions
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
+from pyredisson import (
+    ClientClosedError,
+    LockError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+    OutcomeUnknownError,
+)
 from tests.contract.on_the_clock import ClockWorld
 from tests.contract.places import each_colour, each_runtime, each_server
 from tests.contract.worlds import Actor, Remote, World
@@ -271,6 +278,17 @@ def test_a_waiter_that_is_interrupted_leaves_nothing(world: World) -> None:
     assert "orders" not in world.redis.everything()
 
 
+@each_runtime
+def test_a_waiter_is_woken_when_its_client_is_closed(world: World) -> None:
+    client, others = world.client(), world.client()
+    alice, bob = world.actors(2)
+    token(alice, others).lock()
+    waiting = bob.start(token(bob, client).lock)
+    world.pass_time(0.3)
+    client.close()
+    assert isinstance(waiting.error(within=5), ClientClosedError)
+
+
 # ---- exactly once ----------------------------------------------------------------------------------------------------
 
 HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
@@ -435,3 +453,37 @@ def test_a_waiter_of_redis_py_gets_it_when_it_is_released(world: ClockWorld) -> 
         waiter.join(10)
         assert got == [True]
         assert not mine.try_lock()
+
+
+@each_colour
+def test_old_and_new_holders_are_never_two_at_once(world: ClockWorld) -> None:
+    assert world.port is not None
+    inside: list[str] = []
+    most: list[int] = []
+
+    def visit(who: str) -> None:
+        inside.append(who)
+        most.append(len(inside))
+        inside.remove(who)
+
+    def old(number: int) -> None:
+        with redis.Redis(port=world.port or 0) as client:
+            for _ in range(25):
+                with client.lock("orders", timeout=30, sleep=0.001):
+                    visit(f"old {number}")
+
+    threads = [threading.Thread(target=old, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    locks = [token(actor, world.client()) for actor in world.actors(2)]
+    for _ in range(25):
+        locks[0].lock()
+        visit("new 0")
+        locks[0].unlock()
+        if locks[1].try_lock(0.002):
+            visit("new 1")
+            locks[1].unlock()
+    for thread in threads:
+        thread.join(30)
+    assert len(most) >= 75
+    assert set(most) == {1}

@@ -9,7 +9,7 @@ import pytest
 from pyredisson.asyncio.primitives import Lock, TokenLock
 from pyredisson.config import Config
 from pyredisson.core import scripts
-from pyredisson.core.holds import Claim
+from pyredisson.core.holds import Claim, Level
 from pyredisson.core.runtime import Request
 from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.errors import LockError, LockNotOwnedError
@@ -209,14 +209,55 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
         assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
-def test_the_rules_see_a_release_that_compares_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that compares no token: the late one of a former holder frees another's lock."""
+
     def careless(self: TokenLockCore, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         return scripts.force_unlock_token(self.home.runtime, self.names, claim.owner, epoch=epoch)
 
+    monkeypatch.setattr(TokenLockCore, "release_request", careless)
+
+
+def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An acquire without an epoch: a late copy takes the lock for nobody."""
+    original = TokenLockCore.acquire_request
+
+    def forgetful(self: TokenLockCore, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        return original(self, claim, level, holds, 0, repeat)
+
+    monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
+
+
+def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeat with a token of its own, as if nothing had been asked before: it waits for itself."""
+    original = TokenLockCore.acquire_request
+
+    def forgetful(self: TokenLockCore, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        claim.proof = claim.owner
+        return original(self, claim, level, holds, epoch, False)
+
+    monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
+
+
+@pytest.mark.parametrize("plant", [break_release, break_epoch])
+def test_the_rules_see_a_planted_bug(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def histories() -> None:
         for seed in range(200):
             TokenHistory(seed).run()
 
-    monkeypatch.setattr(TokenLockCore, "release_request", careless)
+    plant(monkeypatch)
     with pytest.raises(Violation):
         histories()
+
+
+def test_a_repeat_with_another_token_would_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken_after() -> float:
+        scene = Scene("lock", 0, contended=False, reply_lost=True)
+        assert not scene.finish()
+        return scene.world.now
+
+    assert taken_after() < 1.5
+    break_repeat(monkeypatch)
+    assert taken_after() > CONFIG.lock_watchdog_timeout - 0.5
