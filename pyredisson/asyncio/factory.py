@@ -56,7 +56,7 @@ class Factory:
     def get_token_lock(self, name: str) -> TokenLock:
         """See :meth:`pyredisson.Redisson.get_token_lock`."""
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name), backoff_of(None)))
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)))
 
     def synchronized(
         self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None

@@ -7,6 +7,7 @@ frees another's; it is renewed; its owner is a thread or task, and not whoever h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
@@ -29,13 +30,21 @@ TOKEN_BYTES = 20
 """As the Redis documentation says. On the wire they are hexadecimal."""
 
 
+class Doubling:
+    """Pauses from 1 ms, doubled up to 128 ms. Chance is the runtime's affair."""
+
+    def delays(self) -> Iterable[float]:
+        """See ``Backoff.delays``."""
+        return [0.001 * 2**step for step in range(8)]
+
+
 class TokenLockCore(NonReentrant, SpinLockCore):
     """One handle on a token lock.
 
     Args:
         home: The client.
         name: The lock's name, which is its key.
-        backoff: How long to wait between two attempts at most; it is half of that at least.
+        backoff: The longest pauses between two attempts, of which each is half at least. ``None``: :class:`Doubling`.
         owner: Who holds it, if not the calling thread or task.
         token: What to store instead of random bytes.
     """
@@ -50,12 +59,12 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         self,
         home: ClientCore,
         name: str,
-        backoff: Backoff,
+        backoff: Backoff | None = None,
         *,
         owner: Owner | None = None,
         token: str | None = None,
     ) -> None:
-        super().__init__(home, name, backoff)
+        super().__init__(home, name, backoff or Doubling())
         self._owner = owner
         self._token = token
 

@@ -157,7 +157,7 @@ class Redisson:
     def get_token_lock(self, name: str) -> TokenLock:
         """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name), backoff_of(None)))
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)))
 
     def synchronized(
         self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None

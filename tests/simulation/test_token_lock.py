@@ -203,6 +203,10 @@ def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None
     assert faults > 0, "nothing went wrong, so nothing was tested"
 
 
+def test_a_seed_is_a_history() -> None:
+    assert TokenHistory(7).run().world.trace == TokenHistory(7).run().world.trace
+
+
 def test_without_faults_nothing_is_ever_unknown() -> None:
     for seed in range(40):
         result = TokenHistory(seed, quiet(Plan())).run()
@@ -256,6 +260,7 @@ def test_a_repeat_with_another_token_would_wait_for_itself(monkeypatch: pytest.M
     def taken_after() -> float:
         scene = Scene("lock", 0, contended=False, reply_lost=True)
         assert not scene.finish()
+        scene.world.end()
         return scene.world.now
 
     assert taken_after() < 1.5
