@@ -371,6 +371,7 @@ class Claim:
             if turn != self.turn:
                 return
             self.turn += 1
+            self.epoch += 1  # A copy may be under way still: whatever comes next outranks it.
             if self.pending is Pending.RELEASE and self.levels:
                 self.levels.pop()
                 self.over += not self.of_block
@@ -430,6 +431,7 @@ class Claim:
             self.generation += 1
             if self.pending is Pending.RELEASE:  # Its holder wants no more of it, so nobody need be told.
                 self.turn += 1
+                self.epoch += 1  # A copy may be under way still: whatever comes next outranks it.
                 self.pending = None
                 self.levels.pop()
                 self.over += not self.of_block
@@ -472,6 +474,7 @@ class Claim:
         """The owner itself ended all its holds."""
         with self.mutex:
             self.turn += 1
+            self.epoch += self.pending is not None
             self.generation += 1
             self.levels.clear()
             self.over = 0

@@ -288,6 +288,26 @@ def test_the_background_leaves_alone_what_the_owner_began_since(claim: Claim) ->
     assert claim.take_over(turn).pending is Pending.ACQUIRE
 
 
+def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(claim: Claim) -> None:
+    """Its last copy may be under way still, and nobody will say that it came too late."""
+    take(claim, FIXED)
+    turn = claim.begin_release().turn
+    claim.doubt(turn)
+    last = claim.epoch_of(turn)
+    assert last is not None
+    claim.expire(claim.deadline)
+    claim.doubt(turn)  # The caller learns that no reply came, when its turn is over.
+    assert claim.begin_acquire(FIXED).epoch > last
+
+
+def test_what_is_abandoned_is_outranked_too(claim: Claim) -> None:
+    claim.begin_acquire(FIXED)
+    claim.doubt(claim.turn)
+    last = claim.take_over().epoch
+    claim.abandon(claim.turn)
+    assert claim.begin_acquire(FIXED).epoch > last
+
+
 def test_what_is_abandoned_has_ended_with_its_lease(claim: Claim) -> None:
     take(claim, FIXED)
     claim.begin_release()
