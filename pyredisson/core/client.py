@@ -210,13 +210,17 @@ class ClientCore:
         left = self.config.timeout if budget is None else budget
         over = self.runtime.now() + left
         settled = None
+        background = since is not None
         while True:
             turn, epoch, pending, holds, lease_ms, repeat = claim.take_over(since)
             if pending is None:
                 return settled
             try:
                 if not await self._settle(claim, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind):
-                    return None
+                    if background:
+                        return None
+                    since, left = None, max(0.001, over - self.runtime.now())
+                    continue  # Its owner cannot go on before it is settled, whoever has it now.
                 if not claim.watched():
                     self.watchdog.unwatch(claim)
             except Refused:
@@ -224,7 +228,7 @@ class ClientCore:
             except BaseException as error:
                 if not isinstance(error, Failure):
                     claim.doubt(turn)
-                if claim.pending is not None:  # The turn was ours, so nobody else remembers it.
+                if claim.pending is not None and claim.turn == turn:  # It is ours, so nobody else remembers it.
                     self.watchdog.settle(claim)
                 raise
             settled, since = pending, turn
