@@ -14,6 +14,7 @@ from pyredisson.errors import (
     OutcomeUnknownError,
     QuorumUnreachableError,
     RedissonError,
+    StaleTokenError,
 )
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
@@ -28,6 +29,7 @@ from pyredisson.threads.primitives import (
     ReadWriteLock,
     Semaphore,
     SpinLock,
+    TokenLock,
 )
 
 __all__ = [
@@ -54,6 +56,8 @@ __all__ = [
     "RedissonError",
     "Semaphore",
     "SpinLock",
+    "StaleTokenError",
+    "TokenLock",
     "__version__",
     "current_thread_id",
 ]

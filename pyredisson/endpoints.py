@@ -6,7 +6,7 @@ from typing import Any
 
 from pyredisson.config import Config
 
-__all__ = ["DEFAULT_URL", "asks_for_embedded", "check_client", "own_settings", "settings_of", "url_of"]
+__all__ = ["DEFAULT_URL", "asks_for_embedded", "check_client", "kept_settings", "own_settings", "settings_of", "url_of"]
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -83,12 +83,17 @@ def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:
     return f"{'rediss' if tls else 'redis'}://{login}{host}:{settings.get('port', 6379)}/{db}"
 
 
+def kept_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the user's settings that concern us; some of the others hold on to the user's pool."""
+    return {key: value for key, value in settings.items() if key not in NOT_OURS}
+
+
 def own_settings(settings: dict[str, Any], budget: float) -> dict[str, Any]:
     """Return the settings for a connection of our own: the user's, but for what concerns repeating.
 
     ``budget`` bounds the handshake, however long the user would let it take.
     """
-    own = {key: value for key, value in settings.items() if key not in NOT_OURS}
+    own = kept_settings(settings)
     for key in ("socket_timeout", "socket_connect_timeout"):
         value = own.get(key)
         own[key] = min(value, budget) if isinstance(value, (int, float)) and value > 0 else budget

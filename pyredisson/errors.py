@@ -10,6 +10,7 @@
             │   └── LockLostError          ... but who did, until the lease ended or was taken away
             ├── LockTimeoutError           hold() did not get the lock in time (TimeoutError)
             ├── OutcomeUnknownError        a request may or may not have taken effect
+            ├── StaleTokenError            a late write was refused by a fencing guard
             ├── NoSyncedSlavesError        too few replicas acknowledged
             └── QuorumUnreachableError     too few nodes answered (ConnectionError)
 
@@ -32,6 +33,7 @@ __all__ = [
     "OutcomeUnknownError",
     "QuorumUnreachableError",
     "RedissonError",
+    "StaleTokenError",
 ]
 
 
@@ -79,6 +81,22 @@ class LockTimeoutError(LockError, TimeoutError):
 
 class OutcomeUnknownError(LockError):
     """A request was sent and the server could not be asked what became of it; ``__cause__`` says why."""
+
+
+class StaleTokenError(LockError):
+    """A guard refused a write: its fencing token is smaller than one that was seen there before.
+
+    Attributes:
+        token: The token of the write.
+        seen: The greatest one seen.
+    """
+
+    def __init__(
+        self, message: str = "", *, name: str | None = None, token: int | None = None, seen: int | None = None
+    ) -> None:
+        super().__init__(message, name=name)
+        self.token = token
+        self.seen = seen
 
 
 class NoSyncedSlavesError(LockError):

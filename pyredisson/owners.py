@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 __all__ = [
+    "HandleOwner",
     "TaskOwner",
     "ThreadOwner",
     "current_task_id",
@@ -79,6 +80,35 @@ def current_thread_owner() -> ThreadOwner:
 def current_thread_id() -> int:
     """Return the number of the calling thread: the ``<thread_id>`` of ``<uuid>:<thread_id>`` in Redis."""
     return current_thread_owner().number
+
+
+class HandleOwner:
+    """An object: it owns what was taken through it, and whoever has it in hand may release that.
+
+    Args:
+        handle: The object.
+        thread: The thread that alone may, if there is one.
+    """
+
+    __slots__ = ("_handle", "_thread", "number")
+
+    def __init__(self, handle: object, thread: ThreadOwner | None = None) -> None:
+        self.number = next(_numbers)
+        self._handle = weakref.ref(handle)
+        self._thread = thread
+
+    def __repr__(self) -> str:
+        return f"<handle {self.number} {self._handle()!r}>"
+
+    def alive(self) -> bool:
+        """Whether anybody is there who could release it."""
+        return self._handle() is not None and (self._thread is None or self._thread.alive())
+
+    def gone_hint(self) -> str:
+        """What to tell of it, when it ended with a lock in its hands."""
+        if self._thread is not None and not self._thread.alive():
+            return self._thread.gone_hint()
+        return "the lock object was thrown away without a release"
 
 
 class TaskOwner:

@@ -24,6 +24,7 @@ PLAIN = {
     "delays",
     "remaining",
     "ensure_held",
+    "synchronized",
 }
 
 #: What the asyncio façade has more, and what the thread one has in its place (or nothing).
@@ -66,6 +67,7 @@ class Method:
 
 
 def without_colour(annotation: str) -> str:
+    annotation = annotation.replace("Coroutine[Any, Any, R]", "R")  # What synchronized() decorates is awaited there.
     return re.sub(r"\bFactory\b", "Redisson", re.sub(r"\bredis\.asyncio\.", "redis.", annotation))
 
 

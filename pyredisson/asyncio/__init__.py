@@ -15,6 +15,7 @@ from pyredisson.asyncio.primitives import (
     ReadWriteLock,
     Semaphore,
     SpinLock,
+    TokenLock,
 )
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
@@ -27,6 +28,7 @@ from pyredisson.errors import (
     OutcomeUnknownError,
     QuorumUnreachableError,
     RedissonError,
+    StaleTokenError,
 )
 from pyredisson.lease import Lease
 from pyredisson.owners import current_task_id as current_thread_id
@@ -55,6 +57,8 @@ __all__ = [
     "RedissonError",
     "Semaphore",
     "SpinLock",
+    "StaleTokenError",
+    "TokenLock",
     "__version__",
     "current_thread_id",
 ]

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import NotSent, Reply, Unanswered
-from pyredisson.endpoints import own_settings
+from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
@@ -554,6 +554,6 @@ def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
     pool: Any = client.connection_pool
     ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
     if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
-        settings = dict(pool.connection_kwargs)
-        return lambda: AsyncOwnLink(pool.connection_class, settings)
+        kind, settings = pool.connection_class, kept_settings(pool.connection_kwargs)
+        return lambda: AsyncOwnLink(kind, settings)  # Which keeps nothing of the pool.
     return lambda: AsyncBorrowedLink(pool)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import ParamSpec
+
 from pyredisson.arguments import backoff_of
 from pyredisson.asyncio.primitives import (
     CountDownLatch,
@@ -12,6 +17,7 @@ from pyredisson.asyncio.primitives import (
     ReadWriteLock,
     Semaphore,
     SpinLock,
+    TokenLock,
 )
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
@@ -24,8 +30,16 @@ from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.core.spin_lock import SpinLockCore
+from pyredisson.core.token_lock import TokenLockCore
+from pyredisson.synchronized import synchronized_task
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Seconds
 
 __all__ = ["Factory"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Factory:
@@ -72,3 +86,15 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_count_down_latch`."""
         self._core.check_open()
         return CountDownLatch(self, LatchCore(self._core, check_name(name)))
+
+    def get_token_lock(self, name: str) -> TokenLock:
+        """See :meth:`pyredisson.Redisson.get_token_lock`."""
+        self._core.check_open()
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)))
+
+    def synchronized(
+        self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+        """See :meth:`pyredisson.Redisson.synchronized`. A plain call; for coroutine functions."""
+        self._core.check_open()
+        return synchronized_task(self, key, wait_time, lease_time)

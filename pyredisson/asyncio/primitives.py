@@ -30,6 +30,7 @@ __all__ = [
     "ReadWriteLock",
     "Semaphore",
     "SpinLock",
+    "TokenLock",
 ]
 
 
@@ -194,6 +195,13 @@ class ReadWriteLock:
     def write_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.write_lock`."""
         return Lock(self._client, self._core.write_lock())
+
+
+@final
+class TokenLock(Lock):
+    """The asyncio twin of :class:`pyredisson.TokenLock`."""
+
+    __slots__ = ()
 
 
 @final

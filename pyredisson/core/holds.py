@@ -111,6 +111,7 @@ class Claim:
         "deadline",
         "doubtful",
         "epoch",
+        "former",
         "generation",
         "key",
         "levels",
@@ -125,6 +126,7 @@ class Claim:
         "owner",
         "pending",
         "pending_until",
+        "proof",
         "release_request",
         "released_behind",
         "settling",
@@ -136,6 +138,8 @@ class Claim:
     def __init__(self, key: tuple[str, str], who: Owner, client: str, runtime: Runtime) -> None:
         self.key = key
         self.name, self.owner = key
+        self.proof = self.owner  # What stands for its hold in Redis. A kind with a token of its own for each sets it;
+        self.former = ""  # and this is then the token of the hold before, which may be there still.
         self.who = who
         self.client = client
         self.by: LockCore | None = None  # The handle that asked last: it knows what its kind says to the server.

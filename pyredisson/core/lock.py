@@ -76,6 +76,10 @@ class LockCore:
         """How many wait for it in this client."""
         return self.home.wakeups.waiting(self.names.channel)
 
+    def owner(self) -> Owner:
+        """Who asks: the calling thread or task."""
+        return self.home.runtime.owner()
+
     # ---- what a kind of lock says to the server ------------------------------------------------------------------
 
     def field(self, number: int) -> str:
@@ -133,7 +137,7 @@ class LockCore:
         """Take the lock for a block, whose body is told of a loss."""
         wait = wait_seconds(wait_time)
         level = self._level(lease_time, block=True)
-        claim = self._claim(self.home.runtime.owner())
+        claim = self._claim(self.owner())
         lease = Lease(claim, level, self.home.runtime)  # Made before: once it is taken, nothing is left to interrupt.
         if not await self._take(wait, level, claim):
             raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
@@ -150,7 +154,7 @@ class LockCore:
         if home.closed:
             home.check_open()
         if claim is None:
-            claim = self._claim(runtime.owner())
+            claim = self._claim(self.owner())
         asked = runtime.now()
         holds = -1  # not known yet
         try:
@@ -316,7 +320,7 @@ class LockCore:
         home = self.home
         if home.closed:
             home.check_open()
-        claim = self._claim(home.runtime.owner())
+        claim = self._claim(self.owner())
         if claim.pending is not None:
             # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
             owes = claim.pending is Pending.ACQUIRE and claim.owe(block=False)
@@ -346,7 +350,7 @@ class LockCore:
     async def _leave(self, begun: list[None] | None) -> None:
         home = self.home
         home.check_open()
-        claim = self._claim(home.runtime.owner())
+        claim = self._claim(self.owner())
         if claim.pending is not None:
             if begun is not None:
                 begun.append(None)
@@ -454,7 +458,7 @@ class LockCore:
         """Free the lock, whoever holds it."""
         home = self.home
         home.check_open()
-        claim = self._claim(home.runtime.owner())
+        claim = self._claim(self.owner())
         if claim.pending is not None:
             try:
                 await self._settle(claim)
@@ -489,17 +493,22 @@ class LockCore:
 
     async def is_held_by_current_thread(self) -> bool:
         """Whether the calling thread or task holds it."""
-        return await self.is_held_by_thread(self.home.runtime.owner().number)
+        return await self.is_held_by_thread(self.owner().number)
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
         """Whether that thread or task of this client holds it."""
+        self.check_thread_id(thread_id)
+        return await self.home.query("HEXISTS", self.names.raw, self.field(thread_id)) == 1
+
+    @staticmethod
+    def check_thread_id(thread_id: object) -> None:
+        """Raise ``TypeError`` if it is no number of a thread or task."""
         if isinstance(thread_id, bool) or not isinstance(thread_id, int):
             raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
-        return await self.home.query("HEXISTS", self.names.raw, self.field(thread_id)) == 1
 
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
-        count = await self.home.query("HGET", self.names.raw, self.field(self.home.runtime.owner().number))
+        count = await self.home.query("HGET", self.names.raw, self.field(self.owner().number))
         return int(count) if isinstance(count, bytes) else 0
 
     async def remain_time_to_live(self) -> float | None:

@@ -14,7 +14,9 @@ __all__ = [
     "ReadWriteNames",
     "SemaphoreNames",
     "check_name",
+    "fence_key",
     "owner_field",
+    "token_field",
     "writer_field",
 ]
 
@@ -54,6 +56,16 @@ def suffixed(name: str, suffix: str) -> str:
 def owner_field(client_id: str, number: int) -> str:
     """The hash field of a holder."""
     return f"{client_id}:{number}"
+
+
+def token_field(client_id: str, number: int) -> str:
+    """What the owner of a token lock is called. It stands in no lock, only behind its epoch."""
+    return f"{client_id}:{number}:token"
+
+
+def fence_key(key: str) -> str:
+    """Ours alone: the greatest fencing token with which a key was written."""
+    return prefixed("pyredisson_fence", key)
 
 
 class LockNames:

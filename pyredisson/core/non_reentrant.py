@@ -21,12 +21,15 @@ class NonReentrant(LockCore):
 
     __slots__ = ()
 
+    #: What else to do, to end the sentence of the error.
+    hint = ", or use get_lock() where a holder may take it again"
+
     async def _make_ready(self, claim: Claim) -> None:
         await super()._make_ready(claim)
         if claim.levels:
             raise LockError(
-                f"lock {claim.name!r} is not reentrant, and {claim.owner} holds it already: release it first, or use "
-                "get_lock() where a holder may take it again",
+                f"lock {claim.name!r} is not reentrant, and {claim.owner} holds it already: release it first"
+                f"{self.hint}",
                 name=claim.name,
             )
 

@@ -181,7 +181,7 @@ class Watchdog:
         generations = [claim.generation for claim in batch]
         assert batch[0].by is not None, "a claim was taken by nobody"
         request = batch[0].by.renew(
-            self._runtime, [(claim.name, claim.owner) for claim in batch], lease_ms=self.lease_ms
+            self._runtime, [(claim.name, claim.proof) for claim in batch], lease_ms=self.lease_ms
         )
         self._round_requests += 1
         sent = self._runtime.now()

@@ -117,7 +117,7 @@ class Runtime(Protocol):
         """A random UUID, for a client to be told by."""
         ...
 
-    def random_bytes(self, count: int) -> bytes:
+    def random_bytes(self, count: int, /) -> bytes:
         """So many bytes that nobody can guess."""
         ...
 

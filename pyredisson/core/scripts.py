@@ -6,11 +6,11 @@ epoch, and whether an earlier copy may have run (see ``docs/explanation/architec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from pyredisson.core.names import ReadWriteNames
+from pyredisson.core.names import ReadWriteNames, fence_key
 from pyredisson.core.runtime import Reply, Request
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "UPGRADE",
     "Acquire",
     "Lost",
+    "Maker",
     "NumberedRequest",
     "Stale",
     "acquire_fenced",
@@ -33,26 +34,35 @@ __all__ = [
     "acquire_permit",
     "acquire_permits",
     "acquire_reading",
+    "acquire_token",
     "acquire_writing",
     "add_permits",
     "add_to_expirable",
+    "advance_fence",
     "count_down",
     "count_permits",
     "drain_permits",
+    "extend_token",
     "force_unlock",
     "force_unlock_side",
+    "force_unlock_token",
+    "hset_fenced",
     "read_acquire",
     "read_acquire_fenced",
     "read_acquire_writing",
+    "read_extend_token",
     "read_stale",
     "release_lock",
     "release_permit",
     "release_permits",
     "release_reading",
+    "release_token",
     "release_writing",
     "renew_locks",
     "renew_reading",
+    "renew_tokens",
     "set_counter",
+    "set_fenced",
     "set_permits",
     "undo_permits",
     "update_permit",
@@ -243,6 +253,81 @@ def force_unlock_side(runtime: Runtime, names: ReadWriteNames, owner: str, *, ep
         (names.raw, names.channel, names.epoch(owner)),
         (WRITTEN if write else UNLOCKED, epoch, "PUBLISH", "write" if write else "read"),
     )
+
+
+# ---- the token lock --------------------------------------------------------------------------------------------------
+
+
+def acquire_token(
+    runtime: Runtime,
+    names: LockNames,
+    owner: str,
+    *,
+    lease_ms: int,
+    token: str,
+    former: str,
+    epoch: int,
+    repeat: bool,
+) -> Request:
+    """``token_acquire``: take the lock with ``token``; ``former`` is that of the owner's hold before, or ``''``."""
+    return runtime.prepare(
+        "token_acquire", (names.raw, names.epoch(owner)), (lease_ms, token, former, epoch, int(repeat))
+    )
+
+
+def release_token(runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, token: str, epoch: int) -> Request:
+    """``token_release``: free the lock if it has this token."""
+    return runtime.prepare("token_release", (names.raw, names.epoch(owner)), (lease_ms, token, epoch))
+
+
+def force_unlock_token(runtime: Runtime, names: LockNames, owner: str, *, epoch: int) -> Request:
+    """``token_force_unlock``: free the lock; ``owner`` is the one who asks."""
+    return runtime.prepare("token_force_unlock", (names.raw, names.epoch(owner)), (epoch,))
+
+
+def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """``token_renew``: renew many locks, given as (name, token)."""
+    return runtime.prepare("token_renew", tuple(name for name, _ in held), (lease_ms, *(token for _, token in held)))
+
+
+def extend_token(runtime: Runtime, names: LockNames, *, token: str, until: int) -> Request:
+    """``token_extend``: let the hold end no sooner than at ``until``, ms of the server's clock; 0 only asks."""
+    return runtime.prepare("token_extend", (names.raw,), (token, until))
+
+
+def read_extend_token(reply: Reply) -> tuple[int, int] | None:
+    """Read the reply of ``token_extend``: now, and when the hold ends (-1: without end); ``None``: it is not held."""
+    match reply:
+        case [int() as now, int() as ends]:
+            return now, ends
+    return None
+
+
+# ---- guards with a fence ---------------------------------------------------------------------------------------------
+
+
+class Maker(Protocol):
+    """Makes a script's call ready: a runtime, or whoever asks the server in a way of its own."""
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[Any, ...], /) -> Request:
+        """See :meth:`Runtime.prepare`."""
+        ...
+
+
+def set_fenced(maker: Maker, key: str, value: object, *, token: int, ttl_ms: int | None) -> Request:
+    """``fence_set``: write a string, unless a greater token has been there."""
+    return maker.prepare("fence_set", (key, fence_key(key)), (token, value, "" if ttl_ms is None else ttl_ms))
+
+
+def hset_fenced(maker: Maker, key: str, mapping: Mapping[str, object], *, token: int, fence: str) -> Request:
+    """``fence_hset``: write fields of a hash, unless a greater token has been there."""
+    pairs = (each for pair in mapping.items() for each in pair)
+    return maker.prepare("fence_hset", (key,), (token, fence, *pairs))
+
+
+def advance_fence(maker: Maker, key: str, *, token: int) -> Request:
+    """``fence_advance``: note a token, unless a greater one has been there."""
+    return maker.prepare("fence_advance", (fence_key(key),), (token,))
 
 
 def read_stale(reply: Reply) -> Stale | None:

@@ -61,16 +61,22 @@ class SpinLockCore(LockCore):
             delay = next(delays, delay)
             if delay is None:
                 raise ValueError(f"{self._backoff!r} gives no delay at all")
-            until = min(now + delay, deadline.at)
+            until = min(now + self._pause(delay, refused), deadline.at)
             while (left := until - runtime.now()) > 0:
                 await runtime.sleep(min(left, LOOK_UP))
                 self.home.check_open()
             try:
-                if await self._attempt(claim, level) is None:
+                answer = await self._attempt(claim, level)
+                if answer is None:
                     return True
+                refused = answer
             except Refused:
                 raise
             except Failure:
                 if deadline.passed(runtime.now()):
                     raise
         return False
+
+    def _pause(self, delay: float, refused: int) -> float:
+        """For how long to wait when it is time for a ``delay``, and the lock is another's for so many ms."""
+        return delay

@@ -14,7 +14,13 @@ from pyredisson.core.names import ReadWriteNames
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Node, World
 
-__all__ = ["LockRules", "ReadWriteRules", "Violation", "leftovers"]
+__all__ = [
+    "LockRules",
+    "ReadWriteRules",
+    "TokenRules",
+    "Violation",
+    "leftovers",
+]
 
 
 class Violation(AssertionError):
@@ -51,28 +57,60 @@ class LockRules:
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if not script.startswith("lock_"):
             return
-        granted = script == "lock_acquire" and result is None
-        if granted:
-            self.grants += 1
-            owner = args[1].decode()
-            others = [claim for claim in self.believers(keys[0].decode()) if claim.owner != owner]
-            if others:
-                raise Violation(f"{keys[0]!r} was granted to {owner} at {self._world.now:.6f} s, held by {others}")
+        if script == "lock_acquire" and result is None:
+            self._granted(keys[0], args[1].decode())
         ended = script in ("lock_release", "lock_force_unlock") and result not in (None, 0)
+        self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
+
+    def _granted(self, key: bytes, owner: str) -> None:
+        self.grants += 1
+        others = [claim for claim in self.believers(key.decode()) if claim.owner != owner]
+        if others:
+            raise Violation(f"{key!r} was granted to {owner} at {self._world.now:.6f} s, held by {others}")
+
+    def _look(self, node: Node, script: str, keys: list[bytes], *, ended: bool) -> None:
         dump = node.redis.dump()
-        for key in keys if script == "lock_renew" else keys[:1]:
+        for key in keys:
             entry = dump.get(key)
             end = 0
             if entry is not None:
                 if entry.ttl_ms is None:
                     raise Violation(f"{key!r} has no TTL after {script}")
-                if not isinstance(entry.value, dict) or len(entry.value) != 1:
+                if not self._has_one_holder(entry.value):
                     raise Violation(f"{key!r} has not one holder after {script}: {entry}")
                 end = node.redis.now_us // 1000 + entry.ttl_ms
             before = self._ends.get(key, 0)
             if end < before - 1 and node.redis.now_us // 1000 < before - 1 and not ended:
                 raise Violation(f"{script} cut the life of {key!r} short by {before - end} ms")
             self._ends[key] = end
+
+    @staticmethod
+    def _has_one_holder(value: object) -> bool:
+        return isinstance(value, dict) and len(value) == 1
+
+
+class TokenRules(LockRules):
+    """The same rules, for locks that are a string, the token of their hold; and one more.
+
+    4. A lock is granted only to somebody who asks for it at that time: a late copy of a request takes it for nobody.
+    """
+
+    def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        if not script.startswith("token_"):
+            return
+        if script == "token_acquire" and result is None:
+            # The token is new; the owner stands behind the epoch's key.
+            name, token = keys[0].decode(), args[1].decode()
+            claims = [claim for client in self._clients for claim in client.core.claims.of(name)]
+            if not any(claim.proof == token and (claim.pending or claim.levels) for claim in claims):
+                raise Violation(f"{keys[0]!r} was granted at {self._world.now:.6f} s, and nobody had asked for it")
+            self._granted(keys[0], ":".join(keys[1].decode().rsplit(":", 3)[1:]))
+        ended = script in ("token_release", "token_force_unlock") and result == 1
+        self._look(node, script, keys if script == "token_renew" else keys[:1], ended=ended)
+
+    @staticmethod
+    def _has_one_holder(value: object) -> bool:
+        return isinstance(value, bytes) and bool(value)
 
 
 class ReadWriteRules:

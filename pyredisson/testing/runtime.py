@@ -151,7 +151,7 @@ class SimulatedRuntime:
     def new_id(self) -> str:
         return str(uuid.UUID(int=self.world.rng.getrandbits(128), version=4))
 
-    def random_bytes(self, count: int) -> bytes:
+    def random_bytes(self, count: int, /) -> bytes:
         return self.world.rng.getrandbits(8 * count).to_bytes(count, "big")
 
     def mutex(self) -> AbstractContextManager[Any]:

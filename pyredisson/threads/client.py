@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import redis
+from typing_extensions import ParamSpec
 
 from pyredisson.arguments import backoff_of
 from pyredisson.config import Backoff, Config
@@ -21,8 +23,10 @@ from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.core.spin_lock import SpinLockCore
+from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import (
     CountDownLatch,
@@ -33,15 +37,20 @@ from pyredisson.threads.primitives import (
     ReadWriteLock,
     Semaphore,
     SpinLock,
+    TokenLock,
 )
 from pyredisson.threads.runtime import ThreadsRuntime
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pyredisson.core.deadline import Seconds
     from pyredisson.embedded import EmbeddedServer
 
 __all__ = ["Redisson"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @final
@@ -181,6 +190,35 @@ class Redisson:
         """Return a handle on the latch of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return CountDownLatch(self, LatchCore(self._core, check_name(name)))
+
+    def get_token_lock(self, name: str) -> TokenLock:
+        """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)))
+
+    def synchronized(
+        self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Return a decorator: each call of the function holds the lock whose name is made from its arguments.
+
+        Example::
+
+            @client.synchronized("orders:{order_id}", wait_time=5)
+            def ship(order_id: int) -> None: ...
+
+        Args:
+            key: The lock's name, with fields as in ``str.format`` that begin with a parameter: ``{order_id}``,
+                ``{self.id}``, ``{args[0]}``. A brace that is meant is written twice.
+            wait_time: Seconds to wait at most; ``None``: as long as it takes.
+            lease_time: As for :meth:`Lock.lock`.
+
+        Raises:
+            TypeError, ValueError: On decorating: no function of this colour, a field that is no parameter, bad times.
+            LockTimeoutError: On calling: the lock was not got in time; the function was not called.
+            LockLostError: On calling: the function has run, and the lock was lost meanwhile.
+        """
+        self._core.check_open()
+        return synchronized_function(self, key, wait_time, lease_time)
 
     def close(self) -> None:
         """End this client's threads and connections, and its embedded server. Idempotent.

@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
-from pyredisson.endpoints import own_settings
+from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
@@ -439,5 +439,5 @@ def link_to(client: redis.Redis) -> Link:
     pool: Any = client.connection_pool
     ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
-        return OwnLink(pool.connection_class, dict(pool.connection_kwargs))
+        return OwnLink(pool.connection_class, kept_settings(pool.connection_kwargs))
     return BorrowedLink(pool)

@@ -31,6 +31,7 @@ __all__ = [
     "ReadWriteLock",
     "Semaphore",
     "SpinLock",
+    "TokenLock",
 ]
 
 
@@ -274,6 +275,19 @@ class ReadWriteLock:
         Each re-entry adds its lease to what is left. Taking it raises ``LockError`` where the calling thread reads.
         """
         return Lock(self._client, self._core.write_lock())
+
+
+@final
+class TokenLock(Lock):
+    """A :class:`Lock` that is a plain string in Redis, the token of its hold, as for all clients of the Redlock kind.
+
+    Made by :meth:`Redisson.get_token_lock`. Its key is its name, and it excludes redis-py's ``Lock``, pottery's
+    ``Redlock`` (whose keys begin with ``redlock:``), redsync, node-redlock and the like. Not reentrant: taking it twice
+    raises ``LockError`` at once. Releases of such locks are told to nobody, so waiters ask again and again, with random
+    pauses. Source: "Distributed Locks with Redis".
+    """
+
+    __slots__ = ()
 
 
 @final

@@ -424,6 +424,107 @@ def _meddle_with_counters(random: Random, model: SimulatedRedis) -> Step:
     )
 
 
+# -- The token lock
+
+TOKEN_LOCKS: Final = (b"plain", b"{shop}plain")
+TOKENS: Final = (b"5f1c0a", b"77ab1c", b"e0d2f3")
+
+
+def _token(random: Random, model: SimulatedRedis, lock: bytes) -> bytes:
+    """A hold's token: often that which is stored."""
+    stored = _peek(model, b"GET", lock)
+    return stored if random.random() < 0.4 else random.choice(TOKENS)
+
+
+@generates("token_acquire")
+def _token_acquire(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(TOKEN_LOCKS), random.choice(OWNERS)
+    former = b"" if random.random() < 0.6 else _token(random, model, lock)
+    return (
+        [lock, epoch_of(lock, owner)],
+        [
+            random.choice(LEASES),
+            _token(random, model, lock),
+            former,
+            _epoch(random, model, lock, owner),
+            _repeat(random),
+        ],
+    )
+
+
+@generates("token_release")
+def _token_release(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(TOKEN_LOCKS), random.choice(OWNERS)
+    return (
+        [lock, epoch_of(lock, owner)],
+        [random.choice(LEASES), _token(random, model, lock), _epoch(random, model, lock, owner)],
+    )
+
+
+@generates("token_force_unlock")
+def _token_force_unlock(random: Random, model: SimulatedRedis) -> Call:
+    lock, owner = random.choice(TOKEN_LOCKS), random.choice(OWNERS)
+    return [lock, epoch_of(lock, owner)], [_epoch(random, model, lock, owner)]
+
+
+@generates("token_renew")
+def _token_renew(random: Random, model: SimulatedRedis) -> Call:
+    held = [random.choice((*TOKEN_LOCKS, *LOCKS, b"gone")) for _ in range(random.randrange(5))]
+    return held, [random.choice(LEASES), *(_token(random, model, lock) for lock in held)]
+
+
+@generates("token_extend")
+def _token_extend(random: Random, model: SimulatedRedis) -> Call:
+    lock = random.choice(TOKEN_LOCKS)
+    # A history does not know at what time it will run: long ago, or far away.
+    return [lock], [_token(random, model, lock), random.choice((b"0", b"1", b"4000000000000", b"4100000000000"))]
+
+
+# -- Guards with a fence
+
+FENCED: Final = (b"stock", b"{shop}stock")
+
+
+def fence_of(key: bytes) -> bytes:
+    return b"pyredisson_fence:" + (key if b"{" in key else b"{" + key + b"}")
+
+
+_fence = ("1", "2", "9", "10", "99", "9223372036854775806", "9223372036854775807")
+
+
+@generates("fence_set")
+def _fence_set(random: Random, model: SimulatedRedis) -> Call:
+    key, token = random.choice(FENCED), random.choice(_fence).encode()
+    return [key, fence_of(key)], [token, random.choice((b"v", b"", b"7")), random.choice((b"", *LEASES))]
+
+
+@generates("fence_hset")
+def _fence_hset(random: Random, model: SimulatedRedis) -> Call:
+    pairs = [random.choice((b"a", b"b", b"", b"7")) for _ in range(2 * random.randrange(4))]
+    return [random.choice((*FENCED, b"goods"))], [random.choice(_fence).encode(), b"fence", *pairs]
+
+
+@generates("fence_advance")
+def _fence_advance(random: Random, model: SimulatedRedis) -> Call:
+    return [fence_of(random.choice(FENCED))], [random.choice(_fence).encode()]
+
+
+def _meddle_with_tokens(random: Random, model: SimulatedRedis) -> Step:
+    lock = random.choice((*TOKEN_LOCKS, *FENCED))
+    return command_step(
+        *random.choice(
+            (
+                ("DEL", lock),
+                ("PEXPIRE", lock, 300_000),
+                ("PERSIST", lock),
+                ("SET", lock, random.choice((*TOKENS, b""))),
+                ("SET", lock, random.choice(TOKENS), "NX", "PX", 30_000),
+                ("HSET", lock, "f", "1"),
+            )
+        )
+    )
+
+
 def _meddle(random: Random, model: SimulatedRedis) -> Step:
     """What others do to the keys of a lock: expiry, PERSIST, another type, another count."""
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
@@ -449,6 +550,9 @@ def _meddle(random: Random, model: SimulatedRedis) -> Step:
     )
 
 
+MEDDLERS: Final = (_meddle, _meddle_with_readers, _meddle_with_counters, _meddle_with_tokens)
+
+
 def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterator[Step]:
     """Calls of all scripts, for ever, and now and then somebody else meddling. The model takes each before the next."""
     names = sorted(GENERATORS)
@@ -461,7 +565,9 @@ def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterato
                 args = [b"PUBLISH" if arg == b"SPUBLISH" else arg for arg in args]
             yield script_step(name, keys, args)
         elif chance < 0.97:
-            yield random.choice((_meddle, _meddle_with_readers, _meddle_with_counters))(random, model)
+            yield random.choice((_meddle, _meddle_with_readers, _meddle_with_counters, _meddle_with_tokens))(
+                random, model
+            )
         else:
             yield memory_step(not model.maxmemory_reached)
 

@@ -1541,7 +1541,254 @@ PERMIT_SEMAPHORE: Final = [
 
 NUMBERED_CASES: Final = [*NUMBERS, *COUNTERS, *SEMAPHORE, *PERMIT_SEMAPHORE]
 
-CASES: Final = [*ACQUIRE, *FENCED, *RELEASE, *FORCE_UNLOCK, *RENEW, *READ_WRITE, *NUMBERED_CASES]
+# ---- the token lock --------------------------------------------------------------------------------------------------
+
+MINE: Final = b"5f1c0a"
+THEIRS: Final = b"77ab1c"
+TOKEN_EPOCH: Final = EPOCH + b":token"
+
+
+def held_by(token: bytes, ttl_ms: int | None = 30_000) -> State:
+    return {LOCK: Entry("string", token, ttl_ms)}
+
+
+def token_epoch(number: int, ttl_ms: int | None = 60_000) -> State:
+    return {TOKEN_EPOCH: Entry("string", b"%d" % number, ttl_ms)}
+
+
+def token_acquire(
+    token: bytes = MINE, *, lease: int = 30_000, former: bytes = b"", epoch: int = 0, repeat: bool = False
+) -> Call:
+    return Call("token_acquire", (LOCK, TOKEN_EPOCH), (lease, token, former, epoch, int(repeat)))
+
+
+def token_release(token: bytes = MINE, *, lease: int = 30_000, epoch: int = 0) -> Call:
+    return Call("token_release", (LOCK, TOKEN_EPOCH), (lease, token, epoch))
+
+
+def token_force(*, epoch: int = 0) -> Call:
+    return Call("token_force_unlock", (LOCK, TOKEN_EPOCH), (epoch,))
+
+
+def token_renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
+    return Call("token_renew", tuple(key for key, _ in held), (lease, *(token for _, token in held)))
+
+
+TOKEN_ACQUIRE: Final = [
+    Case("a free lock is taken", FREE, token_acquire(), None, held_by(MINE)),
+    Case("the lease is its TTL", FREE, token_acquire(lease=90_000), None, held_by(MINE, 90_000)),
+    Case("another is told how long", held_by(THEIRS, 70_000), token_acquire(), Around(70_000)),
+    Case("another is told that there is no end", held_by(THEIRS, None), token_acquire(), -1),
+    Case("an empty token is a token", held_by(b""), token_acquire(), Around(30_000)),
+    Case("a repeat finds what it took", held_by(MINE, 20_000), token_acquire(repeat=True), None, held_by(MINE)),
+    Case("a repeat cuts no time short", held_by(MINE, 90_000), token_acquire(repeat=True), None),
+    Case("a repeat of one that never came", FREE, token_acquire(repeat=True), None, held_by(MINE)),
+    Case("somebody else chose the same token", held_by(MINE), token_acquire(), Around(30_000)),
+    Case(
+        "what is left of the hold before",
+        held_by(b"before", 20_000),
+        token_acquire(former=b"before"),
+        None,
+        held_by(MINE),
+    ),
+    Case(
+        "what is left of the hold before, with more time",
+        held_by(b"before", 90_000),
+        token_acquire(former=b"before"),
+        None,
+        held_by(MINE, 90_000),
+    ),
+    Case(
+        "what is left of the hold before, without end",
+        held_by(b"before", None),
+        token_acquire(former=b"before"),
+        None,
+        held_by(MINE),
+    ),
+    Case("a hold before, and another's", held_by(THEIRS), token_acquire(former=b"before"), Around(30_000)),
+    Case("an epoch is stored", FREE, token_acquire(epoch=1), None, held_by(MINE) | token_epoch(1)),
+    Case(
+        "an epoch lives as long as a long lease",
+        FREE,
+        token_acquire(epoch=1, lease=90_000),
+        None,
+        held_by(MINE, 90_000) | token_epoch(1, 90_000),
+    ),
+    Case(
+        "an epoch is stored by a refused request too",
+        held_by(THEIRS),
+        token_acquire(epoch=3),
+        Around(30_000),
+        held_by(THEIRS) | token_epoch(3),
+    ),
+    Case("a stale request takes nothing", token_epoch(2), token_acquire(epoch=1), stale(2)),
+    Case("a stale first copy takes nothing", token_epoch(1), token_acquire(), stale(1)),
+    Case("the key is a hash", lock(me=1), token_acquire(), WRONGTYPE),
+    Case("out of memory", FREE, token_acquire(), OOM, out_of_memory=True),
+    Case("out of memory, held", held_by(THEIRS), token_acquire(), Around(30_000), out_of_memory=True),
+]
+
+TOKEN_RELEASE: Final = [
+    Case("frees", held_by(MINE), token_release(), 1, FREE),
+    Case("frees one without a TTL", held_by(MINE, None), token_release(), 1, FREE),
+    Case("not another's", held_by(THEIRS), token_release(), None),
+    Case("a free lock", FREE, token_release(), None),
+    Case("an epoch is stored", held_by(MINE), token_release(epoch=1), 1, token_epoch(1)),
+    Case("an epoch is stored for a free lock", FREE, token_release(epoch=1), None, token_epoch(1)),
+    Case(
+        "an epoch lives as long as a long lease",
+        FREE,
+        token_release(epoch=1, lease=90_000),
+        None,
+        token_epoch(1, 90_000),
+    ),
+    Case("a stale request frees nothing", token_epoch(2) | held_by(MINE), token_release(epoch=1), stale(2)),
+    Case("the key is a hash", lock(me=1), token_release(), WRONGTYPE),
+    Case("out of memory: frees", held_by(MINE), token_release(), 1, FREE, out_of_memory=True),
+    Case(
+        "out of memory: frees, with an epoch",
+        held_by(MINE),
+        token_release(epoch=1),
+        1,
+        token_epoch(1),
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: a free lock, with an epoch",
+        FREE,
+        token_release(epoch=1),
+        None,
+        token_epoch(1),
+        out_of_memory=True,
+    ),
+]
+
+TOKEN_FORCE: Final = [
+    Case("a free lock", FREE, token_force(), None),
+    Case("whoever holds it", held_by(THEIRS), token_force(), 1, FREE),
+    Case("an empty token", held_by(b"", None), token_force(), 1, FREE),
+    Case("an epoch is stored", held_by(MINE), token_force(epoch=1), 1, token_epoch(1)),
+    Case("a stale request", token_epoch(2) | held_by(MINE), token_force(epoch=1), stale(2)),
+    Case("the key is a hash", lock(me=1), token_force(), WRONGTYPE),
+    Case(
+        "out of memory: freed, with an epoch",
+        held_by(MINE),
+        token_force(epoch=1),
+        1,
+        token_epoch(1),
+        out_of_memory=True,
+    ),
+]
+
+TOKEN_RENEW: Final = [
+    Case("extends", held_by(MINE, 10_000), token_renew((LOCK, MINE)), [1], held_by(MINE)),
+    Case("does not cut", held_by(MINE, 90_000), token_renew((LOCK, MINE)), [1]),
+    Case("gives a persisted lock a TTL again", held_by(MINE, None), token_renew((LOCK, MINE)), [1], held_by(MINE)),
+    Case("not one that is gone", FREE, token_renew((LOCK, MINE)), [0]),
+    Case("not another's", held_by(THEIRS, 10_000), token_renew((LOCK, MINE)), [0]),
+    Case("nothing to renew", FREE, token_renew(), []),
+    Case(
+        "a key of another type hurts none of the others",
+        tickets(10_000, me=1) | held_by(MINE, 10_000),
+        token_renew((TICKETS, MINE), (LOCK, MINE), (b"gone", MINE)),
+        [0, 1, 0],
+        tickets(10_000, me=1) | held_by(MINE),
+    ),
+    Case(
+        "out of memory: extends",
+        held_by(MINE, 10_000),
+        token_renew((LOCK, MINE)),
+        [1],
+        held_by(MINE),
+        out_of_memory=True,
+    ),
+]
+
+TOKEN_EXTEND: Final = [
+    Case("not another's", held_by(THEIRS), Call("token_extend", (LOCK,), (MINE, 0)), None),
+    Case("not one that is gone", FREE, Call("token_extend", (LOCK,), (MINE, 4_000_000_000_000)), None),
+    Case("the key is a hash", lock(me=1), Call("token_extend", (LOCK,), (MINE, 0)), WRONGTYPE),
+]
+
+# ---- guards with a fence ---------------------------------------------------------------------------------------------
+
+STOCK: Final = b"stock"
+FENCE: Final = b"pyredisson_fence:{stock}"
+BIG: Final = 2**63 - 1
+
+
+def fence(token: int) -> State:
+    return text(FENCE, b"%d" % token)
+
+
+def stock(value: bytes, ttl_ms: int | None = None) -> State:
+    return {STOCK: Entry("string", value, ttl_ms)}
+
+
+def goods(**fields: bytes) -> State:
+    return {STOCK: Entry("hash", {name.encode(): value for name, value in fields.items()}, None)}
+
+
+def fence_set(token: int, value: bytes = b"new", ttl: int | str = "") -> Call:
+    return Call("fence_set", (STOCK, FENCE), (token, value, ttl))
+
+
+def fence_hset(token: int, *pairs: bytes) -> Call:
+    return Call("fence_hset", (STOCK,), (token, b"fence", *pairs))
+
+
+def fence_advance(token: int) -> Call:
+    return Call("fence_advance", (FENCE,), (token,))
+
+
+FENCES: Final = [
+    Case("the first write", FREE, fence_set(7), None, stock(b"new") | fence(7)),
+    Case("with a TTL", FREE, fence_set(7, ttl=30_000), None, stock(b"new", 30_000) | fence(7)),
+    Case("a later holder", stock(b"old") | fence(7), fence_set(8), None, stock(b"new") | fence(8)),
+    Case("the same holder", stock(b"old", 30_000) | fence(7), fence_set(7), None, stock(b"new") | fence(7)),
+    Case("an earlier holder", stock(b"old") | fence(8), fence_set(7), b"8"),
+    Case("an earlier holder, one digit less", stock(b"old") | fence(10), fence_set(9), b"10"),
+    Case("one digit more", stock(b"old") | fence(9), fence_set(10), None, stock(b"new") | fence(10)),
+    Case("beyond what Lua counts", stock(b"old") | fence(BIG), fence_set(BIG - 1), b"%d" % BIG),
+    Case("the value is gone, the fence is not", fence(8), fence_set(7), b"8"),
+    Case("the fence is of another type", goods(a=b"1") | {FENCE: goods(a=b"1")[STOCK]}, fence_set(7), WRONGTYPE),
+    Case("out of memory", stock(b"old"), fence_set(7), OOM, out_of_memory=True),
+    Case("out of memory, the same holder", stock(b"old") | fence(7), fence_set(7), OOM, out_of_memory=True),
+    Case("the first write", FREE, fence_hset(7, b"a", b"1"), None, goods(fence=b"7", a=b"1")),
+    Case("no field but the fence", goods(a=b"1"), fence_hset(7), None, goods(fence=b"7", a=b"1")),
+    Case(
+        "a later holder",
+        goods(fence=b"7", a=b"1", b=b"2"),
+        fence_hset(8, b"a", b"3", b"c", b"4"),
+        None,
+        goods(fence=b"8", a=b"3", b=b"2", c=b"4"),
+    ),
+    Case("the same holder", goods(fence=b"7", a=b"1"), fence_hset(7, b"a", b"2"), None, goods(fence=b"7", a=b"2")),
+    Case("an earlier holder", goods(fence=b"10", a=b"1"), fence_hset(9, b"a", b"2"), b"10"),
+    Case("a string", text(STOCK), fence_hset(9, b"a", b"2"), WRONGTYPE),
+    Case("out of memory", FREE, fence_hset(9, b"a", b"2"), OOM, out_of_memory=True),
+    Case("the first token", FREE, fence_advance(7), None, fence(7)),
+    Case("a greater token", fence(7), fence_advance(10), None, fence(10)),
+    Case("the same token", fence(7), fence_advance(7), None),
+    Case("a smaller token", fence(10), fence_advance(9), b"10"),
+    Case("out of memory", FREE, fence_advance(9), OOM, out_of_memory=True),
+]
+
+CASES: Final = [
+    *ACQUIRE,
+    *FENCED,
+    *RELEASE,
+    *FORCE_UNLOCK,
+    *RENEW,
+    *READ_WRITE,
+    *NUMBERED_CASES,
+    *FENCES,
+    *TOKEN_ACQUIRE,
+    *TOKEN_RELEASE,
+    *TOKEN_FORCE,
+    *TOKEN_RENEW,
+    *TOKEN_EXTEND,
+]
 
 Twin: TypeAlias = "Model | RealServer"
 
@@ -1708,3 +1955,27 @@ def test_any_number_of_permits_may_expire_at_once(twin: Twin, call: Call) -> Non
     assert twin.state()[LOCK].value == b"20000"
     assert TAKEN not in twin.state()
     assert twin.messages() == told(20_000)
+
+
+def test_a_token_lock_is_extended_to_a_moment(twin: Twin) -> None:
+    def extend(until: int) -> tuple[int, int]:
+        now, ends = run(twin, Call("token_extend", (LOCK,), (MINE, until)))
+        return now, ends
+
+    store(twin, held_by(MINE, 30_000))
+    now, ends = extend(0)
+    check_reply(twin, ends - now, Around(30_000))
+    for _ in range(2):  # Sent twice, it counts once.
+        later, prolonged = extend(ends + 60_000)
+        assert abs(prolonged - ends - 60_000) <= 1
+        check_reply(twin, prolonged - later, Around(90_000))
+    assert abs(extend(ends)[1] - prolonged) <= 1, "no time is cut short"
+    assert abs(extend(1)[1] - prolonged) <= 1
+    check_state(twin, held_by(MINE, 90_000))
+    twin.call("PERSIST", LOCK)
+    now, ends = extend(0)
+    assert ends == -1
+    twin.out_of_memory(True)
+    extend(now + 50_000)
+    twin.out_of_memory(False)
+    check_state(twin, held_by(MINE, 50_000))

@@ -87,3 +87,12 @@ async def semaphores(client: Redisson) -> None:
     latch = client.get_count_down_latch("ready")
     assert_type(await latch.try_set_count(3), bool)
     assert_type(await latch.wait(timeout=5), bool)
+
+
+async def synchronized_functions_keep_their_types(client: Redisson) -> None:
+    @client.synchronized("orders:{order_id}", wait_time=5)
+    async def ship(order_id: int, note: str = "") -> str:
+        return note
+
+    assert_type(await ship(7), str)
+    assert_type(await ship(order_id=7, note="now"), str)

@@ -176,3 +176,12 @@ def latches(client: Redisson) -> None:
     assert_type(latch.count_down(), None)
     assert_type(latch.get_count(), int)
     assert_type(latch.wait(timeout=5), bool)
+
+
+def synchronized_functions_keep_their_types(client: Redisson) -> None:
+    @client.synchronized("orders:{order_id}", wait_time=5, lease_time=timedelta(seconds=3))
+    def ship(order_id: int, note: str = "") -> str:
+        return note
+
+    assert_type(ship(7), str)
+    assert_type(ship(order_id=7, note="now"), str)

@@ -117,11 +117,11 @@ class FakeRuntime:
     def jitter(self, low: float, high: float) -> float:
         return high
 
+    def random_bytes(self, count: int, /) -> bytes:
+        return next(self._order).to_bytes(count, "big")
+
     def new_id(self) -> str:
         return "c0ffee00-0000-4000-8000-000000000000"
-
-    def random_bytes(self, count: int) -> bytes:
-        return bytes(range(count))
 
     def mutex(self) -> FakeMutex:
         return FakeMutex()

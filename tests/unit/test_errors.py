@@ -20,6 +20,7 @@ from pyredisson.errors import (
     OutcomeUnknownError,
     QuorumUnreachableError,
     RedissonError,
+    StaleTokenError,
 )
 
 BASES: dict[type[RedissonError], tuple[type[BaseException], ...]] = {
@@ -30,6 +31,7 @@ BASES: dict[type[RedissonError], tuple[type[BaseException], ...]] = {
     LockLostError: (LockNotOwnedError,),
     LockTimeoutError: (LockError, TimeoutError),
     OutcomeUnknownError: (LockError,),
+    StaleTokenError: (LockError,),
     NoSyncedSlavesError: (LockError,),
     QuorumUnreachableError: (LockError, ConnectionError),
 }

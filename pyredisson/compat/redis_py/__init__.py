@@ -1,0 +1,209 @@
+"""redis-py's ``Lock`` on the token lock: the same calls on the same key, without its faults.
+
+Old processes with redis-py's own lock and new ones with this exclude each other. The asyncio twin is
+:class:`pyredisson.compat.redis_py.asyncio.Lock`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import MutableMapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import redis
+import redis.exceptions as rx
+
+from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
+from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.errors import LockNotOwnedError, RedissonError
+from pyredisson.owners import HandleOwner, current_thread_owner
+from pyredisson.threads.client import Redisson
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson.core.token_lock import TokenLockCore
+
+__all__ = ["Lock", "client_of"]
+
+_log = logging.getLogger("pyredisson.lock")
+
+_clients: MutableMapping[Any, Redisson] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def client_of(redis: redis.Redis) -> Redisson:
+    """Return the client behind the locks of a redis-py client: one for each of its connection pools.
+
+    It ends with the pool; whoever wants it to end sooner closes it.
+    """
+    with _making:
+        return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
+
+
+class _PerThread(Place, threading.local):
+    """The hold of a lock object, of each thread its own."""
+
+
+class Lock:
+    """A lock with the names and the manners of redis-py's ``Lock``.
+
+    Args:
+        redis: A client of redis-py; or one of this library.
+        name: The key.
+        timeout: The lease in seconds. ``None``: it is kept alive until it is released, and ends soon after the
+            process or, with ``thread_local``, the thread does.
+        sleep: The longest pause between two attempts, in seconds; it is half of that at least.
+        blocking: Whether ``acquire()`` waits.
+        blocking_timeout: For how long at most, in seconds; ``None``: as long as it takes.
+        thread_local: Whether each thread has a hold of its own. If not, whoever has the object may release it.
+        raise_on_release_error: Whether leaving the block raises when the lock was lost; else that is logged.
+
+    Raises:
+        ValueError, TypeError: An argument that no lock can have.
+    """
+
+    def __init__(
+        self,
+        redis: redis.Redis | Redisson,
+        name: str,
+        timeout: float | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: float | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        self.redis = redis
+        self.name = name
+        self.timeout = timeout
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self.local: Place = _PerThread() if self.thread_local else Place()
+        self._settings = Settings(text_of(name), timeout, sleep)
+        self._client = redis if isinstance(redis, Redisson) else client_of(redis)
+        self._asking = self._settings.core(self._client._core)
+
+    def acquire(
+        self,
+        sleep: float | None = None,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> bool:
+        """Take the lock.
+
+        Args:
+            sleep: In place of the lock's own, as are the next two.
+            blocking: Whether to wait.
+            blocking_timeout: For how long at most, in seconds.
+            token: What to store; ``None``: 20 random bytes in hexadecimal.
+
+        Returns:
+            Whether it was got.
+
+        Raises:
+            redis.exceptions.RedisError: The server could not be reached, or refused. What may have been taken is
+                given back.
+        """
+        thread = current_thread_owner() if self.thread_local else None
+        owner = HandleOwner(self, thread)
+        core = self._settings.core(
+            self._client._core, owner, token=None if token is None else text_of(token), sleep=sleep
+        )
+        wait = wait_of(
+            self.blocking if blocking is None else blocking,
+            self.blocking_timeout if blocking_timeout is None else blocking_timeout,
+        )
+        try:
+            if not run(core.try_lock(wait, self.timeout or None)):
+                return False
+            self.local.hold = core
+            return True
+        except RedissonError as error:
+            raise translated(error, self.name) from error
+        except Exception:
+            raise
+        except BaseException as error:  # Ctrl-C, perhaps when it was taken already, and noted nowhere.
+            if self.local.hold is not core:
+                run_to_the_end(core.leave, error)
+            raise
+
+    def release(self) -> None:
+        """Give the lock back.
+
+        Raises:
+            redis.exceptions.LockError: It is not held.
+            redis.exceptions.LockNotOwnedError: It was lost.
+            redis.exceptions.RedisError: The server could not be reached; calling again continues.
+        """
+        hold = self._held("release a lock that's not owned or is already unlocked.")
+        try:
+            run_to_the_end(hold.unlock)
+        except RedissonError as error:
+            if isinstance(error, LockNotOwnedError):
+                self.local.hold = None
+            raise translated(error, self.name) from error
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C: it is finished nevertheless.
+            self.local.hold = None
+            raise
+        self.local.hold = None
+
+    def _held(self, what: str) -> TokenLockCore:
+        hold = self.local.hold
+        if hold is None:
+            raise rx.LockError(f"Cannot {what}", lock_name=self.name)
+        return hold
+
+    def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+        """Add to the time that is left, or with ``replace_ttl`` have that much from now on; it is never shortened.
+
+        Raises:
+            redis.exceptions.LockError: It is not held, or has no timeout.
+            redis.exceptions.LockNotOwnedError: It was lost.
+        """
+        return self._extend("extend", additional_time, from_now=replace_ttl)
+
+    def reacquire(self) -> Literal[True]:
+        """Have the whole timeout from now on. Raises as :meth:`extend`."""
+        return self._extend("reacquire", self.timeout, from_now=True)
+
+    def _extend(self, do: str, time: float | None, *, from_now: bool) -> Literal[True]:
+        hold = self._held(f"{do} an unlocked lock")
+        try:
+            run(hold.extend(self._settings.milliseconds(time, do), from_now=from_now))
+        except RedissonError as error:
+            raise translated(error, self.name) from error
+        return True
+
+    def locked(self) -> bool:
+        """Return whether anybody holds the lock."""
+        return run(self._asking.is_locked())
+
+    def owned(self) -> bool:
+        """Return whether the lock is held by this object (in this thread, with ``thread_local``)."""
+        hold = self.local.hold
+        return hold is not None and run(hold.is_held_by_current_thread())
+
+    def __enter__(self) -> Self:
+        if self.acquire():
+            return self
+        raise rx.LockError("Unable to acquire lock within the time specified", lock_name=self.name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except rx.LockError as lost:
+            if self.raise_on_release_error:
+                raise
+            _log.warning("lock %r was no longer held when its block was left: %s", self.name, lost)

@@ -1,0 +1,182 @@
+"""The asyncio twin of :class:`pyredisson.compat.redis_py.Lock`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import MutableMapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import redis.asyncio
+import redis.exceptions as rx
+
+from pyredisson.asyncio.client import Redisson
+from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
+from pyredisson.errors import LockNotOwnedError, RedissonError
+from pyredisson.owners import HandleOwner
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson.core.token_lock import TokenLockCore
+
+__all__ = ["Lock", "client_of"]
+
+_log = logging.getLogger("pyredisson.lock")
+
+_clients: MutableMapping[Any, Redisson] = weakref.WeakKeyDictionary()
+
+
+def client_of(redis: redis.asyncio.Redis) -> Redisson:
+    """See :func:`pyredisson.compat.redis_py.client_of`."""
+    return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
+
+
+class _PerTask(Place):
+    """The holds of a lock object, of each task its own; what an ended task left behind is anybody's.
+
+    That is how ``asyncio.wait_for(lock.acquire(), 5)`` leaves it, which runs in a task of its own before Python 3.12.
+    """
+
+    def __init__(self) -> None:
+        self._holds: dict[TokenLockCore, weakref.ref[asyncio.Task[Any]]] = {}
+
+    @property
+    def hold(self) -> TokenLockCore | None:
+        """The hold of the running task."""
+        running = asyncio.current_task()
+        left_behind: TokenLockCore | None = None
+        for hold, ref in self._holds.items():
+            task = ref()
+            if task is running:
+                return hold
+            if task is None or task.done():
+                left_behind = hold
+        return left_behind
+
+    @hold.setter
+    def hold(self, hold: TokenLockCore | None) -> None:
+        task = asyncio.current_task()
+        if hold is None:
+            self._holds.pop(self.hold, None)  # type: ignore[arg-type]
+            return
+        assert task is not None
+        for known, ref in list(self._holds.items()):
+            by = ref()
+            if by is task or ((by is None or by.done()) and known.remaining() <= 0):
+                del self._holds[known]
+        self._holds[hold] = weakref.ref(task)
+
+
+class Lock:
+    """See :class:`pyredisson.compat.redis_py.Lock`. With ``thread_local`` it is each task that has its own hold."""
+
+    def __init__(
+        self,
+        redis: redis.asyncio.Redis | Redisson,
+        name: str | bytes | memoryview,
+        timeout: float | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: float | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        self.redis = redis
+        self.name = name
+        self.timeout = timeout
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self.local: Place = _PerTask() if self.thread_local else Place()
+        self._settings = Settings(text_of(name), timeout, sleep)
+        self._client = redis if isinstance(redis, Redisson) else client_of(redis)
+        self._asking = self._settings.core(self._client._core)
+
+    async def acquire(
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> bool:
+        """See :meth:`pyredisson.compat.redis_py.Lock.acquire`. As in redis-py, there is no ``sleep`` here."""
+        core = self._settings.core(
+            self._client._core, HandleOwner(self), token=None if token is None else text_of(token)
+        )
+        wait = wait_of(
+            self.blocking if blocking is None else blocking,
+            self.blocking_timeout if blocking_timeout is None else blocking_timeout,
+        )
+        try:
+            taken = await core.try_lock(wait, self.timeout or None)
+        except RedissonError as error:
+            raise translated(error, self._settings.name) from error
+        if taken:  # Nothing can come in between.
+            self.local.hold = core
+        return taken
+
+    async def release(self) -> None:
+        """See :meth:`pyredisson.compat.redis_py.Lock.release`."""
+        hold = self._held("release a lock that's not owned or is already unlocked.")
+        try:
+            await hold.unlock()
+        except RedissonError as error:
+            if isinstance(error, LockNotOwnedError):
+                self.local.hold = None
+            raise translated(error, self._settings.name) from error
+        except Exception:
+            raise
+        except BaseException:  # Cancelled: it is finished nevertheless.
+            self.local.hold = None
+            raise
+        self.local.hold = None
+
+    def _held(self, what: str) -> TokenLockCore:
+        hold = self.local.hold
+        if hold is None:
+            raise rx.LockError(f"Cannot {what}", lock_name=self._settings.name)
+        return hold
+
+    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+        """See :meth:`pyredisson.compat.redis_py.Lock.extend`."""
+        return await self._extend("extend", additional_time, from_now=replace_ttl)
+
+    async def reacquire(self) -> Literal[True]:
+        """See :meth:`pyredisson.compat.redis_py.Lock.reacquire`."""
+        return await self._extend("reacquire", self.timeout, from_now=True)
+
+    async def _extend(self, do: str, time: float | None, *, from_now: bool) -> Literal[True]:
+        hold = self._held(f"{do} an unlocked lock")
+        try:
+            await hold.extend(self._settings.milliseconds(time, do), from_now=from_now)
+        except RedissonError as error:
+            raise translated(error, self._settings.name) from error
+        return True
+
+    async def locked(self) -> bool:
+        """See :meth:`pyredisson.compat.redis_py.Lock.locked`."""
+        return await self._asking.is_locked()
+
+    async def owned(self) -> bool:
+        """See :meth:`pyredisson.compat.redis_py.Lock.owned`."""
+        hold = self.local.hold
+        return hold is not None and await hold.is_held_by_current_thread()
+
+    async def __aenter__(self) -> Self:
+        if await self.acquire():
+            return self
+        raise rx.LockError("Unable to acquire lock within the time specified", lock_name=self._settings.name)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.release()
+        except rx.LockError as lost:
+            if self.raise_on_release_error:
+                raise
+            _log.warning("lock %r was no longer held when its block was left: %s", self.name, lost)

@@ -1,0 +1,120 @@
+"""What both colours of the drop-in share: its arguments, its errors, and the client behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis.exceptions as rx
+
+from pyredisson.config import ConstantBackoff
+from pyredisson.core.deadline import lease_ms, seconds
+from pyredisson.core.names import check_name
+from pyredisson.core.token_lock import TokenLockCore
+from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.runtime import Owner
+
+__all__ = ["Place", "Settings", "client_behind", "text_of", "translated", "wait_of"]
+
+LEAST_SLEEP = 0.001
+
+
+class Place:
+    """Where a lock object keeps its hold: ``lock.local``, as in redis-py."""
+
+    _hold: TokenLockCore | None = None
+
+    @property
+    def hold(self) -> TokenLockCore | None:
+        """The hold of whoever asks."""
+        return self._hold
+
+    @hold.setter
+    def hold(self, hold: TokenLockCore | None) -> None:
+        self._hold = hold
+
+    @property
+    def token(self) -> bytes | None:
+        """What stands in Redis, or ``None`` if nothing is held."""
+        return None if self.hold is None else self.hold.token()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of a lock object, looked at once.
+
+    Raises:
+        ValueError, TypeError: An argument that no lock can have.
+    """
+
+    name: str
+    timeout: float | None
+    sleep: float
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        seconds(self.sleep, "sleep")
+        if self.timeout:
+            lease_ms(self.timeout)
+
+    def core(
+        self, home: ClientCore, owner: Owner | None = None, *, token: str | None = None, sleep: float | None = None
+    ) -> TokenLockCore:
+        """A hold that may be: an owner of its own, and a token."""
+        delay = seconds(self.sleep if sleep is None else sleep, "sleep")
+        return TokenLockCore(home, self.name, ConstantBackoff(max(delay, LEAST_SLEEP)), owner=owner, token=token)
+
+    def milliseconds(self, time: float | None, do: str) -> int:
+        """How long to ``extend`` (or so) for.
+
+        Raises:
+            redis.exceptions.LockError: A lock without a timeout has no time to be added to.
+        """
+        if self.timeout is None or time is None:
+            raise rx.LockError(f"Cannot {do} a lock with no timeout", lock_name=self.name)
+        return lease_ms(time)
+
+
+def wait_of(blocking: bool, longest: float | None) -> float | None:
+    """Return for how many seconds to wait; ``None``: without end. A time that is over already is one attempt."""
+    if not blocking:
+        return 0
+    return None if longest is None else max(0.0, seconds(longest, "blocking_timeout"))
+
+
+def text_of(value: Any) -> str:
+    """Return what redis-py takes for a key or a value as text."""
+    return value if isinstance(value, str) else bytes(value).decode()
+
+
+def translated(error: RedissonError, name: str) -> Exception:
+    """The error that redis-py would have raised in this case."""
+    if isinstance(error, OutcomeUnknownError):
+        kind = rx.TimeoutError if isinstance(error.__cause__, rx.TimeoutError) else rx.ConnectionError
+        return kind(str(error))
+    if isinstance(error, LockNotOwnedError):
+        return rx.LockNotOwnedError(str(error), lock_name=name)
+    if isinstance(error, LockError):
+        return rx.LockError(str(error), lock_name=name)
+    return error
+
+
+Client = TypeVar("Client")
+
+
+def client_behind(
+    given: Any, kind: type[Client], known: MutableMapping[Any, Client], closed: Callable[[Client], bool]
+) -> Client:
+    """The client of this library for one of redis-py's: the same for all that share a pool, for as long as that is."""
+    if isinstance(given, kind):
+        return given
+    pool = getattr(given, "connection_pool", None)
+    client = None if pool is None else known.get(pool)
+    if client is None or closed(client):
+        client = kind(given)  # type: ignore[call-arg]
+        known[pool] = client
+    return client

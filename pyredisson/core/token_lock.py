@@ -1,0 +1,183 @@
+"""The token lock: one string in Redis, ``SET name token NX PX lease``, as every client of the Redlock kind has it.
+
+Source: "Distributed Locks with Redis" (redis.io), the part on a single instance. It shares its key with redis-py's
+``Lock``, pottery, redsync, node-redlock and others. What differs on purpose: a lost reply neither strands a hold nor
+frees another's; it is renewed; its owner is a thread or task, and not whoever has the object in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.holds import GONE, lost_error
+from pyredisson.core.names import token_field
+from pyredisson.core.non_reentrant import NonReentrant
+from pyredisson.core.runtime import Failure
+from pyredisson.core.spin_lock import SpinLockCore
+from pyredisson.errors import LockNotOwnedError
+
+if TYPE_CHECKING:
+    from pyredisson.config import Backoff
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.holds import Claim, Level
+    from pyredisson.core.runtime import Owner, Reply, Request
+
+__all__ = ["TokenLockCore"]
+
+TOKEN_BYTES = 20
+"""As the Redis documentation says. On the wire they are hexadecimal."""
+
+
+class Doubling:
+    """Pauses from 1 ms, doubled up to 128 ms. Chance is the runtime's affair."""
+
+    def delays(self) -> Iterable[float]:
+        """See ``Backoff.delays``."""
+        return [0.001 * 2**step for step in range(8)]
+
+
+class TokenLockCore(NonReentrant, SpinLockCore):
+    """One handle on a token lock.
+
+    Args:
+        home: The client.
+        name: The lock's name, which is its key.
+        backoff: The longest pauses between two attempts, of which each is half at least. ``None``: :class:`Doubling`.
+        owner: Who holds it, if not the calling thread or task.
+        token: What to store instead of random bytes.
+    """
+
+    __slots__ = ("_owner", "_token")
+
+    kind = "token"
+    hint = ""  # A reentrant lock of the same name would be another key's type.
+    renew = staticmethod(scripts.renew_tokens)
+
+    def __init__(
+        self,
+        home: ClientCore,
+        name: str,
+        backoff: Backoff | None = None,
+        *,
+        owner: Owner | None = None,
+        token: str | None = None,
+    ) -> None:
+        super().__init__(home, name, backoff or Doubling())
+        self._owner = owner
+        self._token = token
+
+    def owner(self) -> Owner:
+        """Who asks."""
+        asking = super().owner()  # In any case: it looks whether this is the right event loop.
+        return self._owner or asking
+
+    def field(self, number: int) -> str:
+        """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
+        return token_field(self.home.id, number)
+
+    # ---- what it says to the server ------------------------------------------------------------------------------
+
+    def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the lock with a new token; a repeat carries the same one."""
+        if not repeat:
+            # The lease of the hold before may be over here, and its key not quite gone on the server.
+            claim.former = claim.proof if claim.proof != claim.owner else ""
+            claim.proof = self._token or self.home.runtime.random_bytes(TOKEN_BYTES).hex()
+        return scripts.acquire_token(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=level.lease_ms,
+            token=claim.proof,
+            former=claim.former,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to free the lock, if it has the token still."""
+        return scripts.release_token(
+            self.home.runtime, self.names, claim.owner, lease_ms=lease_ms, token=claim.proof, epoch=epoch
+        )
+
+    def force_request(self, claim: Claim, epoch: int) -> Request:
+        """The request to free the lock, whoever holds it."""
+        return scripts.force_unlock_token(self.home.runtime, self.names, claim.owner, epoch=epoch)
+
+    # No two holds have the same bytes, so none are kept.
+
+    def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        return self.acquire_request(claim, level, holds, epoch, repeat)
+
+    def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
+        return self.release_request(claim, lease, holds, epoch, repeat)
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    def _pause(self, delay: float, refused: int) -> float:
+        pause = self.home.runtime.jitter(delay / 2, delay)
+        return pause if refused < 0 else min(pause, (refused + 1) / 1000)  # It will be free by then at the latest.
+
+    # ---- prolonging ----------------------------------------------------------------------------------------------
+
+    async def extend(self, milliseconds: int, *, from_now: bool) -> None:
+        """Prolong the hold by so much, or ``from_now`` on for so much at least. It is never shortened.
+
+        First the server is asked when it ends, then told when it shall: so a repeated request counts once.
+        """
+        home = self.home
+        home.check_open()
+        claim = self._claim(self.owner())
+        self._expire(claim)
+        if not claim.levels or claim.loss is not None:
+            if claim.levels or claim.over:
+                raise lost_error(claim, claim.loss or "its lease ran out")
+            raise LockNotOwnedError(f"lock {claim.name!r} is not held by {claim.owner}", name=claim.name)
+        generation = claim.generation
+        now, ends, _ = await self._ask_end(claim, generation, 0)
+        until = milliseconds + (now if from_now else max(now, ends))
+        now, ends, sent = await self._ask_end(claim, generation, until)
+        if ends > now:
+            claim.renewed(generation, sent, ends - now)
+
+    async def _ask_end(self, claim: Claim, generation: int, until: int) -> tuple[int, int, float]:
+        runtime = self.home.runtime
+        sent = runtime.now()
+        try:
+            reply = await self.home.perform(scripts.extend_token(runtime, self.names, token=claim.proof, until=until))
+        except Failure as failure:
+            raise failure.cause from None
+        answer = scripts.read_extend_token(reply)
+        if answer is None:
+            if claim.lose(GONE, generation):
+                self.home.watchdog.unwatch(claim)
+                self.home.tell_lost(claim)
+            raise lost_error(claim)
+        return (*answer, sent)
+
+    def remaining(self) -> float:
+        """Seconds for which the hold is certain."""
+        return self._claim(self.owner()).remaining(self.home.runtime.now())
+
+    def token(self) -> bytes:
+        """The token of the hold."""
+        return self._claim(self.owner()).proof.encode()
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Whether that thread or task of this client holds it."""
+        self.check_thread_id(thread_id)
+        token = await self.home.query("GET", self.names.raw)
+        claim = self.home.claims.find((self.names.raw, self.field(thread_id)))
+        return claim is not None and self._is_of(token, claim)
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds it: once or not at all."""
+        return int(await self.is_held_by_current_thread())
+
+    @staticmethod
+    def _is_of(token: Reply, claim: Claim) -> bool:
+        return token == claim.proof.encode()

@@ -1,0 +1,136 @@
+"""A fence in a row of a table, for any DB-API 2.0 driver: ``sqlite3``, ``psycopg`` and so on.
+
+The table has a column for the token, a ``BIGINT`` that may be ``NULL``. The check and the write are one statement, so
+that nobody comes in between.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
+from typing import Any
+
+from pyredisson.fencing.tokens import check_token, stale
+
+__all__ = ["statement", "update"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
+
+
+def update(
+    connection: Any,
+    table: str,
+    values: Mapping[str, Any],
+    where: Mapping[str, Any],
+    *,
+    token: int,
+    fence: str = "fence",
+    paramstyle: str | None = None,
+) -> bool:
+    """Update one row, unless a greater fencing token has been there before. Commits nothing: that is the caller's.
+
+    Example::
+
+        with lock.hold() as lease:
+            update(connection, "accounts", {"balance": 90}, {"id": 7}, token=lease.token)
+
+    Args:
+        connection: A connection of a DB-API driver, or a cursor.
+        table: The table's name, which goes into the statement as it is; so do those of columns.
+        values: The columns to set.
+        where: The columns that say which row; they name one at most.
+        token: The token of the hold under which this is written.
+        fence: The column of the token.
+        paramstyle: As the driver's module has it; found out if ``None``.
+
+    Returns:
+        Whether there is such a row.
+
+    Raises:
+        StaleTokenError: A later holder has written there. Roll back.
+        ValueError: More than one row was written (roll back), a bad name, or the driver's ``paramstyle`` is not known.
+        TypeError: The token is none.
+    """
+    style = paramstyle or _paramstyle_of(connection)
+    sql, parameters = statement(table, values, where, token=token, fence=fence, paramstyle=style)
+    is_cursor = not hasattr(connection, "cursor")
+    with nullcontext(connection) if is_cursor else closing(connection.cursor()) as cursor:
+        cursor.execute(sql, parameters)
+        if cursor.rowcount > 1:
+            raise ValueError(f"{dict(where)!r} names {cursor.rowcount} rows of {table}, and has to name one: roll back")
+        if cursor.rowcount == 1:
+            return True
+        given = _Parameters(style)
+        condition = _all_of(where, given)
+        cursor.execute(f"SELECT {fence} FROM {table} WHERE {condition}", given.all)
+        row = cursor.fetchone()
+    if row is None:
+        return False
+    if row[0] is not None and row[0] > token:
+        raise stale(table, token, row[0])
+    return True  # Some drivers do not count a row that is as it was.
+
+
+def statement(
+    table: str,
+    values: Mapping[str, Any],
+    where: Mapping[str, Any],
+    *,
+    token: int,
+    fence: str = "fence",
+    paramstyle: str = "qmark",
+) -> tuple[str, list[Any] | dict[str, Any]]:
+    """Return the ``UPDATE`` of :func:`update` and its parameters, for a driver that has to be awaited.
+
+    No row is updated if there is none, or if a greater token has been there.
+    """
+    check_token(token)
+    for name in (table, fence, *values, *where):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a table or column that needs no quotes")
+    if not where:
+        raise ValueError("where must say which row")
+    if fence in values or fence in where:
+        raise ValueError(f"{fence!r} is the column of the token, which is not yours to set or ask for")
+    given = _Parameters(paramstyle)
+    assignments = ", ".join(f"{column} = {given.add(value)}" for column, value in ({**values, fence: token}).items())
+    condition = _all_of(where, given)
+    sql = f"UPDATE {table} SET {assignments} WHERE {condition} AND ({fence} IS NULL OR {fence} <= {given.add(token)})"
+    return sql, given.all
+
+
+def _all_of(where: Mapping[str, Any], given: _Parameters) -> str:
+    return " AND ".join(
+        f"{column} IS NULL" if value is None else f"{column} = {given.add(value)}" for column, value in where.items()
+    )
+
+
+class _Parameters:
+    """The parameters of a statement, marked as the driver wants it."""
+
+    def __init__(self, style: str) -> None:
+        if style not in ("qmark", "format", "pyformat", "numeric", "named"):
+            raise ValueError(f"paramstyle must be one of DB-API 2.0, not {style!r}")
+        self._style = style
+        self.all: list[Any] | dict[str, Any] = {} if style == "named" else []
+
+    def add(self, value: Any) -> str:
+        """Add one, and return its mark."""
+        number = len(self.all) + 1
+        if isinstance(self.all, dict):
+            self.all[f"p{number}"] = value
+            return f":p{number}"
+        self.all.append(value)
+        return {"qmark": "?", "numeric": f":{number}"}.get(self._style, "%s")
+
+
+def _paramstyle_of(connection: object) -> str:
+    """What the driver's module says; it may be a module within a package, and drivers are wrapped."""
+    parts = type(connection).__module__.split(".")
+    for length in range(len(parts), 0, -1):
+        style = getattr(sys.modules.get(".".join(parts[:length])), "paramstyle", None)
+        if isinstance(style, str):
+            return style
+    raise ValueError(f"the paramstyle of {type(connection)!r} is not known: say paramstyle='qmark', or so")

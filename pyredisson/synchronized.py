@@ -1,0 +1,137 @@
+"""``client.synchronized(key)``: a function that runs under a lock whose name is made from the call's arguments.
+
+Everything that can be wrong with it is said when the function is decorated, not when it is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import string
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import ParamSpec
+
+from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.names import check_name
+
+if TYPE_CHECKING:
+    from pyredisson.asyncio.factory import Factory
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.threads.client import Redisson
+
+__all__ = ["Key", "synchronized_function", "synchronized_task"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Key:
+    """How a lock's name is made from the arguments of a call: ``"orders:{order_id}"``, as ``str.format`` has it.
+
+    Args:
+        template: The name, with fields in braces that begin with the name of a parameter.
+        function: Whose arguments they are.
+
+    Raises:
+        TypeError: Not a ``str``, or no function.
+        ValueError: A field that is no parameter, or a template that ``str.format`` would not take.
+    """
+
+    def __init__(self, template: str, function: Callable[..., object]) -> None:
+        check_name(template)
+        self._template = template
+        self._signature = inspect.signature(function)
+        for field in _fields(template):
+            self._check(field, function)
+
+    def _check(self, field: str, function: Callable[..., object]) -> None:
+        first = field.partition(".")[0].partition("[")[0]
+        known = self._signature.parameters
+        if first not in known:
+            there = ", ".join(known) or "none"
+            raise ValueError(
+                f"{self._template!r} names {field or '{}'!r}, and {function.__qualname__}() has no parameter "
+                f"{first!r}; its parameters: {there}"
+            )
+
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The name for a call. Raises ``TypeError``, as the call itself would, if the arguments do not fit."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return string.Formatter().vformat(self._template, (), bound.arguments)
+
+
+def _fields(template: str) -> Iterator[str]:
+    try:
+        for _, field, spec, _ in string.Formatter().parse(template):
+            if field is not None:
+                yield field
+            if spec:
+                yield from _fields(spec)
+    except ValueError as error:
+        raise ValueError(f"{template!r} is no template for a name: {error}") from None
+
+
+def _check(function: object, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
+    wait_seconds(wait_time)
+    if lease_time is not None:
+        lease_ms(lease_time)
+    if isinstance(function, (staticmethod, classmethod)):
+        raise TypeError(f"put @{type(function).__name__} above @synchronized, not below it")
+    if not inspect.isfunction(function):
+        raise TypeError(f"synchronized() is for functions, not for {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__qualname__}() is a generator: its body runs after the call, when the lock is free again; "
+            "take the lock inside"
+        )
+
+
+def synchronized_function(
+    client: Redisson, key: str, wait_time: Seconds | None, lease_time: Seconds | None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """See :meth:`pyredisson.Redisson.synchronized`."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        _check(function, wait_time, lease_time)
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{function.__qualname__}() is a coroutine function: its body runs after the call, when the lock is "
+                "free again; use synchronized() of a pyredisson.asyncio client"
+            )
+        name = Key(key, function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with client.get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def synchronized_task(
+    client: Factory, key: str, wait_time: Seconds | None, lease_time: Seconds | None
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+    """See :meth:`pyredisson.asyncio.Redisson.synchronized`."""
+
+    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        _check(function, wait_time, lease_time)
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{function.__qualname__}() is no coroutine function: it cannot wait without stopping the event loop; "
+                "make it `async def`, or use synchronized() of a client for threads"
+            )
+        name = Key(key, function)
+
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with client.get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
+                return await function(*args, **kwargs)
+
+        return call
+
+    return decorate

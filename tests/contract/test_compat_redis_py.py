@@ -1,0 +1,509 @@
+"""The drop-in for redis-py's ``Lock``: what that promises, in both colours, and beside the original itself.
+
+The behaviours are those that redis-py's own tests hold its lock to. What differs on purpose has tests of its own at the
+end, and is listed in ``docs/howto/from-redis-py.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.exceptions import LockError, LockNotOwnedError, RedisError
+from redis.lock import Lock as Original
+
+import pyredisson.compat.redis_py as for_threads
+import pyredisson.compat.redis_py.asyncio as for_tasks
+from pyredisson import Config, Redisson
+from tests.contract.on_the_clock import AsyncioWorld, ClockWorld
+from tests.contract.places import asyncio_only, each_colour, on_the_clock, threads_only
+from tests.contract.worlds import Actor, Remote
+from tests.proxy import Proxy
+
+
+def module_of(world: ClockWorld) -> ModuleType:
+    return for_tasks if isinstance(world, AsyncioWorld) else for_threads
+
+
+class User:
+    """Somebody with a client of redis-py, who makes locks and uses them in a thread or task of its own."""
+
+    def __init__(self, world: ClockWorld, client: Any = None) -> None:
+        self.world = world
+        self.actor: Actor = world.actor()
+        self.redis = world.redis_client() if client is None else client
+
+    def lock(self, *args: Any, **settings: Any) -> Remote:
+        return Remote(module_of(self.world).Lock(self.redis, "foo", *args, **settings), self.actor)
+
+    def use(self, lock: Remote) -> Remote:
+        """The same lock object in these hands."""
+        return Remote(lock.real, self.actor)
+
+
+@pytest.fixture
+def user(world: ClockWorld) -> Iterator[User]:
+    user = User(world)
+    yield user
+    client = module_of(world).client_of(user.redis)
+    user.actor.do(client.close)
+
+
+@pytest.fixture
+def stored(world: ClockWorld) -> Callable[[], bytes | None]:
+    return lambda: world.redis.command("GET", "foo")
+
+
+def pttl(world: ClockWorld) -> int:
+    return int(world.redis.command("PTTL", "foo"))
+
+
+# ---- what redis-py's lock does ---------------------------------------------------------------------------------------
+
+
+@on_the_clock
+def test_taking_and_giving_back(user: User, stored: Callable[[], bytes | None]) -> None:
+    lock = user.lock()
+    assert lock.acquire(blocking=False) is True
+    assert stored() is not None
+    assert user.actor.do(lambda: lock.real.local.token) == stored()
+    lock.release()
+    assert stored() is None
+    assert user.actor.do(lambda: lock.real.local.token) is None
+
+
+@on_the_clock
+@pytest.mark.parametrize("thread_local", [True, False])
+@pytest.mark.parametrize("token", ["test", b"test"])
+def test_a_token_of_ones_own(
+    user: User, stored: Callable[[], bytes | None], thread_local: bool, token: str | bytes
+) -> None:
+    lock = user.lock(thread_local=thread_local)
+    assert lock.acquire(blocking=False, token=token)
+    assert stored() == b"test"
+    assert user.actor.do(lambda: lock.real.local.token) == b"test"
+    assert not lock.acquire(blocking=False, token=token), "a token is no key to another's hold"
+    lock.release()
+    assert stored() is None
+
+
+@on_the_clock
+def test_locked(user: User) -> None:
+    one, two = user.lock(), user.lock()
+    assert one.locked() is False
+    one.acquire(blocking=False)
+    assert one.locked() is True
+    assert two.locked() is True
+    one.release()
+    assert two.locked() is False
+
+
+@on_the_clock
+@pytest.mark.parametrize("thread_local", [True, False])
+def test_owned(user: User, thread_local: bool) -> None:
+    one, two = user.lock(thread_local=thread_local), user.lock()
+    assert one.owned() is False
+    one.acquire(blocking=False)
+    assert (one.owned(), two.owned()) == (True, False)
+    one.release()
+    two.acquire(blocking=False)
+    assert (one.owned(), two.owned()) == (False, True)
+
+
+@on_the_clock
+def test_competing_locks(user: User) -> None:
+    one, two = user.lock(), user.lock()
+    assert one.acquire(blocking=False)
+    assert not two.acquire(blocking=False)
+    one.release()
+    assert two.acquire(blocking=False)
+    assert not one.acquire(blocking=False)
+    two.release()
+
+
+@on_the_clock
+@pytest.mark.parametrize("timeout", [10, 9.5])
+def test_a_timeout_is_the_ttl(user: User, world: ClockWorld, timeout: float) -> None:
+    lock = user.lock(timeout=timeout)
+    assert lock.acquire(blocking=False)
+    assert 8000 < pttl(world) <= timeout * 1000
+
+
+@on_the_clock
+def test_not_blocking(user: User) -> None:
+    one = user.lock()
+    assert one.acquire()
+    two = user.lock(blocking=False)
+    began = time.monotonic()
+    assert not two.acquire()
+    assert not user.lock().acquire(blocking=False, blocking_timeout=10)
+    assert time.monotonic() - began < 2
+    assert not two.acquire(blocking=True, blocking_timeout=0.01)
+
+
+@on_the_clock
+def test_blocking_for_a_time(user: User) -> None:
+    assert user.lock().acquire(blocking=False)
+    began = time.monotonic()
+    assert not user.lock(blocking_timeout=0.2, sleep=0.05).acquire()
+    assert 0.19 < time.monotonic() - began < 2
+    assert not user.lock(blocking_timeout=60).acquire(blocking_timeout=0.01)
+    assert not user.lock().acquire(blocking_timeout=-1)
+
+
+@on_the_clock
+def test_blocking_until_it_is_free(user: User, world: ClockWorld) -> None:
+    one = user.lock()
+    other = User(world, user.redis)
+    two = other.lock(sleep=0.01)
+    one.acquire()
+    waiting = other.actor.start(two.acquire)
+    one.release()
+    assert waiting.result(within=5) is True
+
+
+@on_the_clock
+def test_a_block(user: User, stored: Callable[[], bytes | None]) -> None:
+    lock = user.lock(blocking_timeout=0.2)
+    with lock as entered:
+        assert entered.real is lock.real
+        assert stored() is not None
+    assert stored() is None
+
+
+@on_the_clock
+def test_a_block_that_is_not_entered(user: User, world: ClockWorld) -> None:
+    world.redis.command("SET", "foo", "bar")
+    with pytest.raises(LockError, match="Unable to acquire"):
+        user.lock(blocking_timeout=0.05).enter()
+
+
+@on_the_clock
+@pytest.mark.parametrize("meddle", ["taken over", "released"])
+def test_leaving_a_block_without_the_lock(user: User, world: ClockWorld, meddle: str) -> None:
+    lock = user.lock(timeout=10)
+    with pytest.raises(LockError), lock:
+        meddle_with(lock, world, meddle)
+
+
+@on_the_clock
+@pytest.mark.parametrize("meddle", ["taken over", "released"])
+def test_leaving_a_block_without_the_lock_may_be_only_logged(
+    user: User, world: ClockWorld, meddle: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = user.lock(timeout=10, raise_on_release_error=False)
+    with caplog.at_level(logging.WARNING), lock:
+        meddle_with(lock, world, meddle)
+    assert any("no longer held when its block was left" in record.getMessage() for record in caplog.records)
+
+
+def meddle_with(lock: Remote, world: ClockWorld, how: str) -> None:
+    if how == "released":
+        lock.release()
+    else:
+        world.redis.command("SET", "foo", "a")
+
+
+@on_the_clock
+def test_releasing_what_is_not_held(user: User) -> None:
+    with pytest.raises(LockError, match="Cannot release") as error:
+        user.lock().release()
+    assert not isinstance(error.value, LockNotOwnedError)
+    assert error.value.lock_name == "foo"
+
+
+@on_the_clock
+def test_releasing_what_was_lost(user: User, world: ClockWorld) -> None:
+    lock = user.lock()
+    lock.acquire(blocking=False)
+    world.redis.command("SET", "foo", "a")
+    with pytest.raises(LockNotOwnedError) as error:
+        lock.release()
+    assert error.value.lock_name == "foo"
+    assert user.actor.do(lambda: lock.real.local.token) is None
+    assert world.redis.command("GET", "foo") == b"a"
+
+
+@on_the_clock
+@pytest.mark.parametrize("time", [10, 10.5])
+def test_extending(user: User, world: ClockWorld, time: float) -> None:
+    lock = user.lock(timeout=10)
+    assert lock.acquire(blocking=False)
+    assert 8000 < pttl(world) <= 10_000
+    assert lock.extend(time) is True
+    assert 17_000 < pttl(world) <= (10 + time) * 1000
+    lock.release()
+
+
+@on_the_clock
+def test_extending_from_now_on(user: User, world: ClockWorld) -> None:
+    lock = user.lock(timeout=10)
+    assert lock.acquire(blocking=False)
+    assert lock.extend(12, replace_ttl=True) is True
+    assert 10_000 < pttl(world) <= 12_000
+
+
+@on_the_clock
+def test_reacquiring(user: User, world: ClockWorld) -> None:
+    lock = user.lock(timeout=10)
+    assert lock.acquire(blocking=False)
+    world.redis.expire("foo", 5)
+    assert lock.reacquire() is True
+    assert 8000 < pttl(world) <= 10_000
+    lock.release()
+
+
+@on_the_clock
+@pytest.mark.parametrize("call", ["extend", "reacquire"])
+def test_prolonging_what_cannot_be_prolonged(user: User, world: ClockWorld, call: str) -> None:
+    def prolong(lock: Remote) -> None:
+        lock.extend(10) if call == "extend" else lock.reacquire()
+
+    with pytest.raises(LockError, match="unlocked"):
+        prolong(user.lock(timeout=10))
+    endless = user.lock()
+    endless.acquire()
+    with pytest.raises(LockError, match="no timeout"):
+        prolong(endless)
+    endless.release()
+    lock = user.lock(timeout=10)
+    lock.acquire()
+    world.redis.command("SET", "foo", "a")
+    with pytest.raises(LockNotOwnedError):
+        prolong(lock)
+    with pytest.raises(LockNotOwnedError):
+        lock.release()
+    assert world.redis.command("GET", "foo") == b"a"
+
+
+@on_the_clock
+def test_redis_pys_client_makes_it(user: User, world: ClockWorld) -> None:
+    kind = module_of(world).Lock
+    lock = Remote(user.redis.lock("foo", timeout=5, sleep=0.01, lock_class=kind), user.actor)
+    assert type(lock.real) is kind
+    with lock:
+        assert pttl(world) > 3000
+
+
+@each_colour
+def test_the_client_may_decode_replies(world: ClockWorld) -> None:
+    user = User(world, world.redis_client(decode_responses=True))
+    lock = user.lock(timeout=10)
+    with lock:
+        assert lock.owned()
+        assert user.actor.do(lambda: lock.real.local.token) == world.redis.command("GET", "foo")
+    user.actor.do(module_of(world).client_of(user.redis).close)
+
+
+# ---- beside the original ---------------------------------------------------------------------------------------------
+
+
+@each_colour
+def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
+    with redis.Redis(port=world.port or 0) as client:
+        old, new = Original(client, "foo", timeout=30), user.lock(timeout=30)
+        assert old.acquire(blocking=False)
+        assert not new.acquire(blocking=False)
+        with pytest.raises(LockError):
+            new.release()
+        waiting = user.actor.start(new.acquire)
+        old.release()
+        assert waiting.result(within=5) is True
+        assert not old.acquire(blocking=False)
+        assert new.extend(5)
+        assert not old.owned()
+        new.release()
+        assert old.acquire(blocking=False)
+
+
+# ---- what differs on purpose -----------------------------------------------------------------------------------------
+
+
+@each_colour
+def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world: ClockWorld) -> None:
+    client = world.client(lock_watchdog_timeout=0.6)
+    actor = world.actor()
+    lock = Remote(module_of(world).Lock(client.real, "foo"), actor)
+    lock.acquire()
+    world.pass_time(1.5)
+    assert 0 < pttl(world) <= 600
+    lock.real = None
+    gc.collect()
+    world.until(lambda: world.redis.command("GET", "foo") is None)
+
+
+@each_colour
+def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
+    lock = user.lock(timeout=10)
+    lock.acquire()
+    assert lock.extend(1, replace_ttl=True)
+    assert pttl(world) > 8000
+    for time_ in (0, -5):
+        with pytest.raises(ValueError):
+            lock.extend(time_)
+
+
+@each_colour
+@pytest.mark.parametrize("arguments", [{"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}])
+def test_arguments_that_no_lock_can_have(user: User, arguments: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        user.lock(**arguments)
+
+
+@each_colour
+def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockWorld) -> None:
+    """redis-py sees its own SET NX refused when it repeats it, and waits for itself."""
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        user = User(world, world.redis_client(port=proxy.port))
+        lock = user.lock(timeout=10)
+        lock.acquire()
+        lock.extend(1)
+        lock.release()
+        lost = proxy.drop_reply("EVALSHA", then="reset")
+        assert lock.acquire(blocking=False)
+        assert lost.hits == 1
+        for skipped in (0, 1):
+            before = pttl(world)
+            lost = proxy.drop_reply("EVALSHA", k=1 + skipped, then="reset")
+            assert lock.extend(10)
+            assert lost.hits == 1
+            assert before + 8000 < pttl(world) <= before + 10_000
+        lost = proxy.drop_reply("EVALSHA", then="reset")
+        lock.release()
+        assert lost.hits == 1
+        assert world.redis.command("GET", "foo") is None
+        user.actor.do(module_of(world).client_of(user.redis).close)
+
+
+@each_colour
+def test_what_could_not_be_settled_is_an_error_of_the_connection(world: ClockWorld) -> None:
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        client = world.client(redis=world.redis_client(port=proxy.port), timeout=0.6)
+        actor = world.actor()
+        lock = Remote(module_of(world).Lock(client.real, "foo", timeout=30), actor)
+        lock.acquire()
+        silence = proxy.drop_reply("EVALSHA", k=None)
+        with pytest.raises((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)):
+            lock.release()
+        silence.remove()
+        proxy.heal()
+        lock.release()  # redis-py has forgotten its token by now, and the lock stays until its end.
+        assert world.redis.command("GET", "foo") is None
+
+
+@each_colour
+def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> None:
+    user = User(world)
+    user.actor = world.interruptible()
+    holder = User(world, user.redis)
+    held = holder.lock(timeout=30)
+    held.acquire()
+    lock = user.lock(timeout=30, sleep=0.01)
+    looks = iter(range(100))
+    assert user.actor.interrupted(lock.acquire, once=lambda: next(looks) > 5) is not None
+    assert user.actor.do(lambda: lock.real.local.token) is None
+    held.release()
+    assert holder.lock().acquire(blocking=False)
+    user.actor.do(module_of(world).client_of(user.redis).close)
+
+
+@on_the_clock
+def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: ClockWorld) -> None:
+    """redis-py's asyncio lock keeps one token for all tasks: the late release of one frees another's hold."""
+    other = User(world, user.redis)
+    mine = user.lock(timeout=0.2)
+    theirs = other.use(mine)
+    mine.acquire()
+    world.until(lambda: world.redis.command("GET", "foo") is None)
+    mine.real.timeout = 30
+    assert theirs.acquire()
+    with pytest.raises(LockNotOwnedError):
+        mine.release()
+    assert theirs.owned()
+    assert not mine.owned()
+    theirs.release()
+
+
+@on_the_clock
+def test_without_thread_local_whoever_has_the_object_may_release_it(user: User, world: ClockWorld) -> None:
+    other = User(world, user.redis)
+    mine = user.lock(timeout=30, thread_local=False)
+    theirs = other.use(mine)
+    mine.acquire()
+    assert theirs.owned()
+    theirs.release()
+    assert world.redis.command("GET", "foo") is None
+    with pytest.raises(LockError):
+        mine.release()
+
+
+@asyncio_only
+def test_what_an_ended_task_left_behind_may_be_released(world: ClockWorld) -> None:
+    """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
+    assert isinstance(world, AsyncioWorld)
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(port=world.port or 0) as client:
+            lock = for_tasks.Lock(client, "foo", timeout=30)
+            for _ in range(3):
+                task = asyncio.ensure_future(lock.acquire())
+                assert await task
+                del task
+                assert await lock.owned()
+                await lock.release()
+                assert not await lock.locked()
+            await for_tasks.client_of(client).close()
+
+    world.run(main())
+
+
+# ---- the client behind it --------------------------------------------------------------------------------------------
+
+
+@threads_only
+def test_locks_of_one_pool_share_a_client_that_ends_with_the_pool(world: ClockWorld) -> None:
+    pool = redis.ConnectionPool(port=world.port or 0)
+    one, two = redis.Redis(connection_pool=pool), redis.Redis(connection_pool=pool)
+    client = for_threads.client_of(one)
+    assert for_threads.client_of(two) is client
+    with for_threads.Lock(one, "foo"), for_threads.Lock(two, "bar"):
+        assert len([thread for thread in threading.enumerate() if "watchdog" in thread.name]) == 1
+    client.close()
+    again = for_threads.client_of(one)
+    assert again is not client
+    gone = weakref.ref(again)
+    pool.disconnect()
+    del one, two, pool, again
+    gc.collect()
+    assert gone() is None
+
+
+@threads_only
+def test_a_client_of_this_library_may_be_given(world: ClockWorld) -> None:
+    with Redisson(redis.Redis(port=world.port or 0), config=Config(timeout=1)) as client:
+        with for_threads.Lock(client, "foo") as lock:
+            assert lock.owned()
+        assert for_threads.client_of(client) is client  # type: ignore[arg-type]
+    for wrong in (None, "redis://localhost", redis.asyncio.Redis()):
+        with pytest.raises(TypeError):
+            for_threads.Lock(wrong, "foo")  # type: ignore[arg-type]
+
+
+@threads_only
+def test_an_unreachable_server_is_an_error_of_the_connection(world: ClockWorld) -> None:
+    lock = for_threads.Lock(world.unreachable(), "foo")
+    for call in (lock.acquire, lock.locked, lock.__enter__):
+        with pytest.raises(RedisError):
+            call()

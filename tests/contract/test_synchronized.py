@@ -1,0 +1,301 @@
+"""Functions that run under a lock whose name is made from the call's arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import pyredisson
+from pyredisson import ClientClosedError, LockLostError, LockTimeoutError
+from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
+from tests.contract.worlds import Remote, World
+
+
+def is_for_threads(client: Remote) -> bool:
+    return isinstance(client.real, pyredisson.Redisson)
+
+
+def names_held(world: World) -> list[str]:
+    return sorted(key for key, (kind, _) in world.redis.everything().items() if kind == "hash")
+
+
+def decorated(client: Remote, body: Callable[..., Any], key: str, **settings: Any) -> Any:
+    """The body as a function of the client's colour, with its very signature."""
+    if is_for_threads(client):
+        function = body
+    else:
+
+        async def function(*args: Any, **kwargs: Any) -> Any:
+            return body(*args, **kwargs)
+
+        function = functools.wraps(body)(function)
+        assert inspect.iscoroutinefunction(function)
+    return client.real.synchronized(key, **settings)(function)
+
+
+class Order:
+    def __init__(self, number: int) -> None:
+        self.id = number
+
+
+def test_it_runs_under_the_lock_of_its_arguments(world: World) -> None:
+    client = world.client()
+
+    def ship(order_id: int, *, fast: bool = False) -> list[str]:
+        """Send it."""
+        return names_held(world)
+
+    call = decorated(client, ship, "orders:{order_id}")
+    alice = world.actor()
+    assert alice.do(call, 7) == ["orders:7"]
+    assert alice.do(call, order_id=8, fast=True) == ["orders:8"]
+    assert names_held(world) == []
+    assert call.__name__ == "ship"
+    assert call.__doc__ == "Send it."
+    assert inspect.signature(call) == inspect.signature(ship)
+    assert inspect.iscoroutinefunction(call) is not is_for_threads(client)
+
+
+@each_runtime
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("all", "all"),
+        ("{{orders}}:{a}", "{orders}:1"),
+        ("{b}", "two"),
+        ("{c.id}", "7"),
+        ("{more[0]}:{more[1]}", "x:y"),
+        ("{named[k]}", "v"),
+        ("{a:03d}-{b!r:>{a}}", "001-'two'"),
+    ],
+)
+def test_names(world: World, key: str, expected: str) -> None:
+    client = world.client()
+
+    def function(a: int, b: str = "two", c: Any = None, *more: str, **named: str) -> list[str]:
+        return names_held(world)
+
+    call = decorated(client, function, key)
+    assert world.actor().do(call, 1, "two", Order(7), "x", "y", k="v") == [expected]
+
+
+@each_runtime
+def test_defaults_are_arguments_too(world: World) -> None:
+    client = world.client()
+    call = decorated(client, lambda a=5, *, b="x": names_held(world), "{a}:{b}")
+    assert world.actor().do(call) == ["5:x"]
+
+
+@each_colour
+def test_methods(world: World) -> None:
+    client = world.client()
+    held: list[list[str]] = []
+
+    if is_for_threads(client):
+
+        class Account:
+            def __init__(self, number: int) -> None:
+                self.id = number
+
+            @client.real.synchronized("account:{self.id}")
+            def pay(self, amount: int) -> int:
+                held.append(names_held(world))
+                return amount
+
+            @classmethod
+            @client.real.synchronized("{cls.__name__}")
+            def audit(cls) -> None:
+                held.append(names_held(world))
+
+    else:
+
+        class Account:  # type: ignore[no-redef]
+            def __init__(self, number: int) -> None:
+                self.id = number
+
+            @client.real.synchronized("account:{self.id}")
+            async def pay(self, amount: int) -> int:
+                held.append(names_held(world))
+                return amount
+
+            @classmethod
+            @client.real.synchronized("{cls.__name__}")
+            async def audit(cls) -> None:
+                held.append(names_held(world))
+
+    alice = world.actor()
+    assert alice.do(Account(3).pay, 10) == 10
+    alice.do(Account.audit)
+    assert held == [["account:3"], ["Account"]]
+
+
+def test_calls_with_one_key_exclude_each_other_and_others_do_not(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    called: list[int] = []
+    call = decorated(client, lambda x: called.append(x), "o:{x}")
+    lock = alice.lock(client, "o:1")
+    lock.lock()
+    waiting = bob.start(call, 1)
+    world.until(lambda: world.waiting(lock) == 1)
+    alice.do(call, 2)
+    alice.do(call, 1)  # Reentrant.
+    assert called == [2, 1]
+    lock.unlock()
+    waiting.result()
+    assert called == [2, 1, 1]
+
+
+@pytest.mark.parametrize("wait", [0, 0.05, timedelta(milliseconds=50)])
+def test_it_is_not_called_if_the_lock_was_not_got(world: World, wait: float | timedelta) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    called: list[int] = []
+    call = decorated(client, lambda x: called.append(x), "o:{x}", wait_time=wait)
+    alice.lock(client, "o:1").lock()
+    with pytest.raises(LockTimeoutError):
+        bob.do(call, 1)
+    assert called == []
+
+
+@each_runtime
+def test_the_lease_and_its_loss(world: World) -> None:
+    client = world.client()
+    seen: list[float | None] = []
+
+    def body(x: int) -> None:
+        seen.append(world.redis.ttl("o:1"))
+        world.redis.delete("o:1")
+
+    call = decorated(client, body, "o:{x}", lease_time=50)
+    with pytest.raises(LockLostError):
+        world.actor().do(call, 1)
+    assert 45 < (seen[0] or 0) <= 50
+
+
+@each_runtime
+def test_an_error_of_the_function_goes_through_and_frees_the_lock(world: World) -> None:
+    client = world.client()
+
+    def fail(x: int) -> None:
+        raise ZeroDivisionError
+
+    call = decorated(client, fail, "o:{x}")
+    alice = world.actor()
+    with pytest.raises(ZeroDivisionError):
+        alice.do(call, 1)
+    assert names_held(world) == []
+    with pytest.raises(TypeError):
+        alice.do(call)
+    with pytest.raises(TypeError):
+        alice.do(call, 1, 2)
+
+
+@each_runtime
+def test_a_name_that_no_lock_can_have(world: World) -> None:
+    client = world.client()
+    call = decorated(client, lambda x: None, "{x}")
+    with pytest.raises(ValueError, match="must not be empty"):
+        world.actor().do(call, "")
+
+
+@each_runtime
+@pytest.mark.parametrize(
+    ("key", "error", "says"),
+    [
+        ("o:{order}", ValueError, "no parameter 'order'"),
+        ("o:{}", ValueError, "no parameter ''"),
+        ("o:{0}", ValueError, "no parameter '0'"),
+        ("o:{x:{width}}", ValueError, "no parameter 'width'"),
+        ("o:{x", ValueError, "template"),
+        ("o:x}", ValueError, "template"),
+        ("", ValueError, "empty"),
+        (7, TypeError, "str"),
+        (None, TypeError, "str"),
+    ],
+)
+def test_a_wrong_key_is_said_on_decorating(world: World, key: Any, error: type[Exception], says: str) -> None:
+    client = world.client()
+    with pytest.raises(error, match=says):
+        decorated(client, lambda x: None, key)
+
+
+@each_runtime
+@pytest.mark.parametrize(
+    "settings",
+    [{"wait_time": -1}, {"wait_time": "5"}, {"wait_time": float("nan")}, {"lease_time": 0}, {"lease_time": True}],
+)
+def test_wrong_times_are_said_on_decorating(world: World, settings: dict[str, Any]) -> None:
+    client = world.client()
+    with pytest.raises((ValueError, TypeError)):
+        decorated(client, lambda x: None, "{x}", **settings)
+
+
+def _generator(x: int) -> Any:
+    yield x
+
+
+async def _async_generator(x: int) -> Any:
+    yield x
+
+
+async def _coroutine(x: int) -> int:
+    return x
+
+
+def _plain(x: int) -> int:
+    return x
+
+
+NO_FUNCTIONS = [_generator, _async_generator, staticmethod(_plain), classmethod(_plain), Order, print, "f", None]
+
+
+@each_colour
+@pytest.mark.parametrize("what", NO_FUNCTIONS, ids=repr)
+def test_what_is_no_function_is_refused_on_decorating(world: World, what: Any) -> None:
+    client = world.client()
+    with pytest.raises(TypeError):
+        client.real.synchronized("{x}")(what)
+
+
+@threads_only
+def test_a_coroutine_function_is_refused_by_a_client_for_threads(world: World) -> None:
+    with pytest.raises(TypeError, match="is a coroutine function"):
+        world.client().real.synchronized("{x}")(_coroutine)
+
+
+@asyncio_only
+def test_a_plain_function_is_refused_by_a_client_for_tasks(world: World) -> None:
+    with pytest.raises(TypeError, match="is no coroutine function"):
+        world.client().real.synchronized("{x}")(_plain)
+
+
+@asyncio_only
+def test_a_call_that_is_cancelled_frees_the_lock(world: World) -> None:
+    client = world.client()
+
+    @client.real.synchronized("o:{x}")
+    async def forever(x: int) -> None:
+        await asyncio.Event().wait()
+
+    bob = world.interruptible()
+    error = bob.interrupted(forever, 1, once=lambda: names_held(world) == ["o:1"])
+    assert isinstance(error, asyncio.CancelledError)
+    assert names_held(world) == []
+
+
+@each_runtime
+def test_after_close(world: World) -> None:
+    client = world.client()
+    call = decorated(client, lambda x: None, "{x}")
+    client.close()
+    with pytest.raises(ClientClosedError):
+        world.actor().do(call, 1)
+    with pytest.raises(ClientClosedError):
+        client.real.synchronized("x")
