@@ -18,13 +18,22 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
-from pyredisson.threads.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.threads.primitives import (
+    FairLock,
+    FencedLock,
+    Hold,
+    Lock,
+    NonReentrantFairLock,
+    NonReentrantLock,
+    SpinLock,
+)
 
 __all__ = [
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
     "ExponentialBackoff",
+    "FairLock",
     "FencedLock",
     "Hold",
     "Lease",
@@ -34,6 +43,7 @@ __all__ = [
     "LockNotOwnedError",
     "LockTimeoutError",
     "NoSyncedSlavesError",
+    "NonReentrantFairLock",
     "NonReentrantLock",
     "OutcomeUnknownError",
     "QuorumUnreachableError",

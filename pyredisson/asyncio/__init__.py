@@ -5,7 +5,15 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.primitives import FencedLock, Hold, Lock, NonReentrantLock, SpinLock
+from pyredisson.asyncio.primitives import (
+    FairLock,
+    FencedLock,
+    Hold,
+    Lock,
+    NonReentrantFairLock,
+    NonReentrantLock,
+    SpinLock,
+)
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -26,6 +34,7 @@ __all__ = [
     "Config",
     "ConstantBackoff",
     "ExponentialBackoff",
+    "FairLock",
     "FencedLock",
     "Hold",
     "Lease",
@@ -35,6 +44,7 @@ __all__ = [
     "LockNotOwnedError",
     "LockTimeoutError",
     "NoSyncedSlavesError",
+    "NonReentrantFairLock",
     "NonReentrantLock",
     "OutcomeUnknownError",
     "QuorumUnreachableError",

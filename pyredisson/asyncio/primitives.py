@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["FencedLock", "Hold", "Lock", "NonReentrantLock", "SpinLock"]
+__all__ = ["FairLock", "FencedLock", "Hold", "Lock", "NonReentrantFairLock", "NonReentrantLock", "SpinLock"]
 
 
 class Lock:
@@ -116,6 +116,20 @@ class Lock:
 @final
 class NonReentrantLock(Lock):
     """The asyncio twin of :class:`pyredisson.NonReentrantLock`."""
+
+    __slots__ = ()
+
+
+@final
+class FairLock(Lock):
+    """The asyncio twin of :class:`pyredisson.FairLock`."""
+
+    __slots__ = ()
+
+
+@final
+class NonReentrantFairLock(Lock):
+    """The asyncio twin of :class:`pyredisson.NonReentrantFairLock`."""
 
     __slots__ = ()
 

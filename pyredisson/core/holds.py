@@ -57,6 +57,7 @@ class Pending(Enum):
     """The request of a claim whose outcome is not known (yet)."""
 
     ACQUIRE = "acquire"
+    WAIT = "wait"  # Nothing is under way; but it stands in a queue that its owner has left.
     RELEASE = "release"
 
 
@@ -123,8 +124,11 @@ class Claim:
         "over",
         "owed",
         "owner",
+        "patience_ms",
         "pending",
         "pending_until",
+        "queued_ms",
+        "queued_until",
         "release_request",
         "released_behind",
         "settling",
@@ -151,6 +155,9 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
+        self.patience_ms = 0  # How long its owner means to wait this time; 0: not at all.
+        self.queued_ms = 0  # The wait with which it stands in the lock's queue, or may; 0: it surely does not.
+        self.queued_until = 0.0
         self.doubtful = False  # A copy of what is pending may have run.
         self.settling = False  # Somebody took what is pending over, and may be at it still.
         self.asked: Level | None = None
@@ -184,7 +191,7 @@ class Claim:
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        return not (self.levels or self.pending or self.over or self.epoch or self.released_behind)
+        return not (self.levels or self.pending or self.over or self.epoch or self.released_behind or self.queued_ms)
 
     def has(self, level: Level) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
@@ -217,6 +224,7 @@ class Claim:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
+            self.queued_ms = 0
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -340,7 +348,7 @@ class Claim:
             self.doubtful = self.doubtful or self.settling or self.pending is Pending.ACQUIRE
             self.settling = True
             self.epoch += self.doubtful
-            count = len(self.levels) + (self.pending is Pending.ACQUIRE)
+            count = len(self.levels) + (self.pending is not Pending.RELEASE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
             return Settling(self.turn, self.epoch, self.pending, count, lease, self.doubtful)
@@ -359,7 +367,12 @@ class Claim:
                 return False
             self.generation += 1
             self.pending = None
+            self.queued_ms = 0
             return True
+
+    def open_until(self) -> float:
+        """Until when what is pending is worth settling."""
+        return max(self.pending_until, self.queued_until) if self.queued_ms else self.pending_until
 
     def abandon(self, turn: int) -> None:
         """The time of what is pending is over: whatever it did has ended with its lease."""
@@ -372,6 +385,25 @@ class Claim:
                 self.over += not self.of_block
             self._drop_owed()
             self.pending = None
+            self.queued_ms = 0
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    def queue(self, wait_ms: int, until: float) -> None:
+        """Note that an acquire is about to be sent that may queue up, and be believed in until then."""
+        with self.mutex:
+            self.queued_ms = wait_ms
+            self.queued_until = until
+
+    def stop_waiting(self) -> bool:
+        """The owner waits no longer: its place in the queue is to be given up. Returns whether it may have one."""
+        with self.mutex:
+            if not self.queued_ms or self.pending is not None:
+                return False
+            self.turn += 1
+            self.pending = Pending.WAIT
+            self.doubtful = self.settling = False
+            return True
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
 
@@ -383,7 +415,12 @@ class Claim:
         """
         with self.mutex:
             if self.pending is None and (holds < 0 or len(self.levels) <= holds):
-                return False
+                if not self.queued_ms:
+                    return False
+                self.turn += 1
+                self.pending = Pending.WAIT
+                self.doubtful = self.settling = False
+                return True
             if holds >= 0:
                 del self.levels[holds:]
                 self.pending = Pending.ACQUIRE

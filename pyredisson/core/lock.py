@@ -281,7 +281,8 @@ class LockCore:
         self._expire(claim)
         if claim.loss is not None:
             raise lost_error(claim, claim.loss)
-        if claim.pending is Pending.RELEASE or claim.owed:
+        # What a lock of another kind left open is settled as that kind does it.
+        if claim.pending is Pending.RELEASE or claim.owed or (claim.pending and type(claim.by) is not type(self)):
             await home.settle(claim)
 
     def _expire(self, claim: Claim) -> None:

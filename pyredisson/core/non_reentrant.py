@@ -13,7 +13,7 @@ from pyredisson.errors import LockError
 if TYPE_CHECKING:
     from pyredisson.core.holds import Claim
 
-__all__ = ["NonReentrantLockCore"]
+__all__ = ["NonReentrant", "NonReentrantLockCore"]
 
 
 class NonReentrant(LockCore):

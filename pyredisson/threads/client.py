@@ -12,6 +12,7 @@ import redis
 from pyredisson.arguments import backoff_of
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
@@ -20,7 +21,14 @@ from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.threads.connections import link_to
-from pyredisson.threads.primitives import FencedLock, Lock, NonReentrantLock, SpinLock
+from pyredisson.threads.primitives import (
+    FairLock,
+    FencedLock,
+    Lock,
+    NonReentrantFairLock,
+    NonReentrantLock,
+    SpinLock,
+)
 from pyredisson.threads.runtime import ThreadsRuntime
 
 if TYPE_CHECKING:
@@ -130,6 +138,16 @@ class Redisson:
         """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return NonReentrantLock(self, NonReentrantLockCore(self._core, check_name(name)))
+
+    def get_fair_lock(self, name: str) -> FairLock:
+        """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return FairLock(self, FairLockCore(self._core, check_name(name)))
+
+    def get_non_reentrant_fair_lock(self, name: str) -> NonReentrantFairLock:
+        """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return NonReentrantFairLock(self, NonReentrantFairLockCore(self._core, check_name(name)))
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None) -> SpinLock:
         """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.

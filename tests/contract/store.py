@@ -52,8 +52,31 @@ class Store(ABC):
         found: dict[str, tuple[str, Any]] = {}
         for key in [raw.decode() for raw in self.command("KEYS", "*")]:
             kind = _text(self.command("TYPE", key))
-            found[key] = (kind, self.hash(key) if kind == "hash" else self.command("GET", key).decode())
+            found[key] = (kind, self._content(kind, key))
         return found
+
+    def _content(self, kind: str, key: str) -> Any:
+        if kind == "hash":
+            return self.hash(key)
+        if kind == "list":
+            return self.list(key)
+        if kind == "zset":
+            return self.scores(key)
+        return self.command("GET", key).decode()
+
+    def list(self, key: str) -> list[str]:
+        """A list; empty if there is none."""
+        return [word.decode() for word in self.command("LRANGE", key, 0, -1)]
+
+    def scores(self, key: str) -> dict[str, float]:
+        """A sorted set; empty if there is none."""
+        words = [word.decode() for word in self.command("ZRANGE", key, 0, -1, "WITHSCORES")]
+        return {member: float(score) for member, score in zip(words[::2], words[1::2], strict=True)}
+
+    def time(self) -> float:
+        """The server's clock, in seconds."""
+        seconds, microseconds = self.command("TIME")
+        return int(seconds) + int(microseconds) / 1e6
 
     def delete(self, key: str) -> None:
         """Take a key away without a word to anybody."""
