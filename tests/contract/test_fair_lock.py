@@ -146,9 +146,9 @@ def test_the_example_state(world: World) -> None:
     [second_waits] = wait_in_turn(world, [(carol, third)], 5)
     bobs, carols = owner(bob, client), owner(carol, client)
     assert queue(world) == [bobs, carols]
-    # Bob was looked after since, which raised his time by nothing; Carol's is 5 s behind his, or more.
+    # Carol may have been looked after since, which raises her time; it is 5 s behind his, or more.
     assert 325 < scores(world)[bobs] <= 330
-    assert 330 < scores(world)[carols]
+    assert scores(world)[carols] > 330
     heard = world.messages(f"{CHANNEL}:{bobs}")
     others = world.messages(CHANNEL)
     mine.unlock()
