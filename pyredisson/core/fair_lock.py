@@ -8,14 +8,12 @@ made it leave, and lets the next one know if the lock is free; an unlock of a lo
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
 from pyredisson.core.lock import LockCore
 from pyredisson.core.non_reentrant import NonReentrant
-from pyredisson.core.runtime import Failure, Refused, Unanswered
-from pyredisson.core.waiting import until_taken
+from pyredisson.core.runtime import Failure, Unanswered
 from pyredisson.core.wakeups import Party
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.deadline import Deadline
     from pyredisson.core.holds import Claim, Level
     from pyredisson.core.runtime import Request
     from pyredisson.core.wakeups import Seat
@@ -37,27 +34,31 @@ MAX_WAIT_MS = 315_360_000_000
 class FairLockCore(LockCore):
     """One handle on a fair lock."""
 
-    __slots__ = ("_least_ms",)
+    __slots__ = ("_least_ms", "_party")
 
     kind = "fair"
 
     def __init__(self, home: ClientCore, name: str) -> None:
         super().__init__(home, name)
         self._least_ms = _whole_ms(home.config.fair_lock_wait_timeout)
+        self._party = Party(self.names.channel, _look_after, self._least_ms / 3000)
 
     def channel(self, claim: Claim) -> str:
         """Each waiter has its own."""
         return self.names.channel_of(claim.owner)
 
+    def party(self) -> Party:
+        """All who wait for it in this client."""
+        return self._party
+
     # ---- what it says to the server ------------------------------------------------------------------------------
 
     def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock; whoever means to wait queues up with it."""
-        queue = bool(claim.patience_ms) and not holds
+        wait_ms = self._least_ms if claim.patience is None else _whole_ms(claim.patience)
+        queue = bool(wait_ms) and not holds
         if queue:
-            # Twice as long as anybody believes in one who is next, and the time of the lease that it waits for.
-            wait = max(claim.patience_ms, self._least_ms)
-            claim.queue(claim.patience_ms, self.home.runtime.now() + (2 * wait + level.lease_ms) / 1000)
+            claim.queued_ms = wait_ms
         return scripts.acquire_fair(
             self.home.runtime,
             self.names,
@@ -66,7 +67,7 @@ class FairLockCore(LockCore):
             holds=holds,
             epoch=epoch,
             repeat=repeat,
-            wait_ms=claim.patience_ms or self._least_ms,
+            wait_ms=wait_ms or self._least_ms,
             least_ms=self._least_ms,
             queue=queue,
         )
@@ -93,12 +94,6 @@ class FairLockCore(LockCore):
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def _take(self, wait: float | None, level: Level, claim: Claim | None = None) -> Coroutine[Any, Any, bool]:
-        if claim is None:
-            claim = self._claim(self.home.runtime.owner())
-        claim.patience_ms = self._least_ms if wait is None else _whole_ms(wait)
-        return super()._take(wait, level, claim)
-
     async def _make_ready(self, claim: Claim) -> None:
         await super()._make_ready(claim)
         if claim.pending is not None:
@@ -114,60 +109,25 @@ class FairLockCore(LockCore):
             claim.queued_ms = queued_ms  # It had no effect: whoever was not in the queue is not in it now.
             raise
 
-    async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
-        home = self.home
-        every = self._least_ms / 3000
-        taken = False
-        try:
-            taken = await until_taken(
-                partial(self._attempt, claim, level),
-                refused,
-                runtime=home.runtime,
-                wakeups=home.wakeups,
-                channel=self.channel(claim),
-                kind=self.kind,
-                message=self.message,
-                seen=seen,
-                deadline=deadline,
-                free_after=level.lease_ms / 1000,
-                party=Party(self.names.channel, claim, self._look, every),
-            )
-        except Refused:
-            await self._leave_queue(claim)
-            raise
-        except Failure:
-            if claim.stop_waiting() or claim.pending is not None:
-                home.watchdog.settle(claim)  # The server is away.
-            raise
-        except Exception:
-            await self._leave_queue(claim)
-            raise
-        if not taken:
-            await self._leave_queue(claim)
-        return taken
+    async def look_after(self, seat: Seat) -> int:
+        """On behalf of those who wait here: say that they are alive, and learn whether it is the turn of one of them.
 
-    async def _leave_queue(self, claim: Claim) -> None:
-        """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
-        if claim.stop_waiting() or claim.pending is not None:
-            await self.home.settle_on_leaving(claim)
-
-    async def _look(self, seat: Seat) -> int:
-        """On behalf of those who wait here: say that they are alive, and whether it is the turn of one of them."""
+        Returns for how many ms there is nothing more to learn (-1: without end).
+        """
         home = self.home
         wakeups = home.wakeups
-        assert seat.party is not None
-        everybody: list[Claim] | None = wakeups.everybody(seat)
-        waiters: list[Claim] = [seat.party.who] if everybody is None else everybody
+        everybody = wakeups.everybody(seat)
+        claims: list[Claim] = [each.what[0] for each in (everybody or [seat])]
         request = scripts.look_after_fair(
             home.runtime,
             self.names,
-            [(claim.owner, claim.queued_ms) for claim in waiters],
+            [(claim.owner, claim.queued_ms) for claim in claims],
             least_ms=self._least_ms,
         )
         reply = await home.runtime.eval(request, home.attempt_timeout(self._plain.lease_ms))
         look = scripts.read_look(reply)
         if everybody is not None:
-            wakeups.look_after_all(seat, seat.party.every)
+            wakeups.look_after_all(seat, self._party.every)
         elif look.missing:
             wakeups.look_after_all(seat, 0)  # Its place is lost (to FLUSHALL, or a long pause): perhaps all are.
         for owner in look.missing:
@@ -184,6 +144,12 @@ class NonReentrantFairLockCore(NonReentrant, FairLockCore):
     """One handle on a fair lock that is not reentrant."""
 
     __slots__ = ()
+
+
+def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
+    lock = seat.what[0].by
+    assert isinstance(lock, FairLockCore)
+    return lock.look_after(seat)
 
 
 def _whole_ms(seconds: float) -> int:

@@ -31,6 +31,10 @@ __all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
 
+#: For how long a place in a queue is worth giving up while the server is away: about as long as anybody minds.
+QUEUE_FOR = 900.0
+
+
 @final
 class Level:
     """One hold among the nested ones of an owner. Never changed, so that many may share one.
@@ -124,11 +128,10 @@ class Claim:
         "over",
         "owed",
         "owner",
-        "patience_ms",
+        "patience",
         "pending",
         "pending_until",
         "queued_ms",
-        "queued_until",
         "release_request",
         "released_behind",
         "settling",
@@ -155,9 +158,8 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
-        self.patience_ms = 0  # How long its owner means to wait this time; 0: not at all.
+        self.patience: float | None = 0.0  # For how many seconds its owner means to wait this time; None: without end.
         self.queued_ms = 0  # The wait with which it stands in the lock's queue, or may; 0: it surely does not.
-        self.queued_until = 0.0
         self.doubtful = False  # A copy of what is pending may have run.
         self.settling = False  # Somebody took what is pending over, and may be at it still.
         self.asked: Level | None = None
@@ -372,7 +374,7 @@ class Claim:
 
     def open_until(self) -> float:
         """Until when what is pending is worth settling."""
-        return max(self.pending_until, self.queued_until) if self.queued_ms else self.pending_until
+        return self.pending_until + max(2 * self.queued_ms / 1000, QUEUE_FOR) * bool(self.queued_ms)
 
     def abandon(self, turn: int) -> None:
         """The time of what is pending is over: whatever it did has ended with its lease."""
@@ -389,19 +391,14 @@ class Claim:
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 
-    def queue(self, wait_ms: int, until: float) -> None:
-        """Note that an acquire is about to be sent that may queue up, and be believed in until then."""
-        with self.mutex:
-            self.queued_ms = wait_ms
-            self.queued_until = until
-
-    def stop_waiting(self) -> bool:
+    def stop_waiting(self, now: float) -> bool:
         """The owner waits no longer: its place in the queue is to be given up. Returns whether it may have one."""
         with self.mutex:
             if not self.queued_ms or self.pending is not None:
                 return False
             self.turn += 1
             self.pending = Pending.WAIT
+            self.pending_until = now
             self.doubtful = self.settling = False
             return True
 

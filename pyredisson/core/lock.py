@@ -17,7 +17,7 @@ from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_erro
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
+from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.runtime import Owner, Reply, Request
+    from pyredisson.core.wakeups import Party
 
 __all__ = ["LockCore"]
 
@@ -81,6 +82,10 @@ class LockCore:
     def channel(self, claim: Claim) -> str:
         """Where this owner hears that the lock may be free."""
         return self.names.channel
+
+    def party(self) -> Party | None:
+        """With whom those who wait for it sit, if each has a channel of its own."""
+        return None
 
     def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to take the lock for an owner who holds it ``holds`` times as yet."""
@@ -147,6 +152,7 @@ class LockCore:
             home.check_open()
         if claim is None:
             claim = self._claim(runtime.owner())
+        claim.patience = wait
         asked = runtime.now()
         holds = -1  # not known yet
         try:
@@ -163,6 +169,8 @@ class LockCore:
             if refused is not None and wait != 0:
                 taken = await self._wait(claim, level, refused, seen, Deadline.after(wait, asked))
                 claim.came = runtime.now()
+                if claim.queued_ms:
+                    await self._leave_queue(claim)
             if home.talkative():
                 waited = runtime.now() - asked
                 if taken:
@@ -171,27 +179,51 @@ class LockCore:
                     home.emit(events.TimedOut(claim.name, claim.owner, waited))
             return taken
         except Failure as failure:
-            raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
-        except (RedissonError, GeneratorExit):
+            error = home.explain(failure, claim, "an acquire", level.lease_ms)
+            if claim.queued_ms:
+                await self._leave_queue(claim, at_once=isinstance(failure, Refused))
+            raise error from failure.cause
+        except RedissonError:
+            if claim.queued_ms:
+                await self._leave_queue(claim)
+            raise
+        except GeneratorExit:
             raise  # A coroutine that is being closed can wait for nothing any more; its lease will end.
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
 
-    async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
+    def _wait(
+        self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline
+    ) -> Coroutine[Any, Any, bool]:
         """After a first attempt was refused. See :func:`until_taken`."""
-        return await until_taken(
-            partial(self._attempt, claim, level),
+        wakeups = self.home.wakeups
+        if wakeups.waiting(self.names.channel) > CROWD:
+            claim.acquire_request = None  # Made anew when its turn comes.
+            claim.acquire_request_lease = 0
+        return until_taken(
+            self._attempt,
             refused,
+            claim,
+            level,
             runtime=self.home.runtime,
-            wakeups=self.home.wakeups,
+            wakeups=wakeups,
             channel=self.channel(claim),
             kind=self.kind,
             message=self.message,
             seen=seen,
             deadline=deadline,
             free_after=level.lease_ms / 1000,
+            party=self.party(),
         )
+
+    async def _leave_queue(self, claim: Claim, *, at_once: bool = True) -> None:
+        """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
+        if claim.stop_waiting(self.home.runtime.now()) or claim.pending is not None:
+            if at_once:
+                await self.home.settle_on_leaving(claim)
+            else:
+                self.home.watchdog.settle(claim)
 
     def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: those who wait for what its owner has just released come first.

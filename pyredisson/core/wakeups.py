@@ -24,13 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
 
-__all__ = ["ALL", "Bench", "Message", "Party", "Seat", "Wakeups", "lock_message"]
+__all__ = ["ALL", "CROWD", "Bench", "Message", "Party", "Seat", "Wakeups", "lock_message"]
 
 ALL = -1
 """As a number of waiters to wake."""
 
 #: How long a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
+
+#: More than so many on one bench do without what would serve each of them a little, and takes memory.
+CROWD = 16
 
 #: Confirmations of those who sit together come in bursts: between two looks on their behalf so many seconds pass.
 LOOK_APART = 0.05
@@ -49,13 +52,11 @@ class Party(NamedTuple):
 
     Attributes:
         bench: What they have in common.
-        who: The one who sits down.
         look: Looks on behalf of all. Returns for how many ms there is nothing to look for (-1: without end).
         every: Seconds after which one look has to be for each of them, whatever was told meanwhile.
     """
 
     bench: str
-    who: Any
     look: Callable[[Seat], Awaitable[int]]
     every: float
 
@@ -63,12 +64,15 @@ class Party(NamedTuple):
 class Seat:
     """One waiter on a bench."""
 
-    __slots__ = ("again", "bench", "called", "channel", "party", "rung", "sleeps_until", "ticket")
+    __slots__ = ("again", "bench", "called", "channel", "party", "rung", "sleeps_until", "ticket", "what")
 
-    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, party: Party | None) -> None:
+    def __init__(
+        self, bench: Bench, channel: Channel, ticket: Ticket, party: Party | None, what: tuple[Any, ...]
+    ) -> None:
         self.bench = bench  # Of its own as long as nobody sits on it.
         self.channel = channel  # What it hears.
         self.party = party
+        self.what = what  # For whom or for what, so that others can look on its behalf.
         self.ticket = ticket
         self.called = False  # told to look now
         self.rung = False  # That is why it looks, not for the others.
@@ -121,9 +125,9 @@ class Channel:
 
     __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "name", "rings", "seat")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, benches: dict[str, Bench] | None = None) -> None:
         self.name = name
-        self.benches: dict[str, Bench] = {}
+        self.benches: dict[str, Bench] = {} if benches is None else benches
         self.seat: Seat | None = None  # Whose own channel it is.
         self.asked_for = False
         self.confirmed = False
@@ -134,6 +138,10 @@ class Channel:
     def waited_for(self) -> bool:
         """Whether anybody sits here."""
         return self.seat is not None or bool(self.benches)
+
+
+#: Of a channel that is one waiter's own.
+NO_BENCHES: dict[str, Bench] = {}
 
 
 class Wakeups:
@@ -156,13 +164,14 @@ class Wakeups:
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
-    def seat(self, channel: str, kind: str, message: Message, party: Party | None = None) -> Seat:
+    def seat(
+        self, channel: str, kind: str, message: Message, party: Party | None = None, what: tuple[Any, ...] = ()
+    ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
-        heard = Channel(channel)
-        bench = self._parties.get(party.bench) if party is not None else None
-        if bench is None:
-            bench = Bench(heard if party is None else Channel(party.bench), kind, message)
-        return Seat(bench, heard, self._runtime.ticket(), party)
+        known = self._parties.get(party.bench) if party is not None else None
+        heard = Channel(channel) if party is None else Channel(channel, NO_BENCHES)
+        bench = known or Bench(heard if party is None else Channel(party.bench), kind, message)
+        return Seat(bench, heard, self._runtime.ticket(), party, what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
@@ -210,17 +219,17 @@ class Wakeups:
                     bench.looked = now
                     return -math.inf
                 seat.sleeps_until = min(due, seat.again, deadline)
+            elif len(bench.seats) > CROWD:
+                seat.sleeps_until = min(seat.again, deadline)  # A thousand alarms cost more than they save.
             else:
                 # Not for checking, but so that a newcomer to the front need not be woken to set its alarm.
                 seat.sleeps_until = min(now + self._cap, seat.again, deadline)
             return seat.sleeps_until
 
-    def everybody(self, seat: Seat) -> list[Any] | None:
+    def everybody(self, seat: Seat) -> list[Seat] | None:
         """All who sit together, if it is time to look on behalf of each; else only the one who looks needs to be."""
         with self._mutex:
-            if seat.bench.look_by > self._runtime.now():
-                return None
-            return [each.party.who for each in seat.bench.seats if each.party is not None]
+            return None if seat.bench.look_by > self._runtime.now() else list(seat.bench.seats)
 
     def look_after_all(self, seat: Seat, within: float) -> None:
         """The next look on behalf of everybody is due within so many seconds."""
