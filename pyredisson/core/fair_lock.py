@@ -55,10 +55,7 @@ class FairLockCore(LockCore):
 
     def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock; whoever means to wait queues up with it."""
-        wait_ms = self._least_ms if claim.patience is None else _whole_ms(claim.patience)
-        queue = bool(wait_ms) and not holds
-        if queue:
-            claim.queued_ms = wait_ms
+        wait_ms = self._wait_ms(claim)
         return scripts.acquire_fair(
             self.home.runtime,
             self.names,
@@ -69,11 +66,16 @@ class FairLockCore(LockCore):
             repeat=repeat,
             wait_ms=wait_ms or self._least_ms,
             least_ms=self._least_ms,
-            queue=queue,
+            queue=bool(wait_ms) and not holds,
         )
 
     def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        return self.acquire_request(claim, level, holds, epoch, repeat)  # It differs with the wait: none is kept.
+        if claim.patience is None:
+            return super()._acquire_request(claim, level, holds, epoch, repeat)
+        return self.acquire_request(claim, level, holds, epoch, repeat)  # That of one wait: not worth keeping.
+
+    def _wait_ms(self, claim: Claim) -> int:
+        return self._least_ms if claim.patience is None else _whole_ms(claim.patience)
 
     def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock. A place in the queue that the owner may have is given up with it."""
@@ -99,10 +101,16 @@ class FairLockCore(LockCore):
         if claim.pending is not None:
             await self.home.settle(claim)  # A place from an earlier time is not taken over, but given up first.
 
-    async def _attempt(self, claim: Claim, level: Level) -> int | None:
+    async def attempt(self, claim: Claim, level: Level) -> int | None:
+        """As for the reentrant lock. From the first time on its owner may stand in the queue."""
+        if claim.patience is not None:
+            claim.acquire_request = None  # Those are the bytes of a wait without end.
+            claim.acquire_request_lease = 0
         queued_ms = claim.queued_ms
+        if not claim.levels:
+            claim.queued_ms = self._wait_ms(claim)
         try:
-            return await super()._attempt(claim, level)
+            return await super().attempt(claim, level)
         except Unanswered:
             raise
         except Failure:
@@ -117,7 +125,7 @@ class FairLockCore(LockCore):
         home = self.home
         wakeups = home.wakeups
         everybody = wakeups.everybody(seat)
-        claims: list[Claim] = [each.what[0] for each in (everybody or [seat])]
+        claims: list[Claim] = [each.what.claim for each in (everybody or [seat])]
         request = scripts.look_after_fair(
             home.runtime,
             self.names,
@@ -147,7 +155,7 @@ class NonReentrantFairLockCore(NonReentrant, FairLockCore):
 
 
 def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
-    lock = seat.what[0].by
+    lock = seat.what.lock
     assert isinstance(lock, FairLockCore)
     return lock.look_after(seat)
 

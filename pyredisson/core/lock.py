@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Owner, Reply, Request
     from pyredisson.core.wakeups import Party
 
-__all__ = ["LockCore"]
+__all__ = ["Attempt", "LockCore"]
 
 #: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
 #: hand over each time costs more than many a short hold.
@@ -164,7 +164,7 @@ class LockCore:
             if claim.way > asked and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
-                refused = await self._attempt(claim, level)
+                refused = await self.attempt(claim, level)
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await self._wait(claim, level, refused, seen, Deadline.after(wait, asked))
@@ -202,10 +202,8 @@ class LockCore:
             claim.acquire_request = None  # Made anew when its turn comes.
             claim.acquire_request_lease = 0
         return until_taken(
-            self._attempt,
+            Attempt(self, claim, level),
             refused,
-            claim,
-            level,
             runtime=self.home.runtime,
             wakeups=wakeups,
             channel=self.channel(claim),
@@ -243,7 +241,7 @@ class LockCore:
         if heard > 0 and now - claim.came > SLICE:
             claim.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
 
-    async def _attempt(self, claim: Claim, level: Level) -> int | None:
+    async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
         if claim.by is not self:
@@ -545,3 +543,17 @@ class LockCore:
             claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
         self._last = claim
         return claim
+
+
+class Attempt:
+    """An attempt of one owner to take one lock, to be made as often as it takes."""
+
+    __slots__ = ("claim", "level", "lock")
+
+    def __init__(self, lock: LockCore, claim: Claim, level: Level) -> None:
+        self.lock = lock
+        self.claim = claim
+        self.level = level
+
+    def __call__(self) -> Coroutine[Any, Any, int | None]:
+        return self.lock.attempt(self.claim, self.level)

@@ -66,7 +66,7 @@ class SpinLockCore(LockCore):
                 await runtime.sleep(min(left, LOOK_UP))
                 self.home.check_open()
             try:
-                if await self._attempt(claim, level) is None:
+                if await self.attempt(claim, level) is None:
                     return True
             except Refused:
                 raise

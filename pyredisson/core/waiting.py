@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyredisson.core.runtime import Failure, Refused
 from pyredisson.core.wakeups import Message, Party
@@ -26,9 +26,9 @@ RETRY_MAX = 1.0
 
 
 async def until_taken(
-    attempt: Callable[..., Awaitable[int | None]],
+    attempt: Callable[[], Awaitable[int | None]],
     refused: int,
-    *what: Any,
+    *,
     runtime: Runtime,
     wakeups: Wakeups,
     channel: str,
@@ -45,7 +45,6 @@ async def until_taken(
         attempt: Returns ``None`` when it took what was wanted, else for how many milliseconds it is sure to be
             refused (-1: without end). Raises ``Failure`` when the server did not answer.
         refused: What the first attempt returned.
-        what: Arguments for ``attempt``.
         runtime: The world.
         wakeups: Who waits here.
         channel: Where a release is announced.
@@ -66,7 +65,7 @@ async def until_taken(
     if deadline.passed(runtime.now()):
         return False
     answer: int | None
-    seat = wakeups.seat(channel, kind, message, party, what)
+    seat = wakeups.seat(channel, kind, message, party, attempt)
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
@@ -95,7 +94,7 @@ async def until_taken(
             elif until > now:
                 continue
             try:
-                answer = await (attempt(*what) if party is None or seat.rung or over else party.look(seat))
+                answer = await (attempt() if party is None or seat.rung or over else party.look(seat))
             except Refused:
                 raise
             except Failure as failure:

@@ -64,15 +64,12 @@ class Party(NamedTuple):
 class Seat:
     """One waiter on a bench."""
 
-    __slots__ = ("again", "bench", "called", "channel", "party", "rung", "sleeps_until", "ticket", "what")
+    __slots__ = ("again", "bench", "called", "channel", "rung", "sleeps_until", "ticket", "what")
 
-    def __init__(
-        self, bench: Bench, channel: Channel, ticket: Ticket, party: Party | None, what: tuple[Any, ...]
-    ) -> None:
+    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any) -> None:
         self.bench = bench  # Of its own as long as nobody sits on it.
         self.channel = channel  # What it hears.
-        self.party = party
-        self.what = what  # For whom or for what, so that others can look on its behalf.
+        self.what = what  # What it waits for, so that others can look on its behalf.
         self.ticket = ticket
         self.called = False  # told to look now
         self.rung = False  # That is why it looks, not for the others.
@@ -88,15 +85,16 @@ class Seat:
 class Bench:
     """The waiters of one channel who all want the same, so that one answer serves them all."""
 
-    __slots__ = ("channel", "kind", "look_by", "looked", "message", "next_check", "seats", "soon", "trouble")
+    __slots__ = ("channel", "kind", "look_by", "looked", "message", "next_check", "party", "seats", "soon", "trouble")
 
-    def __init__(self, channel: Channel, kind: str, message: Message) -> None:
+    def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
         self.channel = channel
         self.kind = kind
         self.message = message
         self.seats: OrderedDict[Seat, None] = OrderedDict()
         self.next_check = 0.0
         self.trouble: Exception | None = None
+        self.party = party
         # Of a party:
         self.looked = -math.inf  # When the last look began.
         self.soon = math.inf  # When somebody wants another one, whatever the last one says.
@@ -154,6 +152,7 @@ class Wakeups:
         self._channels: dict[str, Channel] = {}
         self._idle: dict[str, Channel] = {}  # Those of them that nobody waits for at present.
         self._parties: dict[str, Bench] = {}
+        self._looks_at = math.inf  # When the subscriber looks for idle ones next.
         self.down: Exception | None = None
         self.closed: Exception | None = None
 
@@ -164,14 +163,12 @@ class Wakeups:
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
-    def seat(
-        self, channel: str, kind: str, message: Message, party: Party | None = None, what: tuple[Any, ...] = ()
-    ) -> Seat:
+    def seat(self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
         heard = Channel(channel) if party is None else Channel(channel, NO_BENCHES)
-        bench = known or Bench(heard if party is None else Channel(party.bench), kind, message)
-        return Seat(bench, heard, self._runtime.ticket(), party, what)
+        bench = known or Bench(heard if party is None else Channel(party.bench), kind, message, party)
+        return Seat(bench, heard, self._runtime.ticket(), what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
@@ -180,16 +177,17 @@ class Wakeups:
         """
         with self._mutex:
             entry = seat.channel = self._channels.setdefault(seat.channel.name, seat.channel)
-            if seat.party is None:
+            party = seat.bench.party
+            if party is None:
                 bench = seat.bench = entry.benches.setdefault(seat.bench.kind, seat.bench)
                 bench.channel = entry
                 alone = not bench.seats
             else:
-                bench = seat.bench = self._parties.setdefault(seat.party.bench, seat.bench)
+                bench = seat.bench = self._parties.setdefault(party.bench, seat.bench)
                 entry.seat = seat
                 alone = True
                 if not bench.seats:
-                    bench.look_by = self._runtime.now() + seat.party.every
+                    bench.look_by = self._runtime.now() + party.every
             bench.seats[seat] = None
             entry.idle_since = math.inf
             self._idle.pop(entry.name, None)
@@ -253,7 +251,7 @@ class Wakeups:
         """An attempt got no answer."""
         with self._mutex:
             seat.bench.trouble = error
-            if seat.party is not None and seat.rung:
+            if seat.bench.party is not None and seat.rung:
                 seat.again = self._runtime.now() + retry_in  # Nobody else knows what became of it.
             else:
                 self._expect(seat.bench, retry_in)
@@ -267,7 +265,7 @@ class Wakeups:
         """
         bench = seat.bench
         channel = seat.channel
-        together = seat.party is not None
+        together = seat.bench.party is not None
         benches = self._parties if together else channel.benches
         with self._mutex:
             was_first = bench.first() is seat
@@ -292,7 +290,8 @@ class Wakeups:
             if idle and self._channels.get(channel.name) is channel:
                 channel.idle_since = self._runtime.now()
                 self._idle[channel.name] = channel
-        if idle:
+        # Unless the subscriber looks in time anyway: to wake it at every hand-over costs more than all else here.
+        if idle and not channel.idle_since <= self._looks_at <= channel.idle_since + LINGER:
             self._runtime.unsubscribe(channel.name)
 
     def _expect(self, bench: Bench, look_in: float) -> None:
@@ -356,9 +355,10 @@ class Wakeups:
     def idle_due(self) -> float:
         """When :meth:`take_idle` will find something next, as far as is known."""
         with self._mutex:
-            return LINGER + min(
+            self._looks_at = LINGER + min(
                 (entry.idle_since for entry in self._idle.values() if entry.confirmed), default=math.inf
             )
+            return self._looks_at
 
     def refuse(self, error: Exception) -> None:
         """The server lets us subscribe to nothing: everybody who waits is told why."""
