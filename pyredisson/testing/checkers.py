@@ -48,16 +48,16 @@ class LockRules:
         return found
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
-        if not script.startswith("lock_"):
+        if not script.startswith(("lock_", "fair_")):
             return
-        granted = script == "lock_acquire" and result is None
+        granted = script in ("lock_acquire", "fair_acquire") and result is None
         if granted:
             self.grants += 1
             owner = args[1].decode()
             others = [claim for claim in self.believers(keys[0].decode()) if claim.owner != owner]
             if others:
                 raise Violation(f"{keys[0]!r} was granted to {owner} at {self._world.now:.6f} s, held by {others}")
-        ended = script in ("lock_release", "lock_force_unlock") and result not in (None, 0)
+        ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
         dump = node.redis.dump()
         for key in keys if script == "lock_renew" else keys[:1]:
             entry = dump.get(key)

@@ -113,6 +113,7 @@ class SimulatedRuntime:
         self.callbacks: list[tuple[object, ...]] = []
         self._wakeups: Wakeups | None = None
         self._channels: set[str] = set()
+        self._resubscribing = False
         self._reachable = True
         self._loops: list[SimulatedLoop] = []
         self._closed = False
@@ -275,13 +276,19 @@ class SimulatedRuntime:
             return
         if not self.node.redis.up or not self._reachable:
             self._wakeups.lost_connection(rx.ConnectionError("Connection refused."))
-            self.world.after(0.1, lambda: self.process.run(self._resubscribe))
+            self._resubscribe_in(0.1)
             return
         self._channels.add(channel)
         self._wakeups.confirmed(channel)
         self.unsubscribe(channel)  # Its waiters may have gone while it was under way.
 
+    def _resubscribe_in(self, seconds: float) -> None:
+        if not self._resubscribing:  # All channels are on one connection.
+            self._resubscribing = True
+            self.world.after(seconds, lambda: self.process.run(self._resubscribe))
+
     def _resubscribe(self) -> None:
+        self._resubscribing = False
         if self._wakeups is not None:
             for channel in self._wakeups.wanted():
                 self._confirm(channel)
@@ -323,7 +330,7 @@ class SimulatedRuntime:
         def lost() -> None:
             if self._wakeups is not None:
                 self._wakeups.lost_connection(rx.ConnectionError("Connection closed by server."))
-                self.world.after(0.05, lambda: self.process.run(self._resubscribe))
+                self._resubscribe_in(0.05)
 
         self.world.after(self.world.travel(), lambda: self.process.run(lost))
 

@@ -42,6 +42,10 @@ async def _acquire_with_lease(lock: Lock) -> None:
     await lock.try_lock(3, 4.0)
 
 
+async def _give_up(lock: Lock) -> None:
+    assert not await lock.try_lock(0.2)
+
+
 async def _release(lock: Lock) -> None:
     await lock.unlock()
 
@@ -61,6 +65,8 @@ class Case:
     left_if_interrupted: tuple[int, ...]
     contended: bool = False
     reply_lost: bool = False
+    kind: str = "lock"
+    behind: int = 0  # How many others wait behind the one who is interrupted.
 
 
 CASES = {
@@ -76,6 +82,21 @@ CASES = {
     "partial unlock": Case(_twice, _release, 2, (1, 2)),
     "block": Case(_nothing, _block, 0, (0,)),
     "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
+    "fair: acquire": Case(_nothing, _acquire, 0, (0,), kind="fair_lock"),
+    "fair: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="fair_lock"),
+    "fair: acquire in turn": Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2),
+    "fair: acquire in turn, replies lost": Case(
+        _nothing, _acquire, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
+    ),
+    "fair: acquire in turn, with a lease": Case(
+        _nothing, _acquire_with_lease, 0, (0,), contended=True, kind="fair_lock", behind=1
+    ),
+    "fair: giving up": Case(_nothing, _give_up, 0, (0,), contended=True, kind="fair_lock", behind=2),
+    "fair: giving up, replies lost": Case(
+        _nothing, _give_up, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
+    ),
+    "fair: re-entry": Case(_once, _acquire, 1, (1,), kind="fair_lock"),
+    "fair: unlock": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
 }
 
 
@@ -89,8 +110,12 @@ class Scene:
         self.client = SimulatedClient(self.process, config=CONFIG)
         self.other = SimulatedClient(self.world.process("other"), config=CONFIG)
         self.owner = SimulatedOwner(self.world)
-        self.lock = self.client.get_lock("orders")
+        self.lock = self.get(self.client)
         LockRules(self.world, [self.client, self.other])
+
+    def get(self, client: SimulatedClient) -> Lock:
+        lock: Lock = getattr(client, f"get_{self.case.kind}")("orders")
+        return lock
 
     def perform(self, work: Awaitable[None], owner: SimulatedOwner | None = None) -> None:
         async def run() -> None:
@@ -114,7 +139,7 @@ class Scene:
         if self.case.contended:
 
             async def hold() -> None:
-                async with self.other.get_lock("orders"):
+                async with self.get(self.other):
                     await self.world.pause_of(self.other.runtime.process, 0.7)
 
             self.other.runtime.process.start(hold(), "holder")
@@ -127,7 +152,14 @@ class Scene:
         async def call() -> None:
             await self.case.call(self.lock)
 
-        return self.process.start(call(), "call", self.owner)
+        async def wait_behind() -> None:
+            await self.world.pause_of(self.other.runtime.process, 0.05)
+            async with self.get(self.other):
+                pass
+
+        called = self.process.start(call(), "call", self.owner)
+        self.others = [self.other.runtime.process.start(wait_behind(), "behind") for _ in range(self.case.behind)]
+        return called
 
     def finish(self, task: Task[None]) -> bool:
         """Let the call end. Returns whether it was interrupted."""
@@ -147,10 +179,14 @@ class Scene:
         while (count := self.count()) > 0:
             self.perform(self.lock.unlock(), self.owner)
             assert self.count() == count - 1, "the client counts otherwise than the server"
+        self.world.run(until=lambda: all(task.done() for task in self.others), seconds=1.0)
+        for each in self.others:
+            each.outcome.result()
 
         async def take() -> None:
-            assert await self.other.get_lock("orders").try_lock(0.5), "the lock is not to be had"
-            await self.other.get_lock("orders").unlock()
+            lock = self.get(self.other)
+            assert await lock.try_lock(0.5), "the lock is not to be had"
+            await lock.unlock()
 
         task = self.other.runtime.process.start(take(), "next")
         self.world.run(until=task.done, seconds=10)
