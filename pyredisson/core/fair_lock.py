@@ -124,8 +124,8 @@ class FairLockCore(LockCore):
         """
         home = self.home
         wakeups = home.wakeups
-        everybody = wakeups.everybody(seat)
-        claims: list[Claim] = [each.what.claim for each in (everybody or [seat])]
+        seats, everybody = wakeups.to_look_after(seat)
+        claims: list[Claim] = [each.what.claim for each in seats]
         request = scripts.look_after_fair(
             home.runtime,
             self.names,
@@ -134,7 +134,7 @@ class FairLockCore(LockCore):
         )
         reply = await home.runtime.eval(request, home.attempt_timeout(self._plain.lease_ms))
         look = scripts.read_look(reply)
-        if everybody is not None:
+        if everybody:
             wakeups.look_after_all(seat, self._party.every)
         elif look.missing:
             wakeups.look_after_all(seat, 0)  # Its place is lost (to FLUSHALL, or a long pause): perhaps all are.

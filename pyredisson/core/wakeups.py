@@ -85,7 +85,19 @@ class Seat:
 class Bench:
     """The waiters of one channel who all want the same, so that one answer serves them all."""
 
-    __slots__ = ("channel", "kind", "look_by", "looked", "message", "next_check", "party", "seats", "soon", "trouble")
+    __slots__ = (
+        "channel",
+        "kind",
+        "look_by",
+        "looked",
+        "message",
+        "newcomers",
+        "next_check",
+        "party",
+        "seats",
+        "soon",
+        "trouble",
+    )
 
     def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
         self.channel = channel
@@ -99,6 +111,7 @@ class Bench:
         self.looked = -math.inf  # When the last look began.
         self.soon = math.inf  # When somebody wants another one, whatever the last one says.
         self.look_by = math.inf  # When one has to be for everybody.
+        self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
 
     def due(self) -> float:
         """When the first has to look."""
@@ -185,6 +198,7 @@ class Wakeups:
             else:
                 bench = seat.bench = self._parties.setdefault(party.bench, seat.bench)
                 entry.seat = seat
+                bench.newcomers[seat] = None
                 alone = True
                 if not bench.seats:
                     bench.look_by = self._runtime.now() + party.every
@@ -224,10 +238,17 @@ class Wakeups:
                 seat.sleeps_until = min(now + self._cap, seat.again, deadline)
             return seat.sleeps_until
 
-    def everybody(self, seat: Seat) -> list[Seat] | None:
-        """All who sit together, if it is time to look on behalf of each; else only the one who looks needs to be."""
+    def to_look_after(self, seat: Seat) -> tuple[list[Seat], bool]:
+        """On whose behalf the first of a party looks now, and whether that is everybody.
+
+        It is, if their time has come; else the first itself, and those who sat down since the last look.
+        """
         with self._mutex:
-            return None if seat.bench.look_by > self._runtime.now() else list(seat.bench.seats)
+            bench = seat.bench
+            newcomers = {seat: None, **bench.newcomers}
+            bench.newcomers.clear()
+            everybody = bench.look_by <= self._runtime.now()
+            return list(bench.seats if everybody else newcomers), everybody
 
     def look_after_all(self, seat: Seat, within: float) -> None:
         """The next look on behalf of everybody is due within so many seconds."""
@@ -270,6 +291,7 @@ class Wakeups:
         with self._mutex:
             was_first = bench.first() is seat
             bench.seats.pop(seat, None)
+            bench.newcomers.pop(seat, None)
             following = bench.first()
             if following is None:
                 key = bench.channel.name if together else bench.kind

@@ -398,6 +398,22 @@ def test_a_time_is_raised_and_never_lowered(world: World) -> None:
     assert scores(world)[who] < 66
 
 
+def test_a_newcomer_is_believed_in_whatever_the_one_before_it_says(world: World) -> None:
+    """Else the wait of those before it, taken off when they leave, would take its place."""
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    gone = bob.start(leaving.try_lock, 1.0)
+    world.until(lambda: len(queue(world)) == 1)
+    enqueue(world, STRANGER, 0.1)
+    carol.start(staying.lock)
+    world.until(lambda: len(queue(world)) == 3)
+    world.until(lambda: scores(world)[owner(carol, client)] > 900)
+    assert gone.result() is False
+    assert queue(world)[-1] == owner(carol, client)
+
+
 @each_runtime
 def test_whoever_lost_its_place_asks_for_another(world: World) -> None:
     """FLUSHALL, an eviction, or a pause that was longer than anybody was believed in."""
