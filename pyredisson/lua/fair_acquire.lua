@@ -89,7 +89,9 @@ if ARGV[8] == '1' then
         local before = left
         local last = redis.call('lindex', KEYS[3], -1)
         if last and last ~= ARGV[2] then
-            before = tonumber(redis.call('zscore', KEYS[4], last) or now) - now
+            -- As a rule that of the last one. If that one is gone, those before it still take their waits off ours.
+            local longest = redis.call('zrange', KEYS[4], -1, -1, 'withscores')
+            before = tonumber(longest[2] or now) - now
         end
         redis.call('zadd', KEYS[4], now + math.max(0, before) + wait, ARGV[2])
         redis.call('lrem', KEYS[3], 0, ARGV[2])

@@ -414,6 +414,22 @@ def test_a_newcomer_is_believed_in_whatever_the_one_before_it_says(world: World)
     assert queue(world)[-1] == owner(carol, client)
 
 
+def test_a_newcomer_behind_one_who_is_gone_keeps_its_place(world: World) -> None:
+    """Those before that one still take their waits off its time."""
+    clients = [world.client(), world.client()]
+    alice, bob, carol = world.actors(3)
+    mine, first, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock()
+    [waiting] = wait_in_turn(world, [(bob, first)])
+    enqueue(world, STRANGER, -1)
+    later = carol.start(last.lock)
+    world.until(lambda: len(queue(world)) == 3)
+    mine.unlock()
+    waiting.result()
+    first.unlock()
+    later.result(within=2)
+
+
 @each_runtime
 def test_whoever_lost_its_place_asks_for_another(world: World) -> None:
     """FLUSHALL, an eviction, or a pause that was longer than anybody was believed in."""

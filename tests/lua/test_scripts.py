@@ -514,6 +514,13 @@ FAIR: Final = [
         Around(70_000),
         lock(70_000, other=1) | waiters(dead=150_000, me=350_000),
     ),
+    Case(
+        "if that one is gone, for the longest of all",
+        lock(other=1) | waiters(other=500_000, dead=-1_000),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(other=500_000, dead=-1_000, me=700_000),
+    ),
     Case("one attempt leaves no trace", lock(other=1), fair_acquire(queue=False), Around(30_000)),
     Case("a lock without an end", lock(None, other=1), fair_acquire(), -1, lock(None, other=1) | waiters(me=200_000)),
     Case(
