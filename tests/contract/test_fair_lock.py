@@ -202,8 +202,9 @@ def test_whoever_gives_up_leaves_the_queue_and_takes_its_wait_with_it(world: Wor
     alice, bob, carol = world.actors(3)
     mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
     mine.lock()
-    [gone] = wait_in_turn(world, [(bob, leaving)], 0.5)
+    [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
     [stays] = wait_in_turn(world, [(carol, staying)], 400)
+    world.until(lambda: scores(world)[owner(carol, client)] > 800, what="she is looked after")
     before = scores(world)
     began = world.now()
     assert gone.result() is False
