@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .coroutines import many_coroutines
+from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
-from .processes import contending_processes
+from .processes import contending_processes, fair_processes
 from .read_lock import readers
 from .report import Figure, environment, text, write
 from .rounds import Tournament, disturbance
@@ -71,6 +72,10 @@ FIGURES: dict[str, Play] = {
     "contending_processes": lambda server, effort, tournament: contending_processes(
         server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
     ),
+    "fair_processes": lambda server, effort, tournament: fair_processes(
+        server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
+    ),
+    "hand_over": lambda server, effort, tournament: hand_over(server, rounds=effort.long_rounds, tournament=tournament),
     # Its numbers hardly scatter, and a turn takes more than a minute.
     "held_locks": lambda server, effort, tournament: held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament

@@ -18,14 +18,14 @@ from .rounds import Samples, Tournament, median_of, median_ratio
 from .server import Server
 from .wire import lock_name
 
-__all__ = ["contending_processes"]
+__all__ = ["contending_processes", "fair_processes"]
 
 START_SECONDS = 60.0
 HOLD_SECONDS = 0.001
 LEASE_SECONDS = 30
 PRACTICE_LOCK, CONTENDED_LOCK = 1, 0
 
-REDIS_PY, PYREDISSON = "redis-py Lock", "pyredisson"
+REDIS_PY, PYREDISSON, FAIR = "redis-py Lock", "pyredisson", "pyredisson FairLock"
 
 INSIDE, COUNTED, OVERLAPS = range(3)
 """The slots of the memory that all processes share without any lock but the one that is measured."""
@@ -45,8 +45,9 @@ def contend(
             from pyredisson import Redisson
 
             ours = closing.enter_context(Redisson.from_url(url))
-            practice_lock = ours.get_lock(lock_name(PRACTICE_LOCK + number))
-            lock = ours.get_lock(lock_name(CONTENDED_LOCK))
+            get = ours.get_fair_lock if contestant == FAIR else ours.get_lock
+            practice_lock = get(lock_name(PRACTICE_LOCK + number))
+            lock = get(lock_name(CONTENDED_LOCK))
             calls = (practice_lock.acquire, practice_lock.release), (lock.acquire, lock.release)
         (practise, stop_practising), (acquire, release) = calls
         for _ in range(5):
@@ -156,3 +157,24 @@ def contending_processes(
     )
     columns = ("contestant", "acquisitions/s", "median wait ms", "p99 wait ms", "longest wait ms", "busiest / idlest")
     return Figure("contending_processes", title, how, columns, _rows(samples), claims, samples=samples)
+
+
+def fair_processes(
+    server: Server, *, rounds: int, seconds: float, tournament: Tournament, processes: int = 8
+) -> Figure:
+    """Processes that each take one and the same lock again and again, in turn."""
+    title = f"{processes} processes in turn, held for {HOLD_SECONDS * 1e3:g} ms"
+    samples = tournament.play(title, (PYREDISSON, FAIR), rounds, lambda name: turn(server, name, processes, seconds))
+    claims = [
+        at_least(
+            "acquisitions of the plain lock's", median_ratio(samples, FAIR, PYREDISSON, "acquisitions/s"), 0.85, "x"
+        ),
+        at_most("busiest process of the idlest", median_of(samples, FAIR, "busiest/idlest"), 1.1, "x"),
+    ]
+    how = (
+        f"Each process takes the lock, sleeps for {HOLD_SECONDS * 1e3:g} ms, frees it and asks again, "
+        f"for {seconds:g} s; {rounds} rounds. The plain lock lets its holder take it again for a while; the fair one "
+        "is handed over each time."
+    )
+    columns = ("contestant", "acquisitions/s", "median wait ms", "p99 wait ms", "longest wait ms", "busiest / idlest")
+    return Figure("fair_processes", title, how, columns, _rows(samples), claims, samples=samples)

@@ -21,9 +21,11 @@ from pyredisson.owners import current_thread_id
 from pyredisson.threads.client import Redisson
 from pyredisson.threads.primitives import (
     CountDownLatch,
+    FairLock,
     FencedLock,
     Hold,
     Lock,
+    NonReentrantFairLock,
     NonReentrantLock,
     PermitExpirableSemaphore,
     ReadWriteLock,
@@ -38,6 +40,7 @@ __all__ = [
     "ConstantBackoff",
     "CountDownLatch",
     "ExponentialBackoff",
+    "FairLock",
     "FencedLock",
     "Hold",
     "Lease",
@@ -47,6 +50,7 @@ __all__ = [
     "LockNotOwnedError",
     "LockTimeoutError",
     "NoSyncedSlavesError",
+    "NonReentrantFairLock",
     "NonReentrantLock",
     "OutcomeUnknownError",
     "PermitExpirableSemaphore",

@@ -229,4 +229,5 @@ class Subscriber:
                     self._failed = 0
                     self._emit(events.ConnectionUp(len(self._wakeups.wanted())))
                 conversation.heard(replies, self._now())
+            del replies  # A thousand confirmations, maybe; the next message may be long in coming.
         return useful

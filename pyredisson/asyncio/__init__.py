@@ -7,9 +7,11 @@ from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
 from pyredisson.asyncio.primitives import (
     CountDownLatch,
+    FairLock,
     FencedLock,
     Hold,
     Lock,
+    NonReentrantFairLock,
     NonReentrantLock,
     PermitExpirableSemaphore,
     ReadWriteLock,
@@ -39,6 +41,7 @@ __all__ = [
     "ConstantBackoff",
     "CountDownLatch",
     "ExponentialBackoff",
+    "FairLock",
     "FencedLock",
     "Hold",
     "Lease",
@@ -48,6 +51,7 @@ __all__ = [
     "LockNotOwnedError",
     "LockTimeoutError",
     "NoSyncedSlavesError",
+    "NonReentrantFairLock",
     "NonReentrantLock",
     "OutcomeUnknownError",
     "PermitExpirableSemaphore",

@@ -10,8 +10,10 @@ from typing_extensions import ParamSpec
 from pyredisson.arguments import backoff_of
 from pyredisson.asyncio.primitives import (
     CountDownLatch,
+    FairLock,
     FencedLock,
     Lock,
+    NonReentrantFairLock,
     NonReentrantLock,
     PermitExpirableSemaphore,
     ReadWriteLock,
@@ -21,6 +23,7 @@ from pyredisson.asyncio.primitives import (
 )
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
+from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
@@ -56,6 +59,16 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_lock`."""
         self._core.check_open()
         return NonReentrantLock(self, NonReentrantLockCore(self._core, check_name(name)))
+
+    def get_fair_lock(self, name: str) -> FairLock:
+        """See :meth:`pyredisson.Redisson.get_fair_lock`."""
+        self._core.check_open()
+        return FairLock(self, FairLockCore(self._core, check_name(name)))
+
+    def get_non_reentrant_fair_lock(self, name: str) -> NonReentrantFairLock:
+        """See :meth:`pyredisson.Redisson.get_non_reentrant_fair_lock`."""
+        self._core.check_open()
+        return NonReentrantFairLock(self, NonReentrantFairLockCore(self._core, check_name(name)))
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None) -> SpinLock:
         """See :meth:`pyredisson.Redisson.get_spin_lock`."""

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CountDownLatch",
+    "FairLock",
     "FencedLock",
     "Hold",
     "Lock",
+    "NonReentrantFairLock",
     "NonReentrantLock",
     "PermitExpirableSemaphore",
     "ReadWriteLock",
@@ -132,6 +134,20 @@ class Lock:
 @final
 class NonReentrantLock(Lock):
     """The asyncio twin of :class:`pyredisson.NonReentrantLock`."""
+
+    __slots__ = ()
+
+
+@final
+class FairLock(Lock):
+    """The asyncio twin of :class:`pyredisson.FairLock`."""
+
+    __slots__ = ()
+
+
+@final
+class NonReentrantFairLock(Lock):
+    """The asyncio twin of :class:`pyredisson.NonReentrantFairLock`."""
 
     __slots__ = ()
 

@@ -252,10 +252,11 @@ class ClientCore:
         assert claim.by is not None, "a request was begun by nobody"
         make = partial(claim.by.release_request, claim, lease_ms, holds)
         reply, sent, repeated = await self.exchange(claim, turn, make(epoch, repeat), make, lease_ms, repeat, budget)
-        if pending is Pending.ACQUIRE:
+        if pending is not Pending.RELEASE:
             if not claim.given_back(turn):
                 return False
-            self.emit(events.GivenBack(claim.name, claim.owner))
+            if pending is Pending.ACQUIRE:
+                self.emit(events.GivenBack(claim.name, claim.owner))
         elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):

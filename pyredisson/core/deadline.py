@@ -91,7 +91,7 @@ def certain_for(milliseconds: int) -> float:
     return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Deadline:
     """A moment on the runtime's monotonic clock, or never."""
 

@@ -31,6 +31,10 @@ __all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
 
+#: For how long a place in a queue is worth giving up while the server is away: about as long as anybody minds.
+QUEUE_FOR = 900.0
+
+
 @final
 class Level:
     """One hold among the nested ones of an owner. Never changed, so that many may share one.
@@ -57,6 +61,7 @@ class Pending(Enum):
     """The request of a claim whose outcome is not known (yet)."""
 
     ACQUIRE = "acquire"
+    WAIT = "wait"  # Nothing is under way; but it stands in a queue that its owner has left.
     RELEASE = "release"
 
 
@@ -124,9 +129,11 @@ class Claim:
         "over",
         "owed",
         "owner",
+        "patience",
         "pending",
         "pending_until",
         "proof",
+        "queued_ms",
         "release_request",
         "released_behind",
         "settling",
@@ -155,6 +162,8 @@ class Claim:
         self.generation = 0
         self.pending: Pending | None = None
         self.pending_until = 0.0
+        self.patience: float | None = 0.0  # For how many seconds its owner means to wait this time; None: without end.
+        self.queued_ms = 0  # The wait with which it stands in the lock's queue, or may; 0: it surely does not.
         self.doubtful = False  # A copy of what is pending may have run.
         self.settling = False  # Somebody took what is pending over, and may be at it still.
         self.asked: Level | None = None
@@ -188,7 +197,7 @@ class Claim:
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        return not (self.levels or self.pending or self.over or self.epoch or self.released_behind)
+        return not (self.levels or self.pending or self.over or self.epoch or self.released_behind or self.queued_ms)
 
     def has(self, level: Level) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
@@ -221,6 +230,7 @@ class Claim:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
+            self.queued_ms = 0
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -344,7 +354,7 @@ class Claim:
             self.doubtful = self.doubtful or self.settling or self.pending is Pending.ACQUIRE
             self.settling = True
             self.epoch += self.doubtful
-            count = len(self.levels) + (self.pending is Pending.ACQUIRE)
+            count = len(self.levels) + (self.pending is not Pending.RELEASE)
             rest = self.levels[: count - 1]
             lease = max((level.lease_ms for level in rest), default=self.asked.lease_ms if self.asked else 1)
             return Settling(self.turn, self.epoch, self.pending, count, lease, self.doubtful)
@@ -363,7 +373,12 @@ class Claim:
                 return False
             self.generation += 1
             self.pending = None
+            self.queued_ms = 0
             return True
+
+    def open_until(self) -> float:
+        """Until when what is pending is worth settling."""
+        return self.pending_until + max(2 * self.queued_ms / 1000, QUEUE_FOR) * bool(self.queued_ms)
 
     def abandon(self, turn: int) -> None:
         """The time of what is pending is over: whatever it did has ended with its lease."""
@@ -377,6 +392,20 @@ class Claim:
                 self.over += not self.of_block
             self._drop_owed()
             self.pending = None
+            self.queued_ms = 0
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    def stop_waiting(self, now: float) -> bool:
+        """The owner waits no longer: its place in the queue is to be given up. Returns whether it may have one."""
+        with self.mutex:
+            if not self.queued_ms or self.pending is not None:
+                return False
+            self.turn += 1
+            self.pending = Pending.WAIT
+            self.pending_until = now
+            self.doubtful = self.settling = False
+            return True
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
 
@@ -388,7 +417,12 @@ class Claim:
         """
         with self.mutex:
             if self.pending is None and (holds < 0 or len(self.levels) <= holds):
-                return False
+                if not self.queued_ms:
+                    return False
+                self.turn += 1
+                self.pending = Pending.WAIT
+                self.doubtful = self.settling = False
+                return True
             if holds >= 0:
                 del self.levels[holds:]
                 self.pending = Pending.ACQUIRE

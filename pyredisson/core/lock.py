@@ -17,7 +17,7 @@ from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_erro
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
+from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.runtime import Owner, Reply, Request
+    from pyredisson.core.wakeups import Party
 
-__all__ = ["LockCore"]
+__all__ = ["Attempt", "LockCore"]
 
 #: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
 #: hand over each time costs more than many a short hold.
@@ -89,6 +90,10 @@ class LockCore:
     def channel(self, claim: Claim) -> str:
         """Where this owner hears that the lock may be free."""
         return self.names.channel
+
+    def party(self) -> Party | None:
+        """With whom those who wait for it sit, if each has a channel of its own."""
+        return None
 
     def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to take the lock for an owner who holds it ``holds`` times as yet."""
@@ -155,6 +160,7 @@ class LockCore:
             home.check_open()
         if claim is None:
             claim = self._claim(self.owner())
+        claim.patience = wait
         asked = runtime.now()
         holds = -1  # not known yet
         try:
@@ -166,11 +172,13 @@ class LockCore:
             if (self.polite or claim.way > asked) and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
-                refused = await self._attempt(claim, level)
+                refused = await self.attempt(claim, level)
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await self._wait(claim, level, refused, seen, Deadline.after(wait, asked))
                 claim.came = runtime.now()
+                if claim.queued_ms:
+                    await self._leave_queue(claim)
             if home.talkative():
                 waited = runtime.now() - asked
                 if taken:
@@ -179,27 +187,49 @@ class LockCore:
                     home.emit(events.TimedOut(claim.name, claim.owner, waited))
             return taken
         except Failure as failure:
-            raise home.explain(failure, claim, "an acquire", level.lease_ms) from failure.cause
-        except (RedissonError, GeneratorExit):
+            error = home.explain(failure, claim, "an acquire", level.lease_ms)
+            if claim.queued_ms:
+                await self._leave_queue(claim, at_once=isinstance(failure, Refused))
+            raise error from failure.cause
+        except RedissonError:
+            if claim.queued_ms:
+                await self._leave_queue(claim)
+            raise
+        except GeneratorExit:
             raise  # A coroutine that is being closed can wait for nothing any more; its lease will end.
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
 
-    async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
+    def _wait(
+        self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline
+    ) -> Coroutine[Any, Any, bool]:
         """After a first attempt was refused. See :func:`until_taken`."""
-        return await until_taken(
-            partial(self._attempt, claim, level),
+        wakeups = self.home.wakeups
+        if wakeups.waiting(self.names.channel) > CROWD:
+            claim.acquire_request = None  # Made anew when its turn comes.
+            claim.acquire_request_lease = 0
+        return until_taken(
+            Attempt(self, claim, level),
             refused,
             runtime=self.home.runtime,
-            wakeups=self.home.wakeups,
+            wakeups=wakeups,
             channel=self.channel(claim),
             kind=self.kind,
             message=self.message,
             seen=seen,
             deadline=deadline,
             free_after=level.lease_ms / 1000,
+            party=self.party(),
         )
+
+    async def _leave_queue(self, claim: Claim, *, at_once: bool = True) -> None:
+        """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
+        if claim.stop_waiting(self.home.runtime.now()) or claim.pending is not None:
+            if at_once:
+                await self.home.settle_on_leaving(claim)
+            else:
+                self.home.watchdog.settle(claim)
 
     def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: those who wait for what its owner has just released come first.
@@ -219,7 +249,7 @@ class LockCore:
         if heard > 0 and now - claim.came > SLICE:
             claim.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
 
-    async def _attempt(self, claim: Claim, level: Level) -> int | None:
+    async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
         if claim.by is not self:
@@ -294,7 +324,8 @@ class LockCore:
         self._expire(claim)
         if claim.loss is not None:
             raise lost_error(claim, claim.loss)
-        if claim.pending is Pending.RELEASE or claim.owed:
+        # What a lock of another kind left open is settled as that kind does it.
+        if claim.pending is Pending.RELEASE or claim.owed or (claim.pending and type(claim.by) is not type(self)):
             await home.settle(claim)
 
     def _expire(self, claim: Claim) -> None:
@@ -533,3 +564,17 @@ class LockCore:
             claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
         self._last = claim
         return claim
+
+
+class Attempt:
+    """An attempt of one owner to take one lock, to be made as often as it takes."""
+
+    __slots__ = ("claim", "level", "lock")
+
+    def __init__(self, lock: LockCore, claim: Claim, level: Level) -> None:
+        self.lock = lock
+        self.claim = claim
+        self.level = level
+
+    def __call__(self) -> Coroutine[Any, Any, int | None]:
+        return self.lock.attempt(self.claim, self.level)

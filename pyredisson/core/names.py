@@ -90,6 +90,20 @@ class LockNames:
         """The fencing token that was handed out last. It is never taken away."""
         return prefixed("redisson_lock_token", self.raw)
 
+    @cached_property
+    def queue(self) -> str:
+        """Who waits for a fair lock, in order."""
+        return prefixed("redisson_lock_queue", self.raw)
+
+    @cached_property
+    def timeouts(self) -> str:
+        """Until when each of them is believed to be there."""
+        return prefixed("redisson_lock_timeout", self.raw)
+
+    def channel_of(self, owner: str) -> str:
+        """Where one waiter for a fair lock hears that it is its turn."""
+        return f"{self.channel}:{owner}"
+
     def epoch(self, owner: str) -> str:
         """Ours alone: the lowest epoch that is still accepted from this owner. Exists only after a lost reply."""
         return f"{prefixed('pyredisson_epoch', self.raw)}:{owner}"

@@ -225,11 +225,11 @@ class ReadLockCore(Side):
         return super()._give_way(claim, wait, now) if claim.way > now else None
 
     async def _attempt_politely(self, claim: Claim, level: Level) -> int | None:
-        """As :meth:`_attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
+        """As :meth:`attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
         left = claim.way - self.home.runtime.now()
         if left > 0 and self._writer_waits():
             return int(1000 * left)
-        return await self._attempt(claim, level)
+        return await self.attempt(claim, level)
 
     def _writer_waits(self) -> bool:
         return self.home.wakeups.anybody(self.names.channel, WRITERS)
@@ -291,11 +291,12 @@ class WriteLockCore(Side):
             await self._refuse_reader(claim)
         return await super()._take(wait, level, claim)
 
-    async def _attempt(self, claim: Claim, level: Level) -> int | None:
-        answer = await super()._attempt(claim, level)
+    async def attempt(self, claim: Claim, level: Level) -> int | None:
+        """Ask for the lock once; whoever reads is told so."""
+        answer = await super().attempt(claim, level)
         if answer == scripts.UPGRADE:
             await self._give_up_reading(claim)
-            answer = await super()._attempt(claim, level)
+            answer = await super().attempt(claim, level)
         return 0 if answer == scripts.UPGRADE else answer
 
     async def _refuse_reader(self, claim: Claim) -> None:

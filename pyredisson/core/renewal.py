@@ -211,7 +211,7 @@ class Watchdog:
             return
         for claim, turn in list(self._unsettled.items()):
             if claim.pending is not None and claim.turn == turn:
-                if self._runtime.now() >= claim.pending_until:
+                if self._runtime.now() >= claim.open_until():
                     claim.abandon(turn)
                 else:
                     try:

@@ -25,10 +25,12 @@ __all__ = [
     "OPENED",
     "UPGRADE",
     "Acquire",
+    "Look",
     "Lost",
     "Maker",
     "NumberedRequest",
     "Stale",
+    "acquire_fair",
     "acquire_fenced",
     "acquire_lock",
     "acquire_permit",
@@ -44,14 +46,18 @@ __all__ = [
     "drain_permits",
     "extend_token",
     "force_unlock",
+    "force_unlock_fair",
     "force_unlock_side",
     "force_unlock_token",
     "hset_fenced",
+    "look_after_fair",
     "read_acquire",
     "read_acquire_fenced",
     "read_acquire_writing",
     "read_extend_token",
+    "read_look",
     "read_stale",
+    "release_fair",
     "release_lock",
     "release_permit",
     "release_permits",
@@ -328,6 +334,98 @@ def hset_fenced(maker: Maker, key: str, mapping: Mapping[str, object], *, token:
 def advance_fence(maker: Maker, key: str, *, token: int) -> Request:
     """``fence_advance``: note a token, unless a greater one has been there."""
     return maker.prepare("fence_advance", (fence_key(key),), (token,))
+
+
+# ---- fair locks ------------------------------------------------------------------------------------------------------
+
+
+class Look(NamedTuple):
+    """What a look after the waiters for a fair lock found.
+
+    Attributes:
+        again_ms: Another look is worth while after so many ms (-1: only when told).
+        turn: Whose turn it is, if the lock is free.
+        missing: Those who do not stand in the queue.
+    """
+
+    again_ms: int
+    turn: str | None
+    missing: list[str]
+
+
+def acquire_fair(
+    runtime: Runtime,
+    names: LockNames,
+    owner: str,
+    *,
+    lease_ms: int,
+    holds: int,
+    epoch: int,
+    repeat: bool,
+    wait_ms: int,
+    least_ms: int,
+    queue: bool,
+) -> Request:
+    """``fair_acquire``: as ``lock_acquire``, in turn; read by :func:`read_acquire`.
+
+    ``wait_ms`` is how long the owner means to wait; ``least_ms``, for how long any waiter is believed in.
+    """
+    return runtime.prepare(
+        "fair_acquire",
+        (names.raw, names.epoch(owner), names.queue, names.timeouts),
+        (lease_ms, owner, holds, epoch, int(repeat), wait_ms, least_ms, int(queue)),
+    )
+
+
+def release_fair(
+    runtime: Runtime,
+    names: LockNames,
+    owner: str,
+    *,
+    lease_ms: int,
+    holds: int,
+    epoch: int,
+    repeat: bool,
+    queued_ms: int,
+    publish: str = "PUBLISH",
+) -> Request:
+    """``fair_release``: as ``lock_release``; with ``queued_ms``, the owner's wait, its place in the queue goes too."""
+    return runtime.prepare(
+        "fair_release",
+        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts),
+        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), publish, queued_ms),
+    )
+
+
+def force_unlock_fair(
+    runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = "PUBLISH"
+) -> Request:
+    """``fair_force_unlock``: free the lock; ``owner`` is the one who asks."""
+    return runtime.prepare(
+        "fair_force_unlock",
+        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts),
+        (UNLOCKED, epoch, publish),
+    )
+
+
+def look_after_fair(
+    runtime: Runtime, names: LockNames, waiters: Sequence[tuple[str, int]], *, least_ms: int
+) -> Request:
+    """``fair_look``: look after waiters who are alive, given as (owner, its wait in ms)."""
+    return runtime.prepare(
+        "fair_look",
+        (names.raw, names.queue, names.timeouts),
+        (least_ms, *(word for waiter in waiters for word in waiter)),
+    )
+
+
+def read_look(reply: Reply) -> Look:
+    """Read the reply of ``fair_look``."""
+    assert isinstance(reply, list)
+    again_ms, *owners = reply
+    assert isinstance(again_ms, int)
+    turn, *missing = [owner.decode() for owner in owners if isinstance(owner, bytes)]
+    return Look(again_ms, turn or None, missing)
 
 
 def read_stale(reply: Reply) -> Stale | None:

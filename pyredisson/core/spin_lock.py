@@ -66,7 +66,7 @@ class SpinLockCore(LockCore):
                 await runtime.sleep(min(left, LOOK_UP))
                 self.home.check_open()
             try:
-                answer = await self._attempt(claim, level)
+                answer = await self.attempt(claim, level)
                 if answer is None:
                     return True
                 refused = answer

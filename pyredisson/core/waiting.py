@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core.runtime import Failure, Refused
-from pyredisson.core.wakeups import Message
+from pyredisson.core.wakeups import Message, Party
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
@@ -37,6 +37,7 @@ async def until_taken(
     seen: int | None,
     deadline: Deadline,
     free_after: float,
+    party: Party | None = None,
 ) -> bool:
     """After a first attempt was refused: attempt until it is taken, or until the deadline.
 
@@ -52,6 +53,8 @@ async def until_taken(
         seen: What ``wakeups.glance(channel)`` returned before the first attempt.
         deadline: When to give up.
         free_after: Seconds after which what this attempt takes could be free again without any message.
+        party: With whom it sits, where each waiter has a channel of its own; they attempt when they are rung, and look
+            otherwise.
 
     Returns:
         Whether it was taken.
@@ -62,7 +65,7 @@ async def until_taken(
     if deadline.passed(runtime.now()):
         return False
     answer: int | None
-    seat = wakeups.seat(channel, kind, message)
+    seat = wakeups.seat(channel, kind, message, party, attempt)
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
@@ -91,7 +94,7 @@ async def until_taken(
             elif until > now:
                 continue
             try:
-                answer = await attempt()
+                answer = await (attempt() if party is None or seat.rung or over else party.look(seat))
             except Refused:
                 raise
             except Failure as failure:

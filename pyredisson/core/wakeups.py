@@ -9,25 +9,34 @@ Rules kept here:
 3. Whoever leaves a bench with a ring that it did not use passes it on, and with it the duty to check.
 4. A subscription that has just been confirmed (also after a reconnect) rings the first of every bench: what was
    published before then reached nobody.
+5. Waiters who each hear a channel of their own may sit together all the same (a *party*). Then a message rings the one
+   whose channel it is, and nobody passes a ring on: whose turn it is, is the server's to say. The first on the bench
+   looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``).
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
 
-__all__ = ["ALL", "Bench", "Message", "Seat", "Wakeups", "lock_message"]
+__all__ = ["ALL", "CROWD", "Bench", "Message", "Party", "Seat", "Wakeups", "lock_message"]
 
 ALL = -1
 """As a number of waiters to wake."""
 
 #: How long a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
+
+#: More than so many on one bench do without what would serve each of them a little, and takes memory.
+CROWD = 16
+
+#: Confirmations of those who sit together come in bursts: between two looks on their behalf so many seconds pass.
+LOOK_APART = 0.05
 
 Message: TypeAlias = Callable[[bytes], int]
 """How many waiters a message wakes."""
@@ -38,30 +47,75 @@ def lock_message(payload: bytes) -> int:
     return {b"0": 1, b"1": ALL}.get(payload, 0)
 
 
+class Party(NamedTuple):
+    """Those who sit together although each hears a channel of its own.
+
+    Attributes:
+        bench: What they have in common.
+        look: Looks on behalf of all. Returns for how many ms there is nothing to look for (-1: without end).
+        every: Seconds after which one look has to be for each of them, whatever was told meanwhile.
+    """
+
+    bench: str
+    look: Callable[[Seat], Awaitable[int]]
+    every: float
+
+
 class Seat:
     """One waiter on a bench."""
 
-    __slots__ = ("bench", "called", "sleeps_until", "ticket")
+    __slots__ = ("again", "bench", "called", "channel", "rung", "sleeps_until", "ticket", "what")
 
-    def __init__(self, bench: Bench, ticket: Ticket) -> None:
+    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any) -> None:
         self.bench = bench  # Of its own as long as nobody sits on it.
+        self.channel = channel  # What it hears.
+        self.what = what  # What it waits for, so that others can look on its behalf.
         self.ticket = ticket
         self.called = False  # told to look now
+        self.rung = False  # That is why it looks, not for the others.
+        self.again = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
         self.sleeps_until = -math.inf
+
+    def call(self) -> None:
+        """Let it look now."""
+        self.called = True
+        self.ticket.ring()
 
 
 class Bench:
     """The waiters of one channel who all want the same, so that one answer serves them all."""
 
-    __slots__ = ("channel", "kind", "message", "next_check", "seats", "trouble")
+    __slots__ = (
+        "channel",
+        "kind",
+        "look_by",
+        "looked",
+        "message",
+        "newcomers",
+        "next_check",
+        "party",
+        "seats",
+        "soon",
+        "trouble",
+    )
 
-    def __init__(self, channel: Channel, kind: str, message: Message) -> None:
+    def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
         self.channel = channel
         self.kind = kind
         self.message = message
         self.seats: OrderedDict[Seat, None] = OrderedDict()
         self.next_check = 0.0
         self.trouble: Exception | None = None
+        self.party = party
+        # Of a party:
+        self.looked = -math.inf  # When the last look began.
+        self.soon = math.inf  # When somebody wants another one, whatever the last one says.
+        self.look_by = math.inf  # When one has to be for everybody.
+        self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
+
+    def due(self) -> float:
+        """When the first has to look."""
+        return min(self.next_check, self.soon, self.look_by)
 
     def first(self) -> Seat | None:
         """The one who checks."""
@@ -74,18 +128,18 @@ class Bench:
             if left <= 0:
                 return
             left -= 1
-            seat.called = True
-            seat.ticket.ring()
+            seat.call()
 
 
 class Channel:
     """One channel of the server's, as the waiters here see it."""
 
-    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "name", "rings")
+    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "name", "rings", "seat")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, benches: dict[str, Bench] | None = None) -> None:
         self.name = name
-        self.benches: dict[str, Bench] = {}
+        self.benches: dict[str, Bench] = {} if benches is None else benches
+        self.seat: Seat | None = None  # Whose own channel it is.
         self.asked_for = False
         self.confirmed = False
         self.rings = 0
@@ -94,7 +148,11 @@ class Channel:
 
     def waited_for(self) -> bool:
         """Whether anybody sits here."""
-        return any(bench.seats for bench in self.benches.values())
+        return self.seat is not None or bool(self.benches)
+
+
+#: Of a channel that is one waiter's own.
+NO_BENCHES: dict[str, Bench] = {}
 
 
 class Wakeups:
@@ -105,6 +163,9 @@ class Wakeups:
         self._cap = max_wait_without_check
         self._mutex = runtime.mutex()
         self._channels: dict[str, Channel] = {}
+        self._idle: dict[str, Channel] = {}  # Those of them that nobody waits for at present.
+        self._parties: dict[str, Bench] = {}
+        self._looks_at = math.inf  # When the subscriber looks for idle ones next.
         self.down: Exception | None = None
         self.closed: Exception | None = None
 
@@ -115,9 +176,12 @@ class Wakeups:
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
-    def seat(self, channel: str, kind: str, message: Message) -> Seat:
+    def seat(self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
-        return Seat(Bench(Channel(channel), kind, message), self._runtime.ticket())
+        known = self._parties.get(party.bench) if party is not None else None
+        heard = Channel(channel) if party is None else Channel(channel, NO_BENCHES)
+        bench = known or Bench(heard if party is None else Channel(party.bench), kind, message, party)
+        return Seat(bench, heard, self._runtime.ticket(), what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
@@ -125,13 +189,22 @@ class Wakeups:
         ``look_in`` is the number of seconds after which the refusal is worth another attempt.
         """
         with self._mutex:
-            channel = seat.bench.channel
-            entry = self._channels.setdefault(channel.name, channel)
-            bench = seat.bench = entry.benches.setdefault(seat.bench.kind, seat.bench)
-            bench.channel = entry
-            alone = not bench.seats
+            entry = seat.channel = self._channels.setdefault(seat.channel.name, seat.channel)
+            party = seat.bench.party
+            if party is None:
+                bench = seat.bench = entry.benches.setdefault(seat.bench.kind, seat.bench)
+                bench.channel = entry
+                alone = not bench.seats
+            else:
+                bench = seat.bench = self._parties.setdefault(party.bench, seat.bench)
+                entry.seat = seat
+                bench.newcomers[seat] = None
+                alone = True
+                if not bench.seats:
+                    bench.look_by = self._runtime.now() + party.every
             bench.seats[seat] = None
             entry.idle_since = math.inf
+            self._idle.pop(entry.name, None)
             self._expect(bench, look_in)
             # A release between the attempt and now has rung nobody, unless somebody sat here all the time. Where the
             # channel is not confirmed yet, its confirmation will ring.
@@ -144,18 +217,50 @@ class Wakeups:
     def sleep_until(self, seat: Seat, deadline: float, now: float) -> float:
         """Until when this waiter may sleep unless it is rung. In the past: it has to look now."""
         with self._mutex:
-            if seat.called:
+            if seat.called or seat.again <= now:
                 seat.called = False
+                seat.rung = True
+                seat.again = math.inf
                 return -math.inf
             bench = seat.bench
             if bench.first() is seat:
-                if bench.next_check <= now:
+                due = bench.due()
+                if due <= now:
+                    seat.rung = False
+                    bench.soon = math.inf
+                    bench.looked = now
                     return -math.inf
-                seat.sleeps_until = min(bench.next_check, deadline)
+                seat.sleeps_until = min(due, seat.again, deadline)
+            elif len(bench.seats) > CROWD:
+                seat.sleeps_until = min(seat.again, deadline)  # A thousand alarms cost more than they save.
             else:
                 # Not for checking, but so that a newcomer to the front need not be woken to set its alarm.
-                seat.sleeps_until = min(now + self._cap, deadline)
+                seat.sleeps_until = min(now + self._cap, seat.again, deadline)
             return seat.sleeps_until
+
+    def to_look_after(self, seat: Seat) -> tuple[list[Seat], bool]:
+        """On whose behalf the first of a party looks now, and whether that is everybody.
+
+        It is, if their time has come; else the first itself, and those who sat down since the last look.
+        """
+        with self._mutex:
+            bench = seat.bench
+            newcomers = {seat: None, **bench.newcomers}
+            bench.newcomers.clear()
+            everybody = bench.look_by <= self._runtime.now()
+            return list(bench.seats if everybody else newcomers), everybody
+
+    def look_after_all(self, seat: Seat, within: float) -> None:
+        """The next look on behalf of everybody is due within so many seconds."""
+        with self._mutex:
+            seat.bench.look_by = self._runtime.now() + within
+
+    def call(self, channel: str) -> None:
+        """Let the one whose own channel this is look now, if there is one."""
+        with self._mutex:
+            entry = self._channels.get(channel)
+            if entry is not None and entry.seat is not None:
+                entry.seat.call()
 
     def answered(self, seat: Seat, look_in: float) -> None:
         """An attempt was refused: the answer serves everyone on the bench."""
@@ -167,7 +272,11 @@ class Wakeups:
         """An attempt got no answer."""
         with self._mutex:
             seat.bench.trouble = error
-            self._expect(seat.bench, retry_in)
+            if seat.bench.party is not None and seat.rung:
+                seat.again = self._runtime.now() + retry_in  # Nobody else knows what became of it.
+            else:
+                self._expect(seat.bench, retry_in)
+                seat.bench.look_by = max(seat.bench.look_by, seat.bench.next_check)
 
     def hint(self, channel: str, kind: str, look_in: float, how_many: int = 1) -> None:
         """An attempt of this kind may succeed in so many seconds. If that is now, so many waiters look at once."""
@@ -191,26 +300,35 @@ class Wakeups:
         in here calls it again.
         """
         bench = seat.bench
-        channel = bench.channel
+        channel = seat.channel
+        together = seat.bench.party is not None
+        benches = self._parties if together else channel.benches
         with self._mutex:
             was_first = bench.first() is seat
             bench.seats.pop(seat, None)
+            bench.newcomers.pop(seat, None)
             following = bench.first()
             if following is None:
-                if channel.benches.get(bench.kind) is bench:
-                    del channel.benches[bench.kind]
-                if not channel.benches:
-                    channel.idle_since = self._runtime.now()
+                key = bench.channel.name if together else bench.kind
+                if benches.get(key) is bench:
+                    del benches[key]
             else:
                 if was_first and look_in < math.inf:
                     self._expect(bench, look_in)
-                if pass_on or seat.called:
-                    following.called = True
-                    following.ticket.ring()
-                elif was_first and bench.next_check < following.sleeps_until:
+                if together and was_first and pass_on:
+                    bench.soon = -math.inf  # It may have been looking.
+                if not together and (pass_on or seat.called):
+                    following.call()
+                elif was_first and bench.due() < following.sleeps_until:
                     following.ticket.ring()  # To set its alarm anew: the duty to check is its own now.
-            idle = not channel.benches
-        if idle:
+            if channel.seat is seat:
+                channel.seat = None
+            idle = not channel.waited_for()
+            if idle and self._channels.get(channel.name) is channel:
+                channel.idle_since = self._runtime.now()
+                self._idle[channel.name] = channel
+        # Unless the subscriber looks in time anyway: to wake it at every hand-over costs more than all else here.
+        if idle and not channel.idle_since <= self._looks_at <= channel.idle_since + LINGER:
             self._runtime.unsubscribe(channel.name)
 
     def _expect(self, bench: Bench, look_in: float) -> None:
@@ -232,8 +350,16 @@ class Wakeups:
                 return
             entry.confirmed = True
             entry.rings += 1
+            if entry.seat is not None:
+                self._look_soon(entry.seat.bench)
             for bench in entry.benches.values():
                 bench.call(1)
+
+    def _look_soon(self, bench: Bench) -> None:
+        bench.soon = min(bench.soon, max(self._runtime.now(), bench.looked + LOOK_APART))
+        first = bench.first()
+        if first is not None and bench.soon < first.sleeps_until:
+            first.ticket.ring()
 
     def rang(self, channel: str, payload: bytes) -> None:
         """A message came."""
@@ -242,6 +368,8 @@ class Wakeups:
             if entry is None:
                 return
             entry.rings += 1
+            if entry.seat is not None and entry.seat.bench.message(payload):
+                entry.seat.call()
             for bench in entry.benches.values():
                 bench.call(bench.message(payload))
 
@@ -256,19 +384,18 @@ class Wakeups:
         """Forget the channels that nobody has waited for of late, and return them."""
         with self._mutex:
             # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
-            gone = [
-                entry.name for entry in self._channels.values() if entry.idle_since + LINGER <= now and entry.confirmed
-            ]
+            gone = [entry.name for entry in self._idle.values() if entry.idle_since + LINGER <= now and entry.confirmed]
             for name in gone:
-                del self._channels[name]
+                del self._idle[name], self._channels[name]
             return gone
 
     def idle_due(self) -> float:
         """When :meth:`take_idle` will find something next, as far as is known."""
         with self._mutex:
-            return LINGER + min(
-                (entry.idle_since for entry in self._channels.values() if entry.confirmed), default=math.inf
+            self._looks_at = LINGER + min(
+                (entry.idle_since for entry in self._idle.values() if entry.confirmed), default=math.inf
             )
+            return self._looks_at
 
     def refuse(self, error: Exception) -> None:
         """The server lets us subscribe to nothing: everybody who waits is told why."""
@@ -277,9 +404,13 @@ class Wakeups:
                 entry.error = error
                 for bench in entry.benches.values():
                     bench.call(ALL)
+            for bench in self._parties.values():
+                bench.channel.error = error
+                bench.call(ALL)
             # The next one who waits shall try again.
-            for entry in list(self._channels.values()):
-                del self._channels[entry.name]
+            self._channels.clear()
+            self._idle.clear()
+            self._parties.clear()
 
     def close(self, error: Exception) -> None:
         """Wake everybody with an error, now and for ever."""
@@ -288,15 +419,18 @@ class Wakeups:
             for entry in self._channels.values():
                 for bench in entry.benches.values():
                     bench.call(ALL)
+            for bench in self._parties.values():
+                bench.call(ALL)
 
     # ---- for those who look on -----------------------------------------------------------------------------------
 
     def waiting(self, channel: str, kind: str | None = None) -> int:
-        """How many wait here for a channel, or for one kind of it."""
+        """How many wait here for a channel (or for one kind of it), or for what a party has in common."""
         with self._mutex:
-            entry = self._channels.get(channel)
+            entry, party = self._channels.get(channel), self._parties.get(channel)
             benches = entry.benches.values() if entry is not None else ()
-            return sum(len(bench.seats) for bench in benches if kind in (None, bench.kind))
+            count = sum(len(bench.seats) for bench in benches if kind in (None, bench.kind))
+            return count + (len(party.seats) if party is not None else 0)
 
     def anybody(self, channel: str, kind: str) -> bool:
         """Whether anybody waits here for that kind. A glance, for those who must not block, or are asked in here."""

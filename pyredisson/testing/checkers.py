@@ -55,11 +55,11 @@ class LockRules:
         return found
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
-        if not script.startswith("lock_"):
+        if not script.startswith(("lock_", "fair_")):
             return
-        if script == "lock_acquire" and result is None:
+        if script in ("lock_acquire", "fair_acquire") and result is None:
             self._granted(keys[0], args[1].decode())
-        ended = script in ("lock_release", "lock_force_unlock") and result not in (None, 0)
+        ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
         self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
 
     def _granted(self, key: bytes, owner: str) -> None:

@@ -113,6 +113,7 @@ class SimulatedRuntime:
         self.callbacks: list[tuple[object, ...]] = []
         self._wakeups: Wakeups | None = None
         self._channels: set[str] = set()
+        self._resubscribing = False
         self._reachable = True
         self._reconnecting = False
         self._loops: list[SimulatedLoop] = []

@@ -405,8 +405,9 @@ class World:
         """Let nothing happen any more: every task is dropped where it is."""
         self._events.clear()
         for process in self.processes:
-            for task in list(process.tasks):
-                task.drop()
+            while process.tasks:  # One that is dropped may start others.
+                for task in list(process.tasks):
+                    task.drop()
 
     def __enter__(self) -> Self:
         return self

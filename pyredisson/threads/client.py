@@ -14,6 +14,7 @@ from typing_extensions import ParamSpec
 from pyredisson.arguments import backoff_of
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
@@ -30,8 +31,10 @@ from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import (
     CountDownLatch,
+    FairLock,
     FencedLock,
     Lock,
+    NonReentrantFairLock,
     NonReentrantLock,
     PermitExpirableSemaphore,
     ReadWriteLock,
@@ -152,6 +155,16 @@ class Redisson:
         """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return NonReentrantLock(self, NonReentrantLockCore(self._core, check_name(name)))
+
+    def get_fair_lock(self, name: str) -> FairLock:
+        """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return FairLock(self, FairLockCore(self._core, check_name(name)))
+
+    def get_non_reentrant_fair_lock(self, name: str) -> NonReentrantFairLock:
+        """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
+        self._core.check_open()
+        return NonReentrantFairLock(self, NonReentrantFairLockCore(self._core, check_name(name)))
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None) -> SpinLock:
         """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.

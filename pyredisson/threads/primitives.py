@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CountDownLatch",
+    "FairLock",
     "FencedLock",
     "Hold",
     "Lock",
+    "NonReentrantFairLock",
     "NonReentrantLock",
     "PermitExpirableSemaphore",
     "ReadWriteLock",
@@ -184,6 +186,28 @@ class NonReentrantLock(Lock):
     """A :class:`Lock` that its holder cannot take twice: trying to raises ``LockError`` at once.
 
     Made by :meth:`Redisson.get_non_reentrant_lock`. Source: Redisson's ``RedissonNonReentrantLock``.
+    """
+
+    __slots__ = ()
+
+
+@final
+class FairLock(Lock):
+    """A :class:`Lock` that is had in the order in which it was asked for, across threads and processes.
+
+    Made by :meth:`Redisson.get_fair_lock`. Those who wait stand in a queue in Redis. One that gives up leaves it; one
+    that dies delays those behind it until its time there is over (its wait, or ``Config.fair_lock_wait_timeout``).
+    One attempt (``try_lock()``) never queues up, and overtakes nobody. Source: Redisson's ``RedissonFairLock``.
+    """
+
+    __slots__ = ()
+
+
+@final
+class NonReentrantFairLock(Lock):
+    """A :class:`FairLock` that its holder cannot take twice: trying to raises ``LockError`` at once.
+
+    Made by :meth:`Redisson.get_non_reentrant_fair_lock`. Source: Redisson's ``RedissonNonReentrantFairLock``.
     """
 
     __slots__ = ()

@@ -13,6 +13,9 @@ import redis
 #: Where the release of the lock called "orders" is announced.
 CHANNEL = "redisson_lock__channel:{orders}"
 
+#: A permit's id in its sorted set: bytes, where all others are text.
+PERMIT_BYTES = 16
+
 
 class Messages(Protocol):
     """What is said on a channel."""
@@ -52,16 +55,33 @@ class Store(ABC):
         found: dict[str, tuple[str, Any]] = {}
         for key in [raw.decode() for raw in self.command("KEYS", "*")]:
             kind = _text(self.command("TYPE", key))
-            found[key] = (kind, self._content(key, kind))
+            found[key] = (kind, self._content(kind, key))
         return found
 
-    def _content(self, key: str, kind: str) -> Any:
+    def _content(self, kind: str, key: str) -> Any:
         if kind == "hash":
             return self.hash(key)
+        if kind == "list":
+            return self.list(key)
         if kind == "zset":
             words = self.command("ZRANGE", key, 0, -1, "WITHSCORES")
-            return {member: float(score) for member, score in zip(words[::2], words[1::2], strict=True)}
+            members = [word if len(word) == PERMIT_BYTES else word.decode() for word in words[::2]]
+            return dict(zip(members, map(float, words[1::2]), strict=True))
         return self.command("GET", key).decode()
+
+    def list(self, key: str) -> list[str]:
+        """A list; empty if there is none."""
+        return [word.decode() for word in self.command("LRANGE", key, 0, -1)]
+
+    def scores(self, key: str) -> dict[str, float]:
+        """A sorted set; empty if there is none."""
+        words = [word.decode() for word in self.command("ZRANGE", key, 0, -1, "WITHSCORES")]
+        return {member: float(score) for member, score in zip(words[::2], words[1::2], strict=True)}
+
+    def time(self) -> float:
+        """The server's clock, in seconds."""
+        seconds, microseconds = self.command("TIME")
+        return int(seconds) + int(microseconds) / 1e6
 
     def delete(self, key: str) -> None:
         """Take a key away without a word to anybody."""

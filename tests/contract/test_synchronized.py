@@ -257,7 +257,7 @@ NO_FUNCTIONS = [_generator, _async_generator, staticmethod(_plain), classmethod(
 
 
 @each_colour
-@pytest.mark.parametrize("what", NO_FUNCTIONS, ids=repr)
+@pytest.mark.parametrize("what", NO_FUNCTIONS, ids=lambda what: getattr(what, "__name__", type(what).__name__))
 def test_what_is_no_function_is_refused_on_decorating(world: World, what: Any) -> None:
     client = world.client()
     with pytest.raises(TypeError):

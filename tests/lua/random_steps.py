@@ -86,6 +86,7 @@ def epoch_of(lock: bytes, owner: bytes) -> bytes:
 
 SHARDED_CHANNELS: tuple[bytes, ...] = (
     *map(channel_of, LOCKS),
+    *(channel_of(lock) + b":" + owner for lock in LOCKS for owner in (*OWNERS, b"gone")),
     b"redisson_rwlock:{prices}",
     b"redisson_rwlock:{shop}prices",
     b"channel",
@@ -171,6 +172,74 @@ def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
 def _lock_renew(random: Random, model: SimulatedRedis) -> Call:
     held = [(random.choice((*LOCKS, b"gone")), random.choice(OWNERS)) for _ in range(random.randrange(5))]
     return [lock for lock, _ in held], [random.choice(LEASES), *(owner for _, owner in held)]
+
+
+# Sums and differences of these and of leases are never between a millisecond and some seconds.
+WAITS: Final = (b"25000", b"45000", b"310000")
+
+
+def queue_of(lock: bytes) -> bytes:
+    return b"redisson_lock_queue:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+def timeouts_of(lock: bytes) -> bytes:
+    return b"redisson_lock_timeout:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+@generates("fair_acquire")
+def _fair_acquire(random: Random, model: SimulatedRedis) -> Call:
+    (lock, epoch), (lease, owner, counted, number, repeat) = _lock_acquire(random, model)
+    if random.random() < 0.5:
+        counted = b"0"
+    wait, least, queues = random.choice(WAITS), random.choice(WAITS), random.choice((b"0", b"1", b"1"))
+    return (
+        [lock, epoch, queue_of(lock), timeouts_of(lock)],
+        [lease, owner, counted, number, repeat, wait, least, queues],
+    )
+
+
+@generates("fair_release")
+def _fair_release(random: Random, model: SimulatedRedis) -> Call:
+    (lock, channel, epoch), (message, lease, owner, counted, number, repeat, publish) = _lock_release(random, model)
+    queued = random.choice((b"0", b"0", *WAITS))
+    return (
+        [lock, channel, epoch, queue_of(lock), timeouts_of(lock)],
+        [message, lease, owner, counted, number, repeat, publish, queued],
+    )
+
+
+@generates("fair_force_unlock")
+def _fair_force_unlock(random: Random, model: SimulatedRedis) -> Call:
+    (lock, channel, epoch), args = _lock_force_unlock(random, model)
+    return [lock, channel, epoch, queue_of(lock), timeouts_of(lock)], args
+
+
+@generates("fair_look")
+def _fair_look(random: Random, model: SimulatedRedis) -> Call:
+    lock = random.choice(LOCKS)
+    owners = random.sample(OWNERS, random.randrange(len(OWNERS) + 1))
+    waits = [word for owner in owners for word in (owner, random.choice(WAITS))]
+    return [lock, queue_of(lock), timeouts_of(lock)], [random.choice(WAITS), *waits]
+
+
+def _meddle_with_queue(random: Random, model: SimulatedRedis) -> Step:
+    """What others do to the queue of a fair lock: half of it is lost, somebody is gone, another type."""
+    lock, owner = random.choice(LOCKS), random.choice((*OWNERS, b"gone"))
+    queue, timeouts = queue_of(lock), timeouts_of(lock)
+    return command_step(
+        *random.choice(
+            (
+                ("DEL", queue),
+                ("DEL", timeouts),
+                ("RPUSH", queue, owner),
+                ("LPUSH", queue, owner),
+                ("ZADD", timeouts, random.choice(("1", "1785000330000", "922337203685477")), owner),
+                ("ZREM", timeouts, owner),
+                ("SET", random.choice((queue, timeouts)), "1"),
+                ("HSET", random.choice((queue, timeouts)), owner, "1"),
+            )
+        )
+    )
 
 
 # ---- read-write locks ------------------------------------------------------------------------------------------------
@@ -550,7 +619,7 @@ def _meddle(random: Random, model: SimulatedRedis) -> Step:
     )
 
 
-MEDDLERS: Final = (_meddle, _meddle_with_readers, _meddle_with_counters, _meddle_with_tokens)
+MEDDLERS: Final = (_meddle, _meddle_with_queue, _meddle_with_readers, _meddle_with_counters, _meddle_with_tokens)
 
 
 def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterator[Step]:

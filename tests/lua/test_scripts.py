@@ -14,7 +14,7 @@ import pytest
 
 from pyredisson.testing.redis import Entry, ServerError
 from tests.lua.random_steps import SCRIPTS
-from tests.lua.twins import Message, Model, RealServer, comparable
+from tests.lua.twins import Message, Model, RealServer, comparable, microseconds
 from tests.servers import BUILDS, Build, SharedServers
 
 # Leases are tens of seconds apart, so that a slow machine does not make one look like another.
@@ -474,6 +474,371 @@ FORCE_UNLOCK: Final = [
     ),
 ]
 
+# ---- fair locks
+
+QUEUE: Final = b"redisson_lock_queue:{orders}"
+TIMEOUTS: Final = b"redisson_lock_timeout:{orders}"
+DEAD: Final = f"{CLIENT}:11".encode()
+
+
+class In(float):
+    """A score: so many milliseconds from now."""
+
+
+def waiters(**waits: float | None) -> State:
+    """The queue, in order: for how many ms from now each is believed in; ``None``: without a score."""
+    owners = {"me": ME, "other": OTHER, "dead": DEAD}
+    scores = {owners[who]: In(wait) for who, wait in waits.items() if wait is not None}
+    state = {QUEUE: Entry("list", [owners[who] for who in waits], None)}
+    return state | ({TIMEOUTS: Entry("zset", scores, None)} if scores else {})
+
+
+def fair_acquire(
+    *,
+    lease: int = 30_000,
+    owner: bytes = ME,
+    counts: int = 0,
+    epoch: int = 0,
+    repeat: bool = False,
+    wait: int = 200_000,
+    least: int = 300_000,
+    queue: bool = True,
+) -> Call:
+    return Call(
+        "fair_acquire",
+        (LOCK, EPOCH, QUEUE, TIMEOUTS),
+        (lease, owner, counts, epoch, int(repeat), wait, least, int(queue)),
+    )
+
+
+def fair_release(
+    *,
+    lease: int = 30_000,
+    owner: bytes = ME,
+    counts: int = 1,
+    epoch: int = 0,
+    repeat: bool = False,
+    publish: str = "PUBLISH",
+    queued: int = 0,
+) -> Call:
+    return Call(
+        "fair_release",
+        (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS),
+        ("0", lease, owner, counts, epoch, int(repeat), publish, queued),
+    )
+
+
+def fair_force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:
+    return Call("fair_force_unlock", (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS), ("0", epoch, publish))
+
+
+def fair_look(*living: tuple[bytes, int], least: int = 300_000) -> Call:
+    return Call("fair_look", (LOCK, QUEUE, TIMEOUTS), (least, *(word for each in living for word in each)))
+
+
+def told(owner: bytes, *, sharded: bool = False) -> tuple[Message]:
+    return (Message(CHANNEL + b":" + owner, b"0", sharded=sharded),)
+
+
+FAIR: Final = [
+    # Taking.
+    Case("a free lock is taken", FREE, fair_acquire(), None, lock(me=1)),
+    Case("one attempt takes a free lock", FREE, fair_acquire(queue=False), None, lock(me=1)),
+    Case(
+        "the head takes it, and its wait is taken off the others'",
+        waiters(me=200_000, other=500_000),
+        fair_acquire(),
+        None,
+        lock(me=1) | waiters(other=300_000),
+    ),
+    Case(
+        "it is another's turn: queues up behind it",
+        waiters(other=70_000),
+        fair_acquire(),
+        Around(70_000),
+        waiters(other=70_000, me=270_000),
+    ),
+    Case("one attempt does not overtake", waiters(other=70_000), fair_acquire(queue=False), Around(70_000)),
+    Case(
+        "those who are gone are dropped",
+        waiters(dead=-1_000, other=-1_000),
+        fair_acquire(),
+        None,
+        lock(me=1),
+    ),
+    Case(
+        "so is an entry without a score",
+        waiters(dead=None),
+        fair_acquire(queue=False),
+        None,
+        lock(me=1),
+    ),
+    Case(
+        "the one who asks is not gone",
+        waiters(me=-1_000, other=500_000),
+        fair_acquire(),
+        None,
+        lock(me=1) | waiters(other=300_000),
+    ),
+    Case(
+        "scores of nobody are cleared away",
+        {TIMEOUTS: Entry("zset", {DEAD: In(70_000)}, None)},
+        fair_acquire(),
+        None,
+        lock(me=1),
+    ),
+    # Queueing up.
+    Case(
+        "the first waits for the lock's own time, and its wait",
+        lock(other=1),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(me=230_000),
+    ),
+    Case(
+        "the next one for that of the one before, and its wait",
+        lock(70_000, other=1) | waiters(dead=150_000),
+        fair_acquire(),
+        Around(70_000),
+        lock(70_000, other=1) | waiters(dead=150_000, me=350_000),
+    ),
+    Case(
+        "if that one is gone, for the longest of all",
+        lock(other=1) | waiters(other=500_000, dead=-1_000),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(other=500_000, dead=-1_000, me=700_000),
+    ),
+    Case("one attempt leaves no trace", lock(other=1), fair_acquire(queue=False), Around(30_000)),
+    Case("a lock without an end", lock(None, other=1), fair_acquire(), -1, lock(None, other=1) | waiters(me=200_000)),
+    Case(
+        "whoever is queued stays where it is",
+        lock(other=1) | waiters(dead=50_000, me=90_000),
+        fair_acquire(),
+        Around(30_000),
+    ),
+    Case(
+        "the head is believed in for longer",
+        lock(other=1) | waiters(me=50_000, dead=90_000),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(me=330_000, dead=90_000),
+    ),
+    Case("but not for less", lock(other=1) | waiters(me=900_000), fair_acquire(), Around(30_000)),
+    Case(
+        "half of its place is left: the list's",
+        lock(other=1) | waiters(dead=50_000, me=None),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(dead=50_000, me=230_000),
+    ),
+    # Again, and the same request again.
+    Case(
+        "re-entry adds a hold",
+        lock(me=1) | waiters(other=70_000),
+        fair_acquire(counts=1),
+        None,
+        lock(me=2) | waiters(other=70_000),
+    ),
+    Case("re-entry does not cut", lock(90_000, me=1), fair_acquire(counts=1), None, lock(90_000, me=2)),
+    Case("a hold is counted, and the lock is free", FREE, fair_acquire(counts=1), LOST),
+    Case("a hold is counted, and another has it", lock(other=1), fair_acquire(counts=1), LOST),
+    Case("more holds are counted than stored", lock(me=1), fair_acquire(counts=2), LOST),
+    Case("residue: starts at 1", lock(me=3), fair_acquire(), None, lock(me=1)),
+    Case(
+        "residue, and queued: is queued no more",
+        lock(me=1) | waiters(me=70_000),
+        fair_acquire(),
+        None,
+        lock(me=1),
+    ),
+    Case("repeat: the first copy took it", lock(me=1), fair_acquire(repeat=True), None, lock(me=1)),
+    Case("repeat: the first copy re-entered", lock(me=2), fair_acquire(counts=1, repeat=True), None, lock(me=2)),
+    Case(
+        "repeat: the first copy queued up",
+        lock(other=1) | waiters(dead=50_000, me=90_000),
+        fair_acquire(repeat=True),
+        Around(30_000),
+    ),
+    Case("an epoch is stored", FREE, fair_acquire(epoch=1), None, lock(me=1) | epoch(1)),
+    Case(
+        "an epoch is stored with a place",
+        lock(other=1),
+        fair_acquire(epoch=1),
+        Around(30_000),
+        lock(other=1) | epoch(1) | waiters(me=230_000),
+    ),
+    Case("a stale request", epoch(2), fair_acquire(epoch=1), stale(2)),
+    # What should not be there.
+    Case("the key is a string", text(LOCK), fair_acquire(), WRONGTYPE),
+    Case("the queue is a string", text(QUEUE), fair_acquire(), WRONGTYPE),
+    Case("the timeouts are a string", text(TIMEOUTS), fair_acquire(), WRONGTYPE),
+    Case("the epoch is a hash", {EPOCH: Entry("hash", {b"f": b"v"}, None)}, fair_acquire(), WRONGTYPE),
+    # No memory left.
+    Case("out of memory: not taken", FREE, fair_acquire(), OOM, out_of_memory=True),
+    Case("out of memory: not queued", lock(other=1), fair_acquire(), OOM, out_of_memory=True),
+    Case(
+        "out of memory: the head takes it",
+        waiters(me=70_000, other=500_000),
+        fair_acquire(),
+        None,
+        lock(me=1) | waiters(other=300_000),
+        out_of_memory=True,
+    ),
+    # Giving back.
+    Case("the last hold frees it", lock(me=1), fair_release(), 1, FREE),
+    Case(
+        "the head is told, and nobody else",
+        lock(me=1) | waiters(other=70_000, dead=90_000),
+        fair_release(),
+        2,
+        waiters(other=70_000, dead=90_000),
+        told(OTHER),
+    ),
+    Case(
+        "those who are gone are dropped first",
+        lock(me=1) | waiters(dead=-1_000, other=70_000),
+        fair_release(),
+        2,
+        waiters(other=70_000),
+        told(OTHER),
+    ),
+    Case(
+        "one of two", lock(me=2) | waiters(other=70_000), fair_release(counts=2), 0, lock(me=1) | waiters(other=70_000)
+    ),
+    Case("one of two does not cut", lock(90_000, me=2), fair_release(counts=2), 0, lock(90_000, me=1)),
+    Case("a stranger", lock(other=1) | waiters(dead=70_000), fair_release(), None),
+    Case(
+        "the lock is gone: the head is told all the same",
+        waiters(other=70_000),
+        fair_release(),
+        None,
+        None,
+        told(OTHER),
+    ),
+    Case("the lock is gone, and nobody waits", FREE, fair_release(), None),
+    Case("giving up whatever stands there", lock(me=3), fair_release(counts=0), 1, FREE),
+    Case("more holds are counted than stored", lock(me=1), fair_release(counts=2), None),
+    Case("repeat: the first copy freed it", waiters(other=70_000), fair_release(repeat=True), None, None, told(OTHER)),
+    Case("repeat: the first copy took one of two", lock(me=1), fair_release(counts=2, repeat=True), 0),
+    Case("an epoch is stored, on giving back", lock(me=1), fair_release(epoch=1), 1, epoch(1)),
+    Case("a stale giving back", epoch(2) | lock(me=1), fair_release(epoch=1), stale(2)),
+    # Leaving the queue.
+    Case(
+        "whoever leaves takes its wait off those behind it, and off nobody else",
+        lock(other=1) | waiters(dead=50_000, me=250_000, other=550_000),
+        fair_release(queued=200_000),
+        None,
+        lock(other=1) | waiters(dead=50_000, other=350_000),
+    ),
+    Case(
+        "whoever stands in no queue changes nothing",
+        lock(other=1) | waiters(dead=50_000, other=550_000),
+        fair_release(queued=200_000),
+        None,
+    ),
+    Case(
+        "those without a score get none",
+        lock(other=1) | waiters(dead=50_000, me=250_000, other=None),
+        fair_release(queued=200_000),
+        None,
+        lock(other=1) | waiters(dead=50_000, other=None),
+    ),
+    Case(
+        "the lock is free: the next one is told",
+        waiters(me=50_000, other=550_000),
+        fair_release(queued=200_000),
+        None,
+        waiters(other=350_000),
+        told(OTHER),
+    ),
+    Case(
+        "the lock was taken meanwhile: it is given back",
+        lock(me=1) | waiters(other=350_000),
+        fair_release(queued=200_000, epoch=1, repeat=True),
+        2,
+        waiters(other=350_000) | epoch(1),
+        told(OTHER),
+    ),
+    Case("a stale leaving", epoch(2) | waiters(me=50_000), fair_release(queued=200_000, epoch=1), stale(2)),
+    # What should not be there.
+    Case("giving back: the key is a string", text(LOCK), fair_release(), WRONGTYPE),
+    Case("giving back: the queue is a string", lock(me=2) | text(QUEUE), fair_release(counts=2), WRONGTYPE),
+    Case("giving back: the timeouts are a string", lock(me=2) | text(TIMEOUTS), fair_release(counts=2), WRONGTYPE),
+    # No memory left.
+    Case(
+        "out of memory: freed, with an epoch",
+        lock(me=1) | waiters(other=70_000),
+        fair_release(epoch=1),
+        2,
+        epoch(1) | waiters(other=70_000),
+        told(OTHER),
+        out_of_memory=True,
+    ),
+    Case("out of memory: one of two", lock(20_000, me=2), fair_release(counts=2), 0, lock(me=1), out_of_memory=True),
+    Case(
+        "out of memory: the queue can be left",
+        lock(other=1) | waiters(me=250_000, other=550_000),
+        fair_release(queued=200_000),
+        None,
+        lock(other=1) | waiters(other=350_000),
+        out_of_memory=True,
+    ),
+    Case(
+        "cluster: sharded",
+        lock(me=1) | waiters(other=70_000),
+        fair_release(publish="SPUBLISH"),
+        2,
+        waiters(other=70_000),
+        told(OTHER, sharded=True),
+    ),
+    # Forcing it open.
+    Case("forced: a free lock", waiters(other=70_000), fair_force_unlock(), None),
+    Case(
+        "forced: whoever holds it",
+        lock(me=2) | waiters(other=70_000),
+        fair_force_unlock(),
+        [ME],
+        waiters(other=70_000),
+        told(OTHER),
+    ),
+    Case("forced: nobody waits", lock(me=2) | waiters(dead=-1_000), fair_force_unlock(), [ME], FREE),
+    Case("forced: an epoch is stored", lock(me=1), fair_force_unlock(epoch=1), [ME], epoch(1)),
+    Case("forced: a stale request", epoch(2) | lock(me=1), fair_force_unlock(epoch=1), stale(2)),
+    Case("forced: the queue is a string", lock(me=1) | text(QUEUE), fair_force_unlock(), WRONGTYPE),
+    Case("forced: out of memory", lock(me=1), fair_force_unlock(epoch=1), [ME], epoch(1), out_of_memory=True),
+    # Looking after those who are alive.
+    Case("looking after nobody", FREE, fair_look(), [-1, b""]),
+    Case("a held lock", lock(other=1), fair_look(), [Around(30_000), b""]),
+    Case("a lock without an end, looked after", lock(None, other=1), fair_look(), [-1, b""]),
+    Case(
+        "each is believed in for longer, the more so the further back it stands",
+        lock(None, other=1) | waiters(dead=50_000, me=60_000, other=70_000),
+        fair_look((ME, 200_000), (OTHER, 400_000)),
+        [-1, b""],
+        lock(None, other=1) | waiters(dead=50_000, me=600_000, other=1_200_000),
+    ),
+    Case(
+        "and the longer the lock is another's",
+        lock(90_000, other=1) | waiters(me=60_000),
+        fair_look((ME, 200_000)),
+        [Around(90_000), b""],
+        lock(90_000, other=1) | waiters(me=390_000),
+    ),
+    Case("but never for less", lock(other=1) | waiters(me=900_000), fair_look((ME, 200_000)), [Around(30_000), b""]),
+    Case("it is somebody's turn", waiters(other=70_000, me=900_000), fair_look((ME, 1)), [Around(70_000), OTHER]),
+    Case(
+        "those who are gone are dropped, those who are alive are not",
+        waiters(dead=-1_000, me=-1_000, other=70_000),
+        fair_look((ME, 1)),
+        [Around(300_000), ME],
+        waiters(me=300_000, other=70_000),
+    ),
+    Case("who does not stand in the queue is told", FREE, fair_look((ME, 1), (OTHER, 1)), [-1, b"", ME, OTHER]),
+    Case("nor does who has no score", waiters(me=None), fair_look((ME, 1)), [-1, b"", ME], FREE),
+    Case("looking: the queue is a string", text(QUEUE), fair_look(), WRONGTYPE),
+]
+
 TICKETS: Final = b"tickets"
 
 
@@ -506,6 +871,7 @@ RENEW: Final = [
     ),
     Case("out of memory: extends", lock(10_000, me=1), renew((LOCK, ME)), [1], lock(me=1), out_of_memory=True),
 ]
+
 
 # ---- read-write locks ------------------------------------------------------------------------------------------------
 
@@ -1779,6 +2145,7 @@ CASES: Final = [
     *FENCED,
     *RELEASE,
     *FORCE_UNLOCK,
+    *FAIR,
     *RENEW,
     *READ_WRITE,
     *NUMBERED_CASES,
@@ -1804,6 +2171,7 @@ def real_servers() -> Iterator[Callable[[Build], RealServer]]:
             open_[build] = RealServer(servers.get(build))
             open_[build].hear_shards([CHANNEL, RW_CHANNEL])
             open_[build].hear_shards([CHANNEL, PERMITS])
+            open_[build].hear_shards([CHANNEL, *(CHANNEL + b":" + owner for owner in (ME, OTHER, DEAD))])
         return open_[build]
 
     yield get
@@ -1832,11 +2200,17 @@ def store(twin: Twin, state: State) -> None:
             case list() as items:
                 twin.call("RPUSH", key, *items)
             case dict() as scores if entry.type == "zset":
-                twin.call("ZADD", key, *itertools.chain(*((str(score), member) for member, score in scores.items())))
+                now = now_ms(twin)
+                for member, score in scores.items():
+                    twin.call("ZADD", key, f"{now + score:.0f}" if isinstance(score, In) else str(score), member)
             case dict() as fields:
                 twin.call("HSET", key, *itertools.chain(*fields.items()))
         if entry.ttl_ms is not None:
             twin.call("PEXPIRE", key, entry.ttl_ms)
+
+
+def now_ms(twin: Twin) -> int:
+    return microseconds(twin.call("TIME")) // 1000
 
 
 def run(twin: Twin, call: Call) -> Any:
@@ -1850,16 +2224,31 @@ def check_reply(twin: Twin, reply: Any, expected: Any) -> None:
     elif isinstance(expected, ServerError):
         assert isinstance(reply, ServerError), reply
         assert comparable(reply, twin.version).startswith(str(expected))
+    elif isinstance(expected, list) and isinstance(reply, list):
+        assert len(reply) == len(expected), reply
+        for each, meant in zip(reply, expected, strict=True):
+            check_reply(twin, each, meant)
     else:
         assert reply == expected
 
 
+def without_times(state: State) -> State:
+    """The same with what changes with the clock taken out: TTLs, and the values of scores."""
+    return {
+        key: each._replace(ttl_ms=None, value=set(each.value) if each.type == "zset" else each.value)
+        for key, each in state.items()
+    }
+
+
 def check_state(twin: Twin, expected: State) -> None:
     found = twin.state()
-    assert {key: each._replace(ttl_ms=None) for key, each in found.items()} == {
-        key: each._replace(ttl_ms=None) for key, each in expected.items()
-    }
+    assert without_times(found) == without_times(expected)
+    now = now_ms(twin)
     for key, each in expected.items():
+        if each.type == "zset":
+            for member, score in each.value.items():
+                meant = score + now if isinstance(score, In) else score
+                assert meant - TOLERANCE_MS <= found[key].value[member] <= meant + 1, (key, member, score)
         ttl_ms = found[key].ttl_ms
         if each.ttl_ms is None or ttl_ms is None:
             assert ttl_ms == each.ttl_ms, key

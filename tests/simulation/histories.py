@@ -15,7 +15,7 @@ from pyredisson.testing.faults import Faults
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Cancelled, Process, Task, World
 
-CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0)
+CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, fair_lock_wait_timeout=6.0)
 
 NETWORK = Faults(
     lose_request=0.01,
@@ -43,6 +43,7 @@ class Plan:
     faults: Faults = NETWORK
     drift: float = 0.005
     disturb: bool = True
+    kind: str = "lock"
 
 
 @dataclass
@@ -95,6 +96,8 @@ class History:
                 pass
         world.faults = Faults()
         world.run(seconds=90)
+        if plan.kind == "fair_lock":
+            self._sweep()
         left = leftovers(world, [client for client in self.clients if not client.runtime.process.crashed])
         assert not left, left
         return Result(world, rules.grants, self.lost, self.unknown, self.errors)
@@ -105,7 +108,23 @@ class History:
 
     def make(self, client: SimulatedClient, name: str) -> Any:
         """What is used."""
-        return client.get_lock(name)
+        return getattr(client, f"get_{self.plan.kind}")(name)
+
+    def _sweep(self) -> None:
+        """The queue outlives those who died in it, until somebody comes."""
+        process = self.world.process("sweeper")
+        client = SimulatedClient(process, config=CONFIG)
+
+        async def sweep() -> None:
+            for number in range(self.plan.locks):
+                lock = self.make(client, f"lock{number}")
+                assert await lock.try_lock(), "the dead still hold it up"
+                await lock.unlock()
+
+        task = process.start(sweep(), "sweeper")
+        self.world.run(until=task.done, seconds=10)
+        task.outcome.result()
+        self.world.run(seconds=1)
 
     def _disturb(self) -> None:
         """Pauses, crashes, restarts and cancellations, at random."""
@@ -129,6 +148,10 @@ class History:
         for task in self.tasks:
             if rng.random() < 0.3:
                 task.cancel_at = rng.randrange(1, 40)
+
+    def _lock(self, client: SimulatedClient, number: int) -> Lock:
+        lock: Lock = getattr(client, f"get_{self.plan.kind}")(f"lock{number}")
+        return lock
 
     async def _user(self, process: Process, client: SimulatedClient, name: str) -> None:
         rng = self.world.rng

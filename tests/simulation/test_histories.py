@@ -46,6 +46,18 @@ def test_what_was_found_once(seed: int) -> None:
     History(seed).run()
 
 
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_breaks_a_rule_of_the_fair_lock(chunk: int, volume: Callable[[int], int]) -> None:
+    grants = 0
+    for seed in range(chunk, volume(10_000), CHUNKS):
+        try:
+            grants += History(seed, Plan(kind="fair_lock")).run().grants
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    assert grants > 0
+
+
 def test_without_faults_nothing_is_ever_lost_or_unknown() -> None:
     for seed in range(100):
         result = History(seed, quiet(Plan())).run()

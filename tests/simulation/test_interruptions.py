@@ -42,6 +42,10 @@ async def _acquire_with_lease(lock: Lock) -> None:
     await lock.try_lock(3, 4.0)
 
 
+async def _give_up(lock: Lock) -> None:
+    assert not await lock.try_lock(0.2)
+
+
 async def _release(lock: Lock) -> None:
     await lock.unlock()
 
@@ -61,6 +65,8 @@ class Case:
     left_if_interrupted: tuple[int, ...]
     contended: bool = False
     reply_lost: bool = False
+    kind: str = "lock"
+    behind: int = 0  # How many others wait behind the one who is interrupted.
 
 
 CASES = {
@@ -76,6 +82,21 @@ CASES = {
     "partial unlock": Case(_twice, _release, 2, (1, 2)),
     "block": Case(_nothing, _block, 0, (0,)),
     "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
+    "fair: acquire": Case(_nothing, _acquire, 0, (0,), kind="fair_lock"),
+    "fair: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="fair_lock"),
+    "fair: acquire in turn": Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2),
+    "fair: acquire in turn, replies lost": Case(
+        _nothing, _acquire, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
+    ),
+    "fair: acquire in turn, with a lease": Case(
+        _nothing, _acquire_with_lease, 0, (0,), contended=True, kind="fair_lock", behind=1
+    ),
+    "fair: giving up": Case(_nothing, _give_up, 0, (0,), contended=True, kind="fair_lock", behind=2),
+    "fair: giving up, replies lost": Case(
+        _nothing, _give_up, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
+    ),
+    "fair: re-entry": Case(_once, _acquire, 1, (1,), kind="fair_lock"),
+    "fair: unlock": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
 }
 
 
@@ -98,7 +119,7 @@ class Scene:
 
     def make(self, client: SimulatedClient) -> Lock:
         """What is taken."""
-        return client.get_lock("orders")
+        return getattr(client, f"get_{self.case.kind}")("orders")  # type: ignore[no-any-return]
 
     def rules(self) -> None:
         """What is checked all along."""
@@ -139,7 +160,14 @@ class Scene:
         async def call() -> None:
             await self.case.call(self.lock)
 
-        return self.process.start(call(), "call", self.owner)
+        async def wait_behind() -> None:
+            await self.world.pause_of(self.other.runtime.process, 0.05)
+            async with self.make(self.other):
+                pass
+
+        called = self.process.start(call(), "call", self.owner)
+        self.others = [self.other.runtime.process.start(wait_behind(), "behind") for _ in range(self.case.behind)]
+        return called
 
     def finish(self, task: Task[None]) -> bool:
         """Let the call end. Returns whether it was interrupted."""
@@ -159,6 +187,9 @@ class Scene:
         while (count := self.count()) > 0:
             self.perform(self.lock.unlock(), self.owner)
             assert self.count() == count - 1, "the client counts otherwise than the server"
+        self.world.run(until=lambda: all(task.done() for task in self.others), seconds=1.0)
+        for each in self.others:
+            each.outcome.result()
 
         async def take() -> None:
             assert await self.theirs.try_lock(0.5), "the lock is not to be had"

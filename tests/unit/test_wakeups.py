@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pyredisson.core.wakeups import ALL, LINGER, Seat, Wakeups, lock_message
+from pyredisson.core.wakeups import ALL, LINGER, LOOK_APART, Party, Seat, Wakeups, lock_message
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -353,6 +353,99 @@ def test_nobody_is_forgotten_while_another_kind_waits(wakeups: Wakeups, world: F
     assert wakeups.take_idle(2000.0) == []
     wakeups.leave(reader, look_in=math.inf, pass_on=False)
     assert world.unsubscriptions == [CHANNEL]
+
+
+# ---- rule 5: parties -------------------------------------------------------------------------------------------------
+
+
+async def no_look(seat: Seat) -> int:
+    raise AssertionError("nobody looks here")
+
+
+PARTY = Party(CHANNEL, no_look, every=100.0)
+
+
+def join(wakeups: Wakeups, name: str, *, look_in: float = math.inf) -> Seat:
+    seat = wakeups.seat(f"{CHANNEL}:{name}", "fair", lock_message, PARTY, name)
+    wakeups.sit(seat, seen=None, look_in=look_in)
+    return seat
+
+
+def joined(wakeups: Wakeups, world: FakeRuntime, *names: str) -> list[Seat]:
+    """They all sit, their channels are confirmed, and one has looked for all."""
+    seats = [join(wakeups, name) for name in names]
+    for name in names:
+        wakeups.confirmed(f"{CHANNEL}:{name}")
+    assert has_to_look(wakeups, seats[0], world.now())
+    wakeups.to_look_after(seats[0])
+    wakeups.answered(seats[0], math.inf)
+    for seat in seats:
+        assert not has_to_look(wakeups, seat, world.now())
+        seat.ticket.rings = 0  # type: ignore[attr-defined]
+    return seats
+
+
+def test_a_message_rings_the_one_whose_channel_it_is(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first, second, third = joined(wakeups, world, "a", "b", "c")
+    wakeups.rang(f"{CHANNEL}:b", b"0")
+    assert [rings(seat) for seat in (first, second, third)] == [0, 1, 0]
+    assert has_to_look(wakeups, second, world.now())
+    assert second.rung
+    wakeups.call(f"{CHANNEL}:c")
+    assert rings(third) == 1
+    assert wakeups.waiting(CHANNEL) == 3
+
+
+def test_the_first_of_a_party_looks_for_newcomers_and_in_time_for_everybody(
+    wakeups: Wakeups, world: FakeRuntime
+) -> None:
+    first, second = joined(wakeups, world, "a", "b")
+    world.pass_time(1.0)
+    third = join(wakeups, "c")
+    wakeups.confirmed(f"{CHANNEL}:c")
+    assert rings(first) == 1
+    assert has_to_look(wakeups, first, world.now())
+    assert not first.rung
+    assert wakeups.to_look_after(first) == ([first, third], False)
+    wakeups.answered(first, math.inf)
+    world.pass_time(99.0)
+    assert has_to_look(wakeups, first, world.now())
+    assert wakeups.to_look_after(first) == ([first, second, third], True)
+    wakeups.look_after_all(first, 100.0)
+    assert wakeups.to_look_after(first) == ([first], False)
+
+
+def test_confirmations_in_a_burst_are_looked_into_at_once_and_once_more(wakeups: Wakeups, world: FakeRuntime) -> None:
+    [first] = joined(wakeups, world, "a")
+    for name in "bcde":
+        join(wakeups, name)
+        wakeups.confirmed(f"{CHANNEL}:{name}")
+    assert not has_to_look(wakeups, first, world.now())
+    world.pass_time(LOOK_APART)
+    assert has_to_look(wakeups, first, world.now())
+    wakeups.answered(first, math.inf)
+    assert not has_to_look(wakeups, first, world.now())
+
+
+def test_an_attempt_without_an_answer_is_repeated_by_the_one_who_made_it(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first, second = joined(wakeups, world, "a", "b")
+    wakeups.rang(f"{CHANNEL}:b", b"0")
+    assert has_to_look(wakeups, second, world.now())
+    wakeups.failed(second, ConnectionError("down"), 0.5)
+    assert not has_to_look(wakeups, second, world.now())
+    world.pass_time(0.5)
+    assert has_to_look(wakeups, second, world.now())
+    assert second.rung
+    assert not has_to_look(wakeups, first, world.now())
+
+
+def test_who_leaves_a_party_hands_on_the_look_that_it_may_have_begun(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first, second, third = joined(wakeups, world, "a", "b", "c")
+    wakeups.leave(first, look_in=math.inf, pass_on=True)
+    assert [rings(second), rings(third)] == [1, 0]
+    assert has_to_look(wakeups, second, world.now())
+    assert not second.rung, "it looks for all, and attempts nothing"
+    assert world.unsubscriptions == [f"{CHANNEL}:a"]
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,165 @@
+"""The fair lock: whoever asks first gets it first, across processes.
+
+Source: ``org.redisson.RedissonFairLock``. Those who wait stand in a list in Redis, each with a time until when it is
+believed to be there, and hear on channels of their own that it is their turn. What differs on purpose: times are the
+server's; a waiter that is alive keeps its place, however long it waits; one that leaves gives its place up, whatever
+made it leave, and lets the next one know if the lock is free; an unlock of a lock that is gone says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.lock import LockCore
+from pyredisson.core.non_reentrant import NonReentrant
+from pyredisson.core.runtime import Failure, Unanswered
+from pyredisson.core.wakeups import Party
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.holds import Claim, Level
+    from pyredisson.core.runtime import Request
+    from pyredisson.core.wakeups import Seat
+
+__all__ = ["FairLockCore", "NonReentrantFairLockCore"]
+
+#: Ten years. Sums of many more would leave the range in which Lua counts exactly.
+MAX_WAIT_MS = 315_360_000_000
+
+
+class FairLockCore(LockCore):
+    """One handle on a fair lock."""
+
+    __slots__ = ("_least_ms", "_party")
+
+    kind = "fair"
+
+    def __init__(self, home: ClientCore, name: str) -> None:
+        super().__init__(home, name)
+        self._least_ms = _whole_ms(home.config.fair_lock_wait_timeout)
+        self._party = Party(self.names.channel, _look_after, self._least_ms / 3000)
+
+    def channel(self, claim: Claim) -> str:
+        """Each waiter has its own."""
+        return self.names.channel_of(claim.owner)
+
+    def party(self) -> Party:
+        """All who wait for it in this client."""
+        return self._party
+
+    # ---- what it says to the server ------------------------------------------------------------------------------
+
+    def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """As for the reentrant lock; whoever means to wait queues up with it."""
+        wait_ms = self._wait_ms(claim)
+        return scripts.acquire_fair(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=level.lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+            wait_ms=wait_ms or self._least_ms,
+            least_ms=self._least_ms,
+            queue=bool(wait_ms) and not holds,
+        )
+
+    def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        if claim.patience is None:
+            return super()._acquire_request(claim, level, holds, epoch, repeat)
+        return self.acquire_request(claim, level, holds, epoch, repeat)  # That of one wait: not worth keeping.
+
+    def _wait_ms(self, claim: Claim) -> int:
+        return self._least_ms if claim.patience is None else _whole_ms(claim.patience)
+
+    def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """As for the reentrant lock. A place in the queue that the owner may have is given up with it."""
+        return scripts.release_fair(
+            self.home.runtime,
+            self.names,
+            claim.owner,
+            lease_ms=lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+            queued_ms=claim.queued_ms,
+        )
+
+    def force_request(self, claim: Claim, epoch: int) -> Request:
+        """As for the reentrant lock; the head of the queue is told."""
+        return scripts.force_unlock_fair(self.home.runtime, self.names, claim.owner, epoch=epoch)
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    async def _make_ready(self, claim: Claim) -> None:
+        await super()._make_ready(claim)
+        if claim.pending is not None:
+            await self.home.settle(claim)  # A place from an earlier time is not taken over, but given up first.
+
+    async def attempt(self, claim: Claim, level: Level) -> int | None:
+        """As for the reentrant lock. From the first time on its owner may stand in the queue."""
+        if claim.patience is not None:
+            claim.acquire_request = None  # Those are the bytes of a wait without end.
+            claim.acquire_request_lease = 0
+        queued_ms = claim.queued_ms
+        if not claim.levels:
+            claim.queued_ms = self._wait_ms(claim)
+        try:
+            return await super().attempt(claim, level)
+        except Unanswered:
+            raise
+        except Failure:
+            claim.queued_ms = queued_ms  # It had no effect: whoever was not in the queue is not in it now.
+            raise
+
+    async def look_after(self, seat: Seat) -> int:
+        """On behalf of those who wait here: say that they are alive, and learn whether it is the turn of one of them.
+
+        Returns for how many ms there is nothing more to learn (-1: without end).
+        """
+        home = self.home
+        wakeups = home.wakeups
+        seats, everybody = wakeups.to_look_after(seat)
+        claims: list[Claim] = [each.what.claim for each in seats]
+        request = scripts.look_after_fair(
+            home.runtime,
+            self.names,
+            [(claim.owner, claim.queued_ms) for claim in claims],
+            least_ms=self._least_ms,
+        )
+        reply = await home.runtime.eval(request, home.attempt_timeout(self._plain.lease_ms))
+        look = scripts.read_look(reply)
+        if everybody:
+            wakeups.look_after_all(seat, self._party.every)
+        elif look.missing:
+            wakeups.look_after_all(seat, 0)  # Its place is lost (to FLUSHALL, or a long pause): perhaps all are.
+        for owner in look.missing:
+            wakeups.call(self.names.channel_of(owner))  # It asks for a place by itself.
+        if look.turn is not None:
+            wakeups.call(self.names.channel_of(look.turn))
+        return look.again_ms
+
+    def _note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
+        pass  # Nobody overtakes anybody here: there is no need to give way.
+
+
+class NonReentrantFairLockCore(NonReentrant, FairLockCore):
+    """One handle on a fair lock that is not reentrant."""
+
+    __slots__ = ()
+
+
+def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
+    lock = seat.what.lock
+    assert isinstance(lock, FairLockCore)
+    return lock.look_after(seat)
+
+
+def _whole_ms(seconds: float) -> int:
+    """A wait for the server: whole milliseconds, at least one unless it is none at all."""
+    return min(max(1, round(seconds * 1000)), MAX_WAIT_MS) if seconds > 0 else 0

@@ -1,0 +1,527 @@
+"""The fair lock: who asked first gets it first; whoever leaves the queue, or dies in it, holds nobody up for long."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+from weakref import WeakKeyDictionary
+
+import pytest
+
+from pyredisson import LockError, LockLostError, LockNotOwnedError
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_runtime, each_server
+from tests.contract.store import CHANNEL
+from tests.contract.worlds import Actor, Pending, Remote, World
+
+QUEUE = "redisson_lock_queue:{orders}"
+TIMEOUTS = "redisson_lock_timeout:{orders}"
+#: One who is not of ours, dead or alive.
+STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
+
+interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+#: Asked for in time: an actor that waits cannot say.
+NUMBERS: WeakKeyDictionary[Actor, int] = WeakKeyDictionary()
+
+
+def fair(actor: Actor, client: Remote) -> Remote:
+    NUMBERS[actor] = actor.number
+    return actor.get(client, "fair_lock")
+
+
+def owner(actor: Actor, client: Remote) -> str:
+    return f"{client.id}:{NUMBERS[actor]}"
+
+
+def queue(world: World) -> list[str]:
+    return world.redis.list(QUEUE)
+
+
+def scores(world: World) -> dict[str, float]:
+    """For how many seconds from now each is believed in."""
+    now = world.redis.time()
+    return {who: score / 1000 - now for who, score in world.redis.scores(TIMEOUTS).items()}
+
+
+def enqueue(world: World, who: str, seconds: float) -> None:
+    """As a Java client does."""
+    world.redis.command("RPUSH", QUEUE, who)
+    world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + seconds) * 1000), who)
+
+
+def wait_in_turn(world: World, waiters: list[tuple[Actor, Remote]], *args: float) -> list[Pending]:
+    """Let each begin to wait, one after another."""
+    begun: list[Pending] = []
+    before = len(queue(world))
+    for actor, lock in waiters:
+        begun.append(actor.start(lock.try_lock, *args) if args else actor.start(lock.lock))
+        world.until(lambda: len(queue(world)) == before + len(begun), what="it queues up")
+    return begun
+
+
+def nothing_is_left(world: World) -> bool:
+    return world.redis.everything() == {}
+
+
+# ---- in turn ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_asked_first_gets_it_first(world: World) -> None:
+    clients = [world.client(), world.client()]
+    mine = fair(world.actor(), clients[0])
+    mine.lock()
+    waiters = [(actor, fair(actor, clients[n % 2])) for n, actor in enumerate(world.actors(6))]
+    begun = wait_in_turn(world, waiters)
+    mine.unlock()
+    for served, (_, lock) in enumerate(waiters):
+        begun[served].result()
+        world.pass_time(0.02)
+        assert [pending.done() for pending in begun] == [True] * (served + 1) + [False] * (5 - served)
+        assert lock.is_held_by_current_thread()
+        lock.unlock()
+    assert nothing_is_left(world)
+
+
+def test_the_holder_may_take_it_again_past_those_who_wait(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, client), fair(bob, client)
+    mine.lock()
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    mine.lock()
+    assert mine.try_lock()
+    assert mine.get_hold_count() == 3
+    for _ in range(3):
+        assert not waiting.done()
+        mine.unlock()
+    waiting.result()
+    assert theirs.get_hold_count() == 1
+
+
+def test_whoever_has_just_freed_it_queues_up_behind_those_who_wait(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, client), fair(bob, client)
+    mine.lock()
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    mine.unlock()
+    again = alice.start(mine.lock)
+    waiting.result()
+    world.pass_time(0.1)
+    assert not again.done()
+    theirs.unlock()
+    again.result()
+
+
+def test_one_attempt_neither_queues_up_nor_overtakes(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, client), fair(bob, client)
+    mine.lock()
+    before = world.redis.everything()
+    assert theirs.try_lock() is False
+    assert theirs.acquire(blocking=False) is False
+    assert world.redis.everything() == before
+    assert world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 0
+    mine.unlock()
+    enqueue(world, STRANGER, 60)
+    assert theirs.try_lock() is False, "it is another's turn"
+    assert queue(world) == [STRANGER]
+    world.redis.delete(QUEUE)
+    world.redis.delete(TIMEOUTS)
+    assert theirs.try_lock() is True
+
+
+def test_the_example_state(world: World) -> None:
+    """The fair lock of the protocol's appendix, and what is said when it is freed."""
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, second, third = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    [first_waits] = wait_in_turn(world, [(bob, second)])
+    [second_waits] = wait_in_turn(world, [(carol, third)], 5)
+    bobs, carols = owner(bob, client), owner(carol, client)
+    assert queue(world) == [bobs, carols]
+    # Carol may have been looked after since, which raises her time; it is 5 s behind his, or more.
+    assert 325 < scores(world)[bobs] <= 330
+    assert scores(world)[carols] > 330
+    heard = world.messages(f"{CHANNEL}:{bobs}")
+    others = world.messages(CHANNEL)
+    mine.unlock()
+    first_waits.result()
+    assert heard.received() == [b"0"]
+    assert others.received() == []
+    assert queue(world) == [carols]
+    assert scores(world)[carols] > 25
+    second.unlock()
+    assert second_waits.result() is True
+    third.unlock()
+    assert nothing_is_left(world)
+
+
+def test_it_is_the_same_lock_as_the_plain_one(world: World) -> None:
+    """A plain lock of the same name excludes, and overtakes."""
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), fair(bob, client)
+    mine.lock(0.5)
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: queue(world))
+    assert mine.is_held_by_current_thread()
+    waiting.result()
+    assert theirs.get_hold_count() == 1
+    assert not mine.try_lock()
+
+
+def test_a_fair_lock_that_is_not_reentrant(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine = alice.get(client, "non_reentrant_fair_lock")
+    mine.lock()
+    for again in (mine.lock, mine.try_lock, partial(mine.try_lock, 1)):
+        with pytest.raises(LockError, match="not reentrant"):
+            again()
+    assert mine.get_hold_count() == 1
+    theirs = bob.get(client, "non_reentrant_fair_lock")
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    mine.unlock()
+    waiting.result()
+    theirs.unlock()
+    assert nothing_is_left(world)
+
+
+# ---- leaving ---------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_gives_up_leaves_the_queue_and_takes_its_wait_with_it(world: World) -> None:
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
+    [stays] = wait_in_turn(world, [(carol, staying)], 400)
+    world.until(lambda: scores(world)[owner(carol, client)] > 800, what="she is looked after")
+    before = scores(world)
+    began = world.now()
+    assert gone.result() is False
+    assert world.now() - began < 2
+    assert queue(world) == [owner(carol, client)]
+    after = scores(world)[owner(carol, client)]
+    # What Bob's wait had added, and the time that has passed.
+    assert before[owner(carol, client)] - 3 < after < before[owner(carol, client)]
+    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 0)
+    mine.unlock()
+    assert stays.result() is True
+    staying.unlock()
+    assert nothing_is_left(world)
+
+
+def test_exactly_the_wait_is_taken_off_those_behind(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, leaving = fair(alice, client), fair(bob, client)
+    mine.lock()
+    enqueue(world, STRANGER, 50)
+    gone = bob.start(leaving.try_lock, 0.4)
+    world.until(lambda: len(queue(world)) == 2)
+    other = "8743c9c0-0795-4907-87fd-6c719a6b4586:8"
+    enqueue(world, other, 100)
+    before = world.redis.scores(TIMEOUTS)
+    assert gone.result() is False
+    after = world.redis.scores(TIMEOUTS)
+    assert queue(world) == [STRANGER, other]
+    assert after == {STRANGER: before[STRANGER], other: before[other] - 400}
+
+
+LEAVING: dict[str, Callable[[Remote], Callable[[], object]]] = {
+    "lock": lambda lock: lock.lock,
+    "try_lock": lambda lock: partial(lock.try_lock.method, 9),
+    "acquire": lambda lock: partial(lock.acquire.method, timeout=9),
+    "block": lambda lock: lock.enter,
+    "hold": lambda lock: lock.hold().enter,
+}
+
+
+@interruptible
+@pytest.mark.parametrize("call", LEAVING)
+def test_an_interrupted_waiter_leaves_the_queue(world: World, call: str) -> None:
+    client = world.client()
+    alice, me, bob = world.actor(), world.interruptible(), world.actor()
+    theirs, mine, last = fair(alice, client), fair(me, client), fair(bob, world.client())
+    theirs.lock()
+    own = f"{CHANNEL}:{owner(me, client)}"
+    error = me.interrupted(LEAVING[call](mine), once=lambda: world.redis.subscribers(own) == 1)
+    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
+    assert queue(world) == []
+    assert world.redis.scores(TIMEOUTS) == {}
+    assert world.waiting(mine) == 0
+    world.until(lambda: world.redis.subscribers(own) == 0)
+    [waiting] = wait_in_turn(world, [(bob, last)])
+    theirs.unlock()
+    waiting.result(within=5)
+    last.unlock()
+    assert mine.try_lock()
+    assert mine.get_hold_count() == 1
+
+
+@each_runtime
+def test_whoever_is_rung_and_leaves_lets_the_next_one_know(world: World) -> None:
+    """The lock is free, it is Bob's turn, and Bob goes away: Carol does not have to wait for Bob's time to be over."""
+    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
+    bob, carol = world.actors(2)
+    enqueue(world, STRANGER, 0.8)
+    second = fair(carol, clients[1])
+    gone = bob.start(fair(bob, clients[0]).try_lock, 0.4)
+    world.until(lambda: len(queue(world)) == 2)
+    waiting = carol.start(second.lock)
+    world.until(lambda: len(queue(world)) == 3)
+    assert gone.result() is False
+    waiting.result(within=5)
+
+
+def test_an_unlock_lets_the_head_know_though_the_lock_is_gone(world: World) -> None:
+    """Redisson reports success here. The holder is told of its loss, and the head need not wait for its next look."""
+    clients = [world.client(), world.client(max_wait_without_check=60)]
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, clients[0]), fair(bob, clients[1])
+    mine.lock(60)
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, clients[1])}") == 1)
+    world.pass_time(0.3)  # for the look that follows the subscription
+    world.redis.delete("orders")
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    waiting.result(within=5)
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+
+
+def test_a_forced_unlock_lets_the_head_in(world: World) -> None:
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, theirs, third = fair(alice, client), fair(bob, world.client()), fair(carol, client)
+    mine.lock()
+    waiting, later = wait_in_turn(world, [(bob, theirs), (carol, third)])
+    assert third.real is not None
+    assert fair(world.actor(), client).force_unlock() is True
+    waiting.result(within=5)
+    assert not later.done()
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    theirs.unlock()
+    later.result()
+
+
+# ---- the dead and the living -----------------------------------------------------------------------------------------
+
+
+@each_runtime
+def test_a_dead_head_holds_up_nobody_past_its_time(world: World) -> None:
+    client = world.client(max_wait_without_check=60)
+    alice = world.actor()
+    mine = fair(alice, client)
+    enqueue(world, STRANGER, 1.0)
+    began = world.now()
+    waiting = alice.start(mine.lock)
+    waiting.result(within=5)
+    assert 0.9 < world.now() - began < 3
+
+
+@each_server
+def test_waiting_behind_a_dead_head_of_a_free_lock_asks_nothing(world: ClockWorld) -> None:
+    """Redisson: 2,700 requests a second, for minutes."""
+    client = world.client()
+    alice = world.actor()
+    enqueue(world, STRANGER, 2.0)
+    waiting = alice.start(fair(alice, client).lock)
+    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(alice, client)}") == 1)
+    world.pass_time(0.3)
+    asked = world.redis.calls("evalsha", "eval")
+    world.pass_time(1.0)
+    assert not waiting.done()
+    assert world.redis.calls("evalsha", "eval") == asked
+    waiting.result(within=5)
+
+
+def test_an_entry_without_a_score_is_nobodys(world: World) -> None:
+    """Redisson: nobody gets the lock any more."""
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, client), fair(bob, client)
+    world.redis.command("RPUSH", QUEUE, STRANGER)
+    assert mine.try_lock()
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    world.redis.command("LPUSH", QUEUE, STRANGER)
+    mine.unlock()
+    waiting.result(within=5)
+    theirs.unlock()
+    assert nothing_is_left(world)
+
+
+@each_runtime
+def test_a_waiter_that_is_alive_keeps_its_place_however_long_it_waits(world: World) -> None:
+    clients = [world.client(fair_lock_wait_timeout=0.3), world.client(fair_lock_wait_timeout=0.3)]
+    alice, *others = world.actors(5)
+    mine = fair(alice, clients[0])
+    mine.lock(60)
+    waiters = [(actor, fair(actor, clients[n % 2])) for n, actor in enumerate(others)]
+    begun = wait_in_turn(world, waiters)
+    order = queue(world)
+    world.redis.command("PERSIST", "orders")  # So that they are believed in for their own time alone.
+    for _ in range(10):
+        world.pass_time(0.3)
+        assert queue(world) == order
+        assert all(left > 0 for left in scores(world).values())
+    mine.unlock()
+    for pending, (_, lock) in zip(begun, waiters, strict=True):
+        pending.result()
+        lock.unlock()
+    assert nothing_is_left(world)
+
+
+@each_runtime
+def test_a_time_is_raised_and_never_lowered(world: World) -> None:
+    client = world.client(max_wait_without_check=0.2, fair_lock_wait_timeout=5)
+    alice, bob = world.actors(2)
+    fair(alice, client).lock(60)
+    bob.start(fair(bob, client).lock)
+    world.until(lambda: queue(world))
+    who = owner(bob, client)
+    world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + 1000) * 1000), who)
+    world.pass_time(0.5)
+    assert scores(world)[who] > 990
+    world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + 1) * 1000), who)
+    world.until(lambda: scores(world)[who] > 50)
+    assert scores(world)[who] < 66
+
+
+def test_a_newcomer_is_believed_in_whatever_the_one_before_it_says(world: World) -> None:
+    """Else the wait of those before it, taken off when they leave, would take its place."""
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    gone = bob.start(leaving.try_lock, 1.0)
+    world.until(lambda: len(queue(world)) == 1)
+    enqueue(world, STRANGER, 0.1)
+    carol.start(staying.lock)
+    world.until(lambda: len(queue(world)) == 3)
+    world.until(lambda: scores(world)[owner(carol, client)] > 900)
+    assert gone.result() is False
+    assert queue(world)[-1] == owner(carol, client)
+
+
+def test_a_newcomer_behind_one_who_is_gone_keeps_its_place(world: World) -> None:
+    """Those before that one still take their waits off its time."""
+    clients = [world.client(), world.client()]
+    alice, bob, carol = world.actors(3)
+    mine, first, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock()
+    [waiting] = wait_in_turn(world, [(bob, first)])
+    enqueue(world, STRANGER, -1)
+    later = carol.start(last.lock)
+    world.until(lambda: len(queue(world)) == 3)
+    mine.unlock()
+    waiting.result()
+    first.unlock()
+    later.result(within=2)
+
+
+@each_runtime
+def test_whoever_lost_its_place_asks_for_another(world: World) -> None:
+    """FLUSHALL, an eviction, or a pause that was longer than anybody was believed in."""
+    client = world.client(max_wait_without_check=0.3)
+    alice, *others = world.actors(4)
+    mine = fair(alice, client)
+    mine.lock(60)
+    waiters = [(actor, fair(actor, client)) for actor in others]
+    begun = wait_in_turn(world, waiters)
+    world.redis.delete(QUEUE)
+    world.redis.delete(TIMEOUTS)
+    world.until(lambda: len(queue(world)) == 3)
+    assert set(queue(world)) == {owner(actor, client) for actor in others}
+    mine.unlock()
+    world.until(lambda: any(pending.done() for pending in begun))
+    for _ in range(3):
+        world.until(lambda: any(pending.done() for pending in begun))
+        [served] = [n for n, pending in enumerate(begun) if pending.done()]
+        begun.pop(served).result()
+        waiters.pop(served)[1].unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_lease_that_runs_out_lets_the_head_in(world: World) -> None:
+    alice, bob, carol = world.actors(3)
+    clients = [world.client(), world.client()]
+    mine, first, second = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock(0.5)
+    waiting, later = wait_in_turn(world, [(bob, first), (carol, second)])
+    waiting.result(within=5)
+    assert not later.done()
+    first.unlock()
+    later.result(within=5)
+
+
+# ---- what it costs ---------------------------------------------------------------------------------------------------
+
+
+@each_server
+def test_one_looks_for_all_who_wait(world: ClockWorld) -> None:
+    client = world.client()
+    alice, *others = world.actors(11)
+    mine = fair(alice, client)
+    mine.lock(60)
+    begun = wait_in_turn(world, [(actor, fair(actor, client)) for actor in others])
+    world.until(lambda: all(world.redis.subscribers(f"{CHANNEL}:{owner(actor, client)}") for actor in others))
+    world.pass_time(0.3)
+    assert world.waiting(mine) == 10
+    asked = world.redis.calls("evalsha", "eval", "pttl", "exists", "ping")
+    world.pass_time(0.7)
+    assert world.redis.calls("evalsha", "eval", "pttl", "exists", "ping") == asked
+    assert not any(pending.done() for pending in begun)
+
+
+@each_server
+def test_a_hand_over_takes_two_requests(world: ClockWorld) -> None:
+    clients = [world.client(), world.client()]
+    mine = fair(world.actor(), clients[0])
+    mine.lock()
+    waiters = [(actor, fair(actor, clients[n % 2])) for n, actor in enumerate(world.actors(4))]
+    begun = wait_in_turn(world, waiters)
+    world.pass_time(0.5)  # for the subscriptions, and the looks that follow
+    before = world.redis.calls("evalsha", "eval")
+    mine.unlock()
+    begun[0].result()
+    world.pass_time(0.2)
+    assert world.redis.calls("evalsha", "eval") - before == 2
+    assert not begun[1].done()
+
+
+@each_server
+def test_a_waiter_survives_the_loss_of_its_subscription(world: World) -> None:
+    alice, bob = world.actors(2)
+    client = world.client(max_wait_without_check=60)
+    mine, theirs = fair(alice, world.client()), fair(bob, client)
+    mine.lock(60)
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 1)
+    world.pass_time(0.3)
+    world.redis.delete("orders")
+    world.redis.command("CLIENT", "KILL", "TYPE", "pubsub")
+    waiting.result(within=5)
+
+
+def test_a_wait_may_be_as_long_as_one_likes(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, client), fair(bob, client)
+    mine.lock()
+    waiting = bob.start(theirs.try_lock, 1e300)
+    world.until(lambda: queue(world))
+    assert math.isfinite(scores(world)[owner(bob, client)])
+    mine.unlock()
+    assert waiting.result() is True
