@@ -26,7 +26,8 @@ from pyredisson.testing.world import Cancelled
 from pyredisson.wire import script
 from tests import contract
 from tests.contract.simulated import SimulatedWorld
-from tests.simulation.histories import History
+from tests.simulation.histories import History, Plan
+from tests.simulation.permit_histories import PermitHistory
 from tests.simulation.test_interruptions import CASES, Scene
 from tests.simulation.test_scenes import SCENES, play
 
@@ -123,6 +124,10 @@ def _sweep_without_looking(self: Claims) -> None:
         self.drop(claim)
 
 
+async def _stays_in_the_queue(self: lock.LockCore, claim: Claim, *, at_once: bool = True) -> None:
+    claim.queued_ms = 0
+
+
 ORIGINAL_GRANTED = Claim.granted
 READ_FENCED = scripts.read_acquire_fenced
 
@@ -208,6 +213,46 @@ BUGS = {
     ),
     "a lock that is not reentrant counts": in_code(NonReentrant, "_make_ready", lock.LockCore._make_ready),
     "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[7] ~= '' then", "if true then")),
+    "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[2]) then", "then")),
+    "a fair lock's dead head stays": in_script("fair_acquire", ("if score > now then", "if score ~= 0 then")),
+    "a fair lock's entry without a score stays": in_script(
+        "fair_acquire",
+        (
+            "score = tonumber(redis.call('zscore', KEYS[4], head) or '0')",
+            "score = tonumber(redis.call('zscore', KEYS[4], head) or '1e15')",
+        ),
+    ),
+    "a hand-over leaves the times as they are": in_script(
+        "fair_acquire",
+        ("redis.call('zincrby', KEYS[4], -tonumber(ARGV[6]), waiter)", "redis.call('zincrby', KEYS[4], 0, waiter)"),
+    ),
+    "a fair lock rings the last one": in_script(
+        "fair_release",
+        (
+            "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. head, ARGV[1])",
+            "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. redis.call('lindex', KEYS[4], -1), ARGV[1])",
+        ),
+    ),
+    "a fair waiter that goes away stays in the queue": in_code(lock.LockCore, "_leave_queue", _stays_in_the_queue),
+    "a live fair waiter is not looked after": in_script("fair_look", ("if score < believed then", "if false then")),
+    "a repeated release of permits counts twice": in_script(
+        "semaphore_release", ("if number == ARGV[1] then", "if false then")
+    ),
+    "a late acquire of permits takes them": in_script(
+        "semaphore_acquire", ("elseif number and tonumber(number) > tonumber(ARGV[1]) then", "elseif false then")
+    ),
+    "a release of permits tells nobody": in_script(
+        "semaphore_release", ("redis.call(ARGV[3], KEYS[2], string.format('%.0f', total))", "")
+    ),
+    "what an interrupted acquire took is kept": in_script(
+        "semaphore_undo", ("if number == ARGV[2] and", "if false and")
+    ),
+    "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
+    "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[2], ARGV[2])", "")),
+    "a latch opens at one": in_script(
+        "latch_count_down", ("if count and count <= 1 then", "if count and count <= 2 then")
+    ),
+    "a repeated count down counts twice": in_script("latch_count_down", ("if number == ARGV[1] then", "if false then")),
     "a wait has no end": in_code(waiting, "_look_in", lambda refused: 1e9),
 }
 
@@ -250,6 +295,16 @@ def _found_by_history(limit: int) -> str | None:
     return None
 
 
+def _found_by_other_histories(limit: int) -> str | None:
+    for seed in range(limit):
+        try:
+            PermitHistory(seed).run()
+            History(seed, Plan(kind="fair_lock")).run()
+        except BaseException as error:
+            return f"history {seed} of permits, or of a fair lock: {type(error).__name__}"
+    return None
+
+
 def _found_by_scene() -> str | None:
     for name in SCENES:
         try:
@@ -287,6 +342,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         or _found_by_interruption(0)
         or _found_by_contract()
         or _found_by_scene()
+        or _found_by_other_histories(SEEDS)
         or _found_by_history(SEEDS)
     )
     print(f"{name}: {found}")
