@@ -9,9 +9,7 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from typing_extensions import ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.names import check_name

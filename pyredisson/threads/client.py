@@ -6,10 +6,9 @@ import os
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 import redis
-from typing_extensions import ParamSpec
 
 from pyredisson.arguments import backoff_of
 from pyredisson.config import Backoff, Config

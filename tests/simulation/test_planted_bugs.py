@@ -222,10 +222,6 @@ BUGS = {
             "score = tonumber(redis.call('zscore', KEYS[4], head) or '1e15')",
         ),
     ),
-    "a hand-over leaves the times as they are": in_script(
-        "fair_acquire",
-        ("redis.call('zincrby', KEYS[4], -tonumber(ARGV[6]), waiter)", "redis.call('zincrby', KEYS[4], 0, waiter)"),
-    ),
     "a fair lock rings the last one": in_script(
         "fair_release",
         (
