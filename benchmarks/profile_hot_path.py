@@ -357,7 +357,7 @@ def parts_of(it: Opened) -> dict[str, float]:
         "runtime.now()": runtime.now,
         "runtime.owner()": runtime.owner,
         "an empty `with mutex`": with_mutex,
-        "finding the claim": lambda: core._claim(runtime.owner()),
+        "finding the claim": lambda: core.claim_of(runtime.owner()),
         "claim: begin_acquire, granted, begin_release, released": acquired_and_released,
         "watchdog: watch, unwatch": watched_and_not,
         "home.talkative()": lambda: home.talkative(),

@@ -34,6 +34,7 @@ class Config:
         max_wait_without_check: The longest a waiter relies on being told.
         quorum_node_timeout: What one node of a quorum gets to answer; ``None``: lease / 200, within 5 to 50 ms.
         quorum_retry_timeout: How long ``lock()`` on a quorum tries to reach enough nodes.
+        quorum_max_extensions: How often a hold of a multi-lock is prolonged by the watchdog; ``None``: without end.
         restart_guard: Whether a node that restarted lately has no vote; a number sets the seconds.
         fence_from_clock: Draw fencing tokens from the server's clock, so that they grow through its loss of data.
         sharded_subscription_mode: ``"AUTO"``, ``"ON"`` or ``"OFF"``: sharded publish/subscribe on a cluster.
@@ -58,6 +59,7 @@ class Config:
     max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None
     quorum_retry_timeout: float = 30.0
+    quorum_max_extensions: int | None = None
     restart_guard: bool | float = True
     fence_from_clock: bool = False
     sharded_subscription_mode: Literal["AUTO", "ON", "OFF"] = "AUTO"
@@ -82,6 +84,11 @@ class Config:
                 raise TypeError(f"{name} must be an int, not {type(value).__name__}")
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
+        bound = self.quorum_max_extensions
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+            raise TypeError(f"quorum_max_extensions must be an int or None, not {type(bound).__name__}")
+        if bound is not None and bound < 0:
+            raise ValueError(f"quorum_max_extensions must not be negative, not {bound}")
         for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False")

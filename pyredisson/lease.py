@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, final
 from pyredisson.core.holds import lost_error
 
 if TYPE_CHECKING:
-    from pyredisson.core.holds import Claim, Level
+    from pyredisson.core.holds import Held, Level
+    from pyredisson.core.multi_hold import MultiLevel
     from pyredisson.core.runtime import Runtime
 
 __all__ = ["Lease"]
@@ -24,7 +25,7 @@ class Lease:
 
     __slots__ = ("_claim", "_ended", "_level", "_runtime", "_told")
 
-    def __init__(self, claim: Claim, level: Level, runtime: Runtime) -> None:
+    def __init__(self, claim: Held, level: Level | MultiLevel, runtime: Runtime) -> None:
         self._claim = claim
         self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
         self._runtime = runtime

@@ -20,10 +20,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, Link, Stream
+from pyredisson.link import CONNECTING, Begun, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
@@ -232,6 +232,46 @@ class AsyncSocketStream(_Wire):
         return None if self.broken is not None and not replies else replies
 
 
+class Sent:
+    """A request that was sent on the shared connection."""
+
+    __slots__ = ("_future", "_link", "_request", "_timeout")
+
+    def __init__(self, link: AsyncOwnLink, pipe: Pipe, request: Packed, timeout: float) -> None:
+        self._link = link
+        self._request = request
+        self._timeout = timeout
+        self._future = pipe.call(request.data, timeout)
+
+    async def take(self) -> Reply:
+        try:
+            reply = await self._future
+        except Unanswered:
+            self._link.away = True
+            raise
+        self._link.away = False
+        if isinstance(reply, Exception):
+            return await self._link.answer(reply, self._request, self._timeout)
+        return reply  # type: ignore[no-any-return]
+
+    def drop(self) -> None:
+        self._future.add_done_callback(_look_at)
+
+
+class Beside:
+    """A request in a task of its own: its connection has to be made first, or is borrowed."""
+
+    def __init__(self, work: Coroutine[Any, Any, Reply]) -> None:
+        self._task = asyncio.ensure_future(work)
+
+    async def take(self) -> Reply:
+        return await self._task
+
+    def drop(self) -> None:
+        self._task.cancel()
+        self._task.add_done_callback(_look_at)
+
+
 class AsyncOwnLink:
     """A connection of our own, made from the settings of a client."""
 
@@ -244,6 +284,27 @@ class AsyncOwnLink:
         self._retired: list[Pipe] = []
         self._watchdog: asyncio.Task[Any] | None = None
         self._closed = False
+        self.away = False  # It did not answer the last time; only for those who ask many servers at once.
+
+    def begin(self, request: Packed, timeout: float) -> Begun:
+        pipe = self._pipe
+        if pipe is None or pipe.broken is not None or pipe.retired:
+            return Beside(self._when_connected(request, timeout))
+        return Sent(self, pipe, request, timeout)
+
+    async def _when_connected(self, request: Packed, timeout: float) -> Reply:
+        try:
+            pipe = await self._connected(timeout, at_once=self.away)
+        except Failure:
+            self.away = True
+            raise
+        return await Sent(self, pipe, request, timeout).take()
+
+    async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
+        """What to make of an error reply: a script that the server does not know is sent in full."""
+        if not is_no_script(error):
+            raise failure_of(error)
+        return await self._call(request.in_full(), timeout)
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         pipe = self._pipe
@@ -254,9 +315,7 @@ class AsyncOwnLink:
         except NotSent:  # The connection had been closed behind our back; another one may do.
             reply = await (await self._connected(timeout)).call(request.data, timeout)
         if isinstance(reply, Exception):
-            if not is_no_script(reply):
-                raise failure_of(reply)
-            reply = await self._call(request.in_full(), timeout)
+            return await self.answer(reply, request, timeout)
         return reply  # type: ignore[no-any-return]
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
@@ -269,7 +328,7 @@ class AsyncOwnLink:
             raise failure_of(reply)
         return reply  # type: ignore[no-any-return]
 
-    async def _connected(self, timeout: float) -> Pipe:
+    async def _connected(self, timeout: float, *, at_once: bool = False) -> Pipe:
         pipe = self._pipe
         if pipe is not None and pipe.broken is None and not pipe.retired:
             return pipe
@@ -280,7 +339,8 @@ class AsyncOwnLink:
             self._connecting.add_done_callback(self._connect_done)
         # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
         connecting = self._connecting
-        if asyncio.current_task() is not self._watchdog:  # It has deadlines to tell of; the others have the time.
+        # The watchdog has deadlines to tell of, and who asks many has the others to think of; the rest have the time.
+        if asyncio.current_task() is not self._watchdog and not at_once:
             timeout = max(timeout, CONNECTING)
         await asyncio.wait({connecting}, timeout=timeout)
         if not connecting.done():
@@ -373,6 +433,16 @@ class AsyncBorrowedLink:
         if isinstance(reply, Exception):
             raise failure_of(reply)
         return reply  # type: ignore[no-any-return]
+
+    def begin(self, request: Packed, timeout: float) -> Begun:
+        return Beside(self._in_time(request, timeout))
+
+    async def _in_time(self, request: Packed, timeout: float) -> Reply:
+        # It may have to connect, for which there is no time of its own here.
+        try:
+            return await asyncio.wait_for(self.eval(request, timeout), max(timeout, CONNECTING))
+        except asyncio.TimeoutError:
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
 
     async def _call(self, data: bytes, timeout: float) -> Any:
         if self._reserved_for is asyncio.current_task():
@@ -532,7 +602,7 @@ async def _apart(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-def _look_at(task: asyncio.Task[Any]) -> None:
+def _look_at(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()  # Nobody waits for it any more, and nobody shall complain of that.
 

@@ -11,10 +11,12 @@ from pyredisson.asyncio.primitives import (
     FairLock,
     FencedLock,
     Lock,
+    MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
     PermitExpirableSemaphore,
     ReadWriteLock,
+    RedLock,
     Semaphore,
     SpinLock,
     TokenLock,
@@ -102,6 +104,16 @@ class Factory:
         """See :meth:`pyredisson.Redisson.get_token_lock`."""
         self._core.check_open()
         return TokenLock(self, TokenLockCore(self._core, check_name(name)))
+
+    def get_multi_lock(self, *locks: Lock) -> MultiLock:
+        """See :meth:`pyredisson.Redisson.get_multi_lock`."""
+        self._core.check_open()
+        return MultiLock(*locks)
+
+    def get_red_lock(self, *locks: Lock) -> RedLock:
+        """See :meth:`pyredisson.Redisson.get_red_lock`."""
+        self._core.check_open()
+        return RedLock(*locks)
 
     def synchronized(
         self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None

@@ -11,7 +11,9 @@ from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
+from pyredisson.core.multi_lock import MultiLockCore, multi_lock
 from pyredisson.core.permit_semaphore import PermitSemaphoreCore
+from pyredisson.core.quorum import majority
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
@@ -26,10 +28,12 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Lock",
+    "MultiLock",
     "NonReentrantFairLock",
     "NonReentrantLock",
     "PermitExpirableSemaphore",
     "ReadWriteLock",
+    "RedLock",
     "Semaphore",
     "SpinLock",
     "TokenLock",
@@ -220,13 +224,126 @@ class TokenLock(Lock):
     __slots__ = ()
 
 
+class MultiLock:
+    """The asyncio twin of :class:`pyredisson.MultiLock`; the owner is the task that runs the coroutine."""
+
+    __slots__ = ("__weakref__", "_core", "_locks")
+
+    def __init__(self, *locks: Lock, quorum: int | None = None) -> None:
+        for lock in locks:
+            if not isinstance(lock, Lock):
+                raise TypeError(
+                    f"a multi-lock is made of locks of pyredisson.asyncio, not of {type(lock).__module__}."
+                    f"{type(lock).__qualname__}"
+                )
+        self._locks = locks  # They keep their clients going.
+        self._core: MultiLockCore = multi_lock([lock._core for lock in locks], quorum)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """See :attr:`pyredisson.MultiLock.name`."""
+        return self._core.name
+
+    @property
+    def locks(self) -> tuple[Lock, ...]:
+        """See :attr:`pyredisson.MultiLock.locks`."""
+        return self._locks
+
+    @property
+    def quorum(self) -> int:
+        """See :attr:`pyredisson.MultiLock.quorum`."""
+        return self._core.quorum
+
+    async def lock(self, lease_time: Seconds | None = None) -> None:
+        """See :meth:`pyredisson.MultiLock.lock`."""
+        await self._core.lock(lease_time)
+
+    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+        """See :meth:`pyredisson.MultiLock.try_lock`."""
+        return await self._core.try_lock(wait_time, lease_time)
+
+    async def unlock(self) -> None:
+        """See :meth:`pyredisson.MultiLock.unlock`."""
+        return await self._core.unlock()
+
+    async def force_unlock(self) -> bool:
+        """See :meth:`pyredisson.MultiLock.force_unlock`."""
+        return await self._core.force_unlock()
+
+    def validity(self) -> float:
+        """See :meth:`pyredisson.MultiLock.validity`. A plain call."""
+        return self._core.validity()
+
+    async def is_locked(self) -> bool:
+        """See :meth:`pyredisson.MultiLock.is_locked`."""
+        return await self._core.is_locked()
+
+    async def is_held_by_current_thread(self) -> bool:
+        """See :meth:`pyredisson.MultiLock.is_held_by_current_thread`; here it is the running task that holds it."""
+        return await self._core.is_held_by_current_thread()
+
+    async def is_held_by_current_task(self) -> bool:
+        """Another name of :meth:`is_held_by_current_thread`."""
+        return await self._core.is_held_by_current_thread()
+
+    async def get_hold_count(self) -> int:
+        """See :meth:`pyredisson.MultiLock.get_hold_count`."""
+        return await self._core.get_hold_count()
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """See :meth:`pyredisson.MultiLock.acquire`."""
+        return await self._core.acquire(wait_of(blocking, timeout))
+
+    async def release(self) -> None:
+        """See :meth:`pyredisson.MultiLock.release`."""
+        return await self._core.unlock()
+
+    async def locked(self) -> bool:
+        """See :meth:`pyredisson.MultiLock.locked`."""
+        return await self._core.is_locked()
+
+    async def __aenter__(self) -> bool:
+        await self._core.lock()
+        return True
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.leave(error)
+
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        cancel_on_loss: bool = False,
+    ) -> Hold:
+        """See :meth:`pyredisson.MultiLock.hold`, and :meth:`Lock.hold`."""
+        return Hold(self, wait_time, lease_time, cancel_on_loss)
+
+
+@final
+class RedLock(MultiLock):
+    """The asyncio twin of :class:`pyredisson.RedLock`."""
+
+    __slots__ = ()
+
+    def __init__(self, *locks: Lock) -> None:
+        super().__init__(*locks, quorum=majority(len(locks)))
+
+
 @final
 class Hold:
     """The asyncio twin of :class:`pyredisson.Hold`."""
 
     __slots__ = ("_cancelled", "_lease", "_lease_time", "_lock", "_task", "_wait_time", "_wanted")
 
-    def __init__(self, lock: Lock, wait_time: Seconds | None, lease_time: Seconds | None, cancel_on_loss: bool) -> None:
+    def __init__(
+        self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, cancel_on_loss: bool
+    ) -> None:
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Background, Reply, Request, Ticket
+from pyredisson.link import fan_out
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.pubsub import Subscriber
 from pyredisson.wire import prepare
@@ -212,6 +213,8 @@ class AsyncioRuntime:
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         self.enter()
         return await self.link.ask(command, timeout)
+
+    fan_out = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

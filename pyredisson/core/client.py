@@ -10,6 +10,7 @@ from pyredisson.core import events, scripts
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
+from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.wakeups import Wakeups
@@ -50,6 +51,7 @@ class ClientCore:
         self.claims = Claims(self.runtime)
         self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.watchdog = Watchdog(self)
+        self.keeper = Keeper(self)
         self.ledger = Ledger(self)
 
     # ---- events --------------------------------------------------------------------------------------------------

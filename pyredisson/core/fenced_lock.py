@@ -32,25 +32,25 @@ class FencedLockCore(LockCore):
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock, however long it takes."""
-        return self._take(None, self._level(lease_time))
+        return self.take(None, self._level(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock if it is to be had within ``wait_time``."""
-        return self._take(wait_seconds(wait_time), self._level(lease_time))
+        return self.take(wait_seconds(wait_time), self._level(lease_time))
 
     async def acquire(self, wait: float | None) -> bool:
         """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
-        return await self._take(wait, self._level(None))
+        return await self.take(wait, self._level(None))
 
     async def try_lock_and_get_token(self, wait_time: Seconds | None, lease_time: Seconds | None) -> int | None:
         """Take the lock if it is to be had within ``wait_time``, and return the token of the hold."""
         level = self._level(lease_time)
-        return level.token if await self._take(wait_seconds(wait_time), level) else None
+        return level.token if await self.take(wait_seconds(wait_time), level) else None
 
     async def lock_and_get_token(self, lease_time: Seconds | None) -> int:
         """Take the lock, however long it takes, and return the token of the hold."""
         level = self._level(lease_time)
-        await self._take(None, level)
+        await self.take(None, level)
         assert level.token is not None
         return level.token
 

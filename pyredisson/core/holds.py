@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyredisson.core.lock import LockCore
     from pyredisson.core.runtime import Owner, Request, Runtime
 
-__all__ = ["GONE", "Claim", "Claims", "Level", "Pending", "Unlock", "lost_error"]
+__all__ = ["GONE", "Claim", "Claims", "Held", "Level", "Pending", "Unlock", "lost_error"]
 
 #: How a loss is explained that the server told us of.
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
@@ -527,7 +527,24 @@ class Claim:
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
 
 
-def lost_error(claim: Claim, reason: str = GONE) -> LockLostError:
+class Held(Protocol):
+    """What an owner holds of something, as a :class:`pyredisson.Lease` sees it."""
+
+    name: str
+    owner: str
+    loss: str | None
+    on_loss: tuple[Callable[[], None], ...]
+
+    def has(self, level: Any, /) -> bool:
+        """Whether that very level is among those that are held."""
+        ...
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which the hold is certain."""
+        ...
+
+
+def lost_error(claim: Held, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     return LockLostError(
         f"lock {claim.name!r} was lost by {claim.owner}: {reason}. What was done under it since may have run beside "

@@ -123,28 +123,28 @@ class LockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    # lock() and try_lock() check their arguments and hand over to _take(): one coroutine less on the hot path.
+    # lock() and try_lock() check their arguments and hand over to take(): one coroutine less on the hot path.
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock, however long it takes."""
-        return self._take(None, self._plain if lease_time is None else self._level(lease_time))
+        return self.take(None, self._plain if lease_time is None else self._level(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock if it is to be had within ``wait_time``."""
         level = self._plain if lease_time is None else self._level(lease_time)
-        return self._take(wait_seconds(wait_time), level)
+        return self.take(wait_seconds(wait_time), level)
 
     async def acquire(self, wait: float | None) -> bool:
         """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
-        return await self._take(wait, self._plain)
+        return await self.take(wait, self._plain)
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
         """Take the lock for a block, whose body is told of a loss."""
         wait = wait_seconds(wait_time)
         level = self._level(lease_time, block=True)
-        claim = self._claim(self.owner())
+        claim = self.claim_of(self.owner())
         lease = Lease(claim, level, self.home.runtime)  # Made before: once it is taken, nothing is left to interrupt.
-        if not await self._take(wait, level, claim):
+        if not await self.take(wait, level, claim):
             raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
         return lease
 
@@ -153,13 +153,14 @@ class LockCore:
             return Level(self._plain.lease_ms, watchdog=True, block=block)
         return Level(lease_ms(lease_time), watchdog=False, block=block)
 
-    async def _take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
+    async def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
+        """Take the lock for a level if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
         home = self.home
         runtime = home.runtime
         if home.closed:
             home.check_open()
         if claim is None:
-            claim = self._claim(self.owner())
+            claim = self.claim_of(self.owner())
         claim.patience = wait
         asked = runtime.now()
         holds = -1  # not known yet
@@ -248,6 +249,17 @@ class LockCore:
         now = self.home.runtime.now()
         if heard > 0 and now - claim.came > SLICE:
             claim.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
+
+    async def ask_once(self, claim: Claim, level: Level) -> int | None:
+        """Ask for the lock once, for somebody who does not wait for it alone. Returns and raises as :meth:`attempt`."""
+        claim.patience = 0.0
+        if claim.levels or claim.pending:
+            await self._make_ready(claim)
+        return await self.attempt(claim, level)
+
+    async def give_back(self, claim: Claim) -> None:
+        """Give back one hold for which nobody will come and ask. Raises as :meth:`unlock`."""
+        await self._release(claim, block=True)
 
     async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
@@ -351,7 +363,7 @@ class LockCore:
         home = self.home
         if home.closed:
             home.check_open()
-        claim = self._claim(self.owner())
+        claim = self.claim_of(self.owner())
         if claim.pending is not None:
             # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
             owes = claim.pending is Pending.ACQUIRE and claim.owe(block=False)
@@ -381,7 +393,7 @@ class LockCore:
     async def _leave(self, begun: list[None] | None) -> None:
         home = self.home
         home.check_open()
-        claim = self._claim(self.owner())
+        claim = self.claim_of(self.owner())
         if claim.pending is not None:
             if begun is not None:
                 begun.append(None)
@@ -489,7 +501,7 @@ class LockCore:
         """Free the lock, whoever holds it."""
         home = self.home
         home.check_open()
-        claim = self._claim(self.owner())
+        claim = self.claim_of(self.owner())
         if claim.pending is not None:
             try:
                 await self._settle(claim)
@@ -552,7 +564,7 @@ class LockCore:
 
     # ---- the caller's claim --------------------------------------------------------------------------------------
 
-    def _claim(self, who: Owner) -> Claim:
+    def claim_of(self, who: Owner) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
         last = self._last

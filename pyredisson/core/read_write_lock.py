@@ -113,7 +113,7 @@ class Side(LockCore):
         """Free this side, whoever holds it; and with the write side what the writer reads."""
         home = self.home
         home.check_open()
-        claim = self._claim(home.runtime.owner())
+        claim = self.claim_of(home.runtime.owner())
         if claim.pending is not None:
             try:
                 await self._settle(claim)
@@ -284,12 +284,12 @@ class WriteLockCore(Side):
         """Whether anybody writes."""
         return await self.home.query("HGET", self.names.raw, "mode") == b"write"
 
-    async def _take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
+    async def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
         if claim is None:
-            claim = self._claim(self.home.runtime.owner())
+            claim = self.claim_of(self.home.runtime.owner())
         if not claim.levels:
             await self._refuse_reader(claim)
-        return await super()._take(wait, level, claim)
+        return await super().take(wait, level, claim)
 
     async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once; whoever reads is told so."""
@@ -324,7 +324,7 @@ class WriteLockCore(Side):
         """
         await self._refuse_reader(claim)
         reader = ReadLockCore(self.home, self.names)
-        own = reader._claim(claim.who)
+        own = reader.claim_of(claim.who)
         turn, epoch = own.begin_force()
         make = partial(reader.release_request, own, self._plain.lease_ms, 0)
         await self.home.exchange(own, turn, make(epoch, False), make, self._plain.lease_ms)

@@ -80,6 +80,11 @@ class Watchdog:
             self._settle_at = self._runtime.now() + self._settle_in
             self._background.nudge()
 
+    def look(self, at: float) -> None:
+        """Be awake then: something of the client's :class:`pyredisson.core.multi_hold.Keeper` will be due."""
+        if at < self._wakes_at:
+            self._background.nudge()
+
     def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         """Do something in the background, until it raises no ``Failure`` or its time is over."""
         self._chores.append((work, until))
@@ -99,6 +104,7 @@ class Watchdog:
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
         await self._renew()
+        await self._home.keeper.step()
         await self._settle()
         return self._sleep()
 
@@ -111,6 +117,7 @@ class Watchdog:
             self._next_retry if self._round else self._next_round,
             self._settle_at if self._unsettled or self._chores else math.inf,
             self._earliest,
+            self._home.keeper.due(),
         )
         if self._watched and self._next_round == math.inf:  # One came while we were looking.
             self._next_round = now + self._period

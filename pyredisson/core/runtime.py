@@ -8,11 +8,12 @@ suspend into a seeded scheduler with virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 __all__ = [
+    "Ask",
     "Background",
     "Failure",
     "NotSent",
@@ -57,6 +58,26 @@ class Unanswered(Failure):
 
 class Refused(Failure):
     """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+class Ask:
+    """A request to one server that can be under way beside others; see :meth:`Runtime.fan_out`.
+
+    Awaited in a coroutine that somebody steps, it hands itself over, and is given the reply or the failure back.
+    """
+
+    __slots__ = ("request", "runtime", "timeout")
+
+    def __init__(self, runtime: Runtime, request: Request, timeout: float) -> None:
+        self.runtime = runtime
+        self.request = request
+        self.timeout = timeout
+
+    def __await__(self) -> Generator[Ask, Reply | Failure, Reply]:
+        answer = yield self
+        if isinstance(answer, Failure):
+            raise answer
+        return answer
 
 
 class Owner(Protocol):
@@ -161,6 +182,16 @@ class Runtime(Protocol):
             NotSent: It surely had no effect.
             Unanswered: It may have been executed, or may yet be.
             Refused: The server answered with an error.
+        """
+        ...
+
+    async def fan_out(self, asks: Sequence[Ask]) -> list[Reply | Failure]:
+        """Run scripts on several servers at once, each once, as :meth:`eval` does. All are of this runtime's kind.
+
+        Returns:
+            What became of each: its reply, or the failure that :meth:`eval` would raise. One that does not answer costs
+            its own timeout, and not one after another's; a connection that has to be made first may take longer, unless
+            the server is known to be away.
         """
         ...
 

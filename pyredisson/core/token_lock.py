@@ -68,6 +68,10 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         self._owner = owner
         self._token = token
 
+    def with_token(self, token: str) -> TokenLockCore:
+        """The same handle, but for what it stores."""
+        return type(self)(self.home, self.names.raw, self._backoff, owner=self._owner, token=token)
+
     def owner(self) -> Owner:
         """Who asks."""
         asking = super().owner()  # In any case: it looks whether this is the right event loop.
@@ -129,7 +133,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         """
         home = self.home
         home.check_open()
-        claim = self._claim(self.owner())
+        claim = self.claim_of(self.owner())
         self._expire(claim)
         if not claim.levels or claim.loss is not None:
             if claim.levels or claim.over:
@@ -159,11 +163,11 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     def remaining(self) -> float:
         """Seconds for which the hold is certain."""
-        return self._claim(self.owner()).remaining(self.home.runtime.now())
+        return self.claim_of(self.owner()).remaining(self.home.runtime.now())
 
     def token(self) -> bytes:
         """The token of the hold."""
-        return self._claim(self.owner()).proof.encode()
+        return self.claim_of(self.owner()).proof.encode()
 
     # ---- asking --------------------------------------------------------------------------------------------------
 

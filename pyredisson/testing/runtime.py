@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, final
 
@@ -16,7 +16,7 @@ from pyredisson import wire
 from pyredisson.asyncio.factory import Factory
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Background, NotSent, Reply, Request, Ticket, Unanswered
+from pyredisson.core.runtime import Ask, Background, Failure, NotSent, Reply, Request, Ticket, Unanswered
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
@@ -200,6 +200,20 @@ class SimulatedRuntime:
                 return redis.eval(called.text, keys, args)
 
         return await self._request(called.name, execute, timeout)
+
+    async def fan_out(self, asks: Sequence[Ask]) -> list[Reply | Failure]:
+        self._interruptible()
+        tasks = [
+            self.process.start(ask.runtime.eval(ask.request, ask.timeout), f"{self.process.name}/request")
+            for ask in asks
+        ]
+        answers: list[Reply | Failure] = []
+        for task in tasks:
+            try:
+                answers.append(await task.outcome)
+            except Failure as failure:
+                answers.append(failure)
+        return answers
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)

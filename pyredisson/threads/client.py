@@ -33,10 +33,12 @@ from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
     Lock,
+    MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
     PermitExpirableSemaphore,
     ReadWriteLock,
+    RedLock,
     Semaphore,
     SpinLock,
     TokenLock,
@@ -207,6 +209,26 @@ class Redisson:
         """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return TokenLock(self, TokenLockCore(self._core, check_name(name)))
+
+    def get_multi_lock(self, *locks: Lock) -> MultiLock:
+        """Return a handle on several locks taken as one; they may be of other clients. See :class:`MultiLock`.
+
+        Raises:
+            TypeError, ValueError: As :class:`MultiLock`.
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        return MultiLock(*locks)
+
+    def get_red_lock(self, *locks: Lock) -> RedLock:
+        """Return a handle on the majority of several locks, each of a client of its own. See :class:`RedLock`.
+
+        Raises:
+            TypeError, ValueError: As :class:`MultiLock`.
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        return RedLock(*locks)
 
     def synchronized(
         self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None

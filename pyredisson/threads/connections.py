@@ -21,9 +21,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
-from pyredisson.link import CONNECTING, Link, Stream
+from pyredisson.link import CONNECTING, Begun, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
@@ -76,16 +76,35 @@ class Connection:
             NotSent: Nothing that the server could execute has left.
             Unanswered: It has, and no reply came.
         """
-        sock = self.sock
+        self.send(data, timeout)
+        return self.receive(timeout)
+
+    def send(self, data: bytes, timeout: float) -> None:
+        """Send a request, and wait so long for its reply when it is asked for."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
         try:
-            sock.sendall(data)
+            self.sock.sendall(data)
         except OSError as error:
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+
+    def receive_within(self, left: float, timeout: float) -> Any:
+        """As :meth:`receive`, when of the timeout that was set only so much is left."""
+        if left < 0.9 * timeout:
+            if self._plain:
+                poll = select.poll()
+                poll.register(self.sock, select.POLLIN)
+                if not poll.poll(max(0, math.ceil(left * 1000))):
+                    raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+            else:
+                self.set_timeout(left)
+        return self.receive(timeout)
+
+    def receive(self, timeout: float) -> Any:
+        """Return the reply to what was sent, or the error that came as one. Raises ``Unanswered``."""
         try:
-            chunk = sock.recv(READ_SIZE)
+            chunk = self.sock.recv(READ_SIZE)
         except _WOULD_BLOCK:
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
         except OSError as error:
@@ -229,6 +248,100 @@ def _all(reader: hiredis.Reader) -> list[Any]:
     return found
 
 
+class Posted:
+    """A request that was sent, on a connection that is its own until the reply is taken."""
+
+    __slots__ = ("_connection", "_link", "_request", "_timeout", "_until")
+
+    def __init__(self, link: OwnLink, connection: Connection, request: Packed, timeout: float) -> None:
+        self._link = link
+        self._connection = connection
+        self._request = request
+        self._timeout = timeout
+        self._until = monotonic() + timeout
+
+    async def take(self) -> Reply:
+        connection = self._connection
+        try:
+            reply = connection.receive_within(self._until - monotonic(), self._timeout)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, Unanswered):
+                self._link.away = True
+            raise
+        self._link.put_back(connection)
+        if isinstance(reply, Exception):
+            return await self._link.answer(reply, self._request, self._timeout)
+        return reply  # type: ignore[no-any-return]
+
+    def drop(self) -> None:
+        self._connection.close()  # Its reply would be taken for the answer to something else.
+
+
+class Dialled:
+    """A request for which a connection has to be made first, in a thread of its own."""
+
+    def __init__(self, link: OwnLink, request: Packed, timeout: float) -> None:
+        self._link = link
+        self._request = request
+        self._timeout = timeout
+        # A server that was away a moment ago is not waited for longer than one that does not answer.
+        self._until = monotonic() + (timeout if link.away else max(timeout, CONNECTING))
+        self._dial = link.dial()
+
+    async def take(self) -> Reply:
+        if not self._dial.done.wait(max(0.0, self._until - monotonic())):
+            raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
+        if self._dial.failure is not None:
+            raise self._dial.failure
+        posted = self._link.post(self._request, self._timeout)
+        if posted is None:
+            raise NotSent(rx.ConnectionError("the connection was used for something else"))
+        return await posted.take()
+
+    def drop(self) -> None:
+        pass  # The connection stays, for the next one.
+
+
+class Dial:
+    """A connection being made."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.failure: Failure | None = None
+
+
+class Apart:
+    """A request in a thread of its own, over a link that knows nothing but to block."""
+
+    def __init__(self, link: Link, request: Packed, timeout: float) -> None:
+        self._timeout = timeout
+        self._until = monotonic() + max(timeout, CONNECTING)
+        self._done = threading.Event()
+        self._answer: Reply | Failure = None
+        threading.Thread(target=self._run, args=(link, request), name="pyredisson-request", daemon=True).start()
+
+    def _run(self, link: Link, request: Packed) -> None:
+        try:
+            self._answer = run(link.eval(request, self._timeout))
+        except Failure as failure:
+            self._answer = failure
+        except Exception as error:
+            self._answer = Unanswered(error)
+        self._done.set()
+
+    async def take(self) -> Reply:
+        if not self._done.wait(max(0.0, self._until - monotonic())):
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
+        answer = self._answer
+        if isinstance(answer, Failure):
+            raise answer
+        return answer
+
+    def drop(self) -> None:
+        pass
+
+
 class OwnLink:
     """Connections of our own, made from the settings of a client. As many as requests are under way at once."""
 
@@ -238,14 +351,71 @@ class OwnLink:
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
         self._closed = False
+        self._dialling: Dial | None = None
+        self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = self._call(request.data, timeout)
         if isinstance(reply, Exception):
-            if not is_no_script(reply):
-                raise failure_of(reply)
-            return _checked(self._call(request.in_full(), timeout))
+            return await self.answer(reply, request, timeout)
         return reply  # type: ignore[no-any-return]
+
+    async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
+        """What to make of an error reply: a script that the server does not know is sent in full."""
+        if not is_no_script(error):
+            raise failure_of(error)
+        return _checked(self._call(request.in_full(), timeout))
+
+    def begin(self, request: Packed, timeout: float) -> Begun:
+        return self.post(request, timeout) or Dialled(self, request, timeout)
+
+    def post(self, request: Packed, timeout: float) -> Posted | None:
+        """Send a request, if there is a connection at hand."""
+        idle = self._idle
+        while True:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                return None
+            if monotonic() - connection.used > FRESH and not connection.usable():
+                connection.close()
+                continue
+            try:
+                connection.send(request.data, timeout)
+            except NotSent:
+                connection.close()
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            return Posted(self, connection, request, timeout)
+
+    def put_back(self, connection: Connection) -> None:
+        """A connection is free again."""
+        self.away = False
+        connection.used = monotonic()
+        self._idle.append(connection)
+        if self._closed or (len(self._idle) > KEEP_IDLE and connection.used - self._idle[0].used > IDLE_FOR):
+            self._trim()
+
+    def dial(self) -> Dial:
+        """Make a connection, in a thread of its own. One that is being made to a server that was away serves all."""
+        dial = self._dialling
+        if dial is not None and self.away and not dial.done.is_set():
+            return dial
+        dial = self._dialling = Dial()
+        threading.Thread(target=self._dial, args=(dial,), name="pyredisson-connecting", daemon=True).start()
+        return dial
+
+    def _dial(self, dial: Dial) -> None:
+        try:
+            self.put_back(self._connect(CONNECTING))
+        except Failure as failure:
+            self.away = True
+            dial.failure = failure
+        except Exception as error:
+            dial.failure = NotSent(error)
+        dial.done.set()
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return _checked(self._call(pack(*command), timeout))
@@ -325,6 +495,9 @@ class BorrowedLink:
 
     def reserve(self) -> None:
         self._reserved_for = threading.get_ident()
+
+    def begin(self, request: Packed, timeout: float) -> Begun:
+        return Apart(self, request, timeout)
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = self._call(request.data, timeout)

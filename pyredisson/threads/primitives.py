@@ -11,7 +11,9 @@ from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
+from pyredisson.core.multi_lock import MultiLockCore, multi_lock
 from pyredisson.core.permit_semaphore import PermitSemaphoreCore
+from pyredisson.core.quorum import majority
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.core.semaphore import SemaphoreCore
@@ -27,10 +29,12 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Lock",
+    "MultiLock",
     "NonReentrantFairLock",
     "NonReentrantLock",
     "PermitExpirableSemaphore",
     "ReadWriteLock",
+    "RedLock",
     "Semaphore",
     "SpinLock",
     "TokenLock",
@@ -314,13 +318,178 @@ class TokenLock(Lock):
     __slots__ = ()
 
 
+class MultiLock:
+    """Several locks taken as one, of any kind and of any number of clients: all of them, or a quorum of nodes.
+
+    With a quorum it is the Redlock algorithm: one lock on each of several independent servers, all asked at once, held
+    as long as enough of them are certain to be. It lives on while a minority of them is away. Without one, all of them
+    are taken or none, one after another in the order of their names, so that nobody waits for another in a circle.
+    Nested, the same members count as one lock, whatever handles they are taken by. The owner is the calling thread.
+    Sources: "Distributed Locks with Redis"; Redisson's ``RedissonMultiLock``.
+
+    Example::
+
+        lock = MultiLock(*[client.get_lock("orders") for client in clients])  # five clients: three are enough
+        with lock:
+            ...
+
+    Args:
+        *locks: The members. A multi-lock cannot be one.
+        quorum: How many it takes. ``None``: the majority if all carry one name and each belongs to a client of its own,
+            else all of them.
+
+    Raises:
+        ValueError: No locks, one of them twice, a quorum below the majority, or one over locks of one client.
+        TypeError: Something else than a lock, or a lock of the other colour.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_locks")
+
+    def __init__(self, *locks: Lock, quorum: int | None = None) -> None:
+        for lock in locks:
+            if not isinstance(lock, Lock):
+                raise TypeError(
+                    f"a multi-lock is made of locks of pyredisson for threads, not of {type(lock).__module__}."
+                    f"{type(lock).__qualname__}"
+                )
+        self._locks = locks  # They keep their clients' threads going.
+        self._core: MultiLockCore = multi_lock([lock._core for lock in locks], quorum)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The name that all members have, or all their names."""
+        return self._core.name
+
+    @property
+    def locks(self) -> tuple[Lock, ...]:
+        """The members."""
+        return self._locks
+
+    @property
+    def quorum(self) -> int:
+        """How many of them it takes."""
+        return self._core.quorum
+
+    def lock(self, lease_time: Seconds | None = None) -> None:
+        """Take it, waiting as long as it takes; once more if the calling thread holds it already.
+
+        Args:
+            lease_time: As for :meth:`Lock.lock`.
+
+        Raises:
+            QuorumUnreachableError: Too few nodes have answered for ``Config.quorum_retry_timeout``.
+            LockLostError: This thread held it already, and lost it: unlock first.
+            ValueError: Two members of a quorum turned out to be on one server.
+            ClientClosedError: One of the clients was closed.
+        """
+        run(self._core.lock(lease_time))
+
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+        """Take it if it is to be had within ``wait_time``.
+
+        Args:
+            wait_time: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
+            lease_time: As for :meth:`Lock.lock`.
+
+        Returns:
+            Whether the calling thread holds it now. ``False``: enough nodes answered, and somebody else has it.
+
+        Raises:
+            QuorumUnreachableError: Too few nodes could be reached in time. What was taken is given back.
+            LockLostError, ValueError, ClientClosedError: As :meth:`lock`.
+        """
+        return run(self._core.try_lock(wait_time, lease_time))
+
+    def unlock(self) -> None:
+        """Give back one hold of the calling thread, on every node.
+
+        A node that does not answer is seen to in the background, until its lease is over.
+
+        Raises:
+            LockLostError: Too few of the members were still held.
+            LockNotOwnedError: The calling thread does not hold it.
+            OutcomeUnknownError: Too few nodes have confirmed it within ``Config.timeout``; calling again continues.
+            ClientClosedError: One of the clients was closed.
+        """
+        run_to_the_end(self._core.unlock)
+
+    def force_unlock(self) -> bool:
+        """Free all members, whoever holds them.
+
+        Returns:
+            Whether any was locked.
+        """
+        return run(self._core.force_unlock())
+
+    def validity(self) -> float:
+        """Return for how many seconds the calling thread's hold is certain; 0 if it holds nothing. Asks no server.
+
+        That is the lease, less the time that it took to get it and the drift of clocks, for a quorum of the members.
+        """
+        return self._core.validity()
+
+    def is_locked(self) -> bool:
+        """Return whether so many members are locked, by anybody, that nobody else can take it."""
+        return run(self._core.is_locked())
+
+    def is_held_by_current_thread(self) -> bool:
+        """Return whether the calling thread holds it for certain. Asks no server."""
+        return run(self._core.is_held_by_current_thread())
+
+    def get_hold_count(self) -> int:
+        """Return how often the calling thread holds it. Asks no server."""
+        return run(self._core.get_hold_count())
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it as ``threading.Lock.acquire`` does. Raises as :meth:`Lock.acquire` and :meth:`lock`."""
+        return run(self._core.acquire(wait_of(blocking, timeout)))
+
+    def release(self) -> None:
+        """Give back one hold; see :meth:`unlock`."""
+        run_to_the_end(self._core.unlock)
+
+    def locked(self) -> bool:
+        """Return whether nobody else can take it; see :meth:`is_locked`."""
+        return run(self._core.is_locked())
+
+    def __enter__(self) -> bool:
+        run(self._core.lock())
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_to_the_end(self._core.leave, error)
+
+    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
+        """Hold it for a block that is told when it loses it; see :meth:`Lock.hold`."""
+        return Hold(self, wait_time, lease_time)
+
+
+@final
+class RedLock(MultiLock):
+    """A :class:`MultiLock` that takes the majority of its members, whatever their names.
+
+    Args:
+        *locks: One lock on each of several independent servers, an odd number of them.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *locks: Lock) -> None:
+        super().__init__(*locks, quorum=majority(len(locks)))
+
+
 @final
 class Hold:
     """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each."""
 
     __slots__ = ("_lease", "_lease_time", "_lock", "_wait_time")
 
-    def __init__(self, lock: Lock, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
+    def __init__(self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time

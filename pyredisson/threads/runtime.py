@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Background, Request, Ticket, run
+from pyredisson.link import fan_out
 from pyredisson.owners import current_thread_owner
 from pyredisson.pubsub import Subscriber
 from pyredisson.wire import prepare
@@ -107,6 +108,7 @@ class ThreadsRuntime:
         self.link = link
         self.eval = link.eval  # Not a method around it: this is the hot path.
         self.ask = link.ask
+        self.fan_out = fan_out
         self._config = config
         self._loops: list[ThreadLoop] = []
         self._subscriber: Subscriber | None = None

@@ -1,0 +1,337 @@
+"""What the owners of this client hold of multi-locks, and the renewal of that.
+
+A multi-lock has nothing of its own in Redis: it is held as long as enough of its members are. So a :class:`MultiHold`
+is a view on the claims of its members, and ends when too few of them are certain. Its members are in no watchdog: the
+:class:`Keeper` of the first member's client renews them all at once, a request a node and a hundred names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pyredisson.core import events
+from pyredisson.core.holds import GONE, Claim, Level
+from pyredisson.core.quorum import certain_until, node_timeout
+from pyredisson.core.runtime import Ask, Failure
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.lock import LockCore
+    from pyredisson.core.runtime import Owner
+
+__all__ = ["Keeper", "MultiHold", "MultiLevel"]
+
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+#: How many fixed leases that ran out an owner is reminded of.
+REMEMBERED = 1000
+
+
+class MultiLevel:
+    """One hold among the nested ones of an owner of a multi-lock.
+
+    Attributes:
+        lease_ms: The lease that its members were taken with.
+        watchdog: Renewed until it is released.
+        watched: Its holder is told when it is lost.
+        parts: The member's own level, for each member; ``None`` where it is not held.
+        votes: Which members count.
+    """
+
+    __slots__ = ("lease_ms", "parts", "votes", "watchdog", "watched")
+
+    token: int | None = None  # Those of the members grow apart: there is none for all.
+
+    def __init__(self, lease_ms: int, members: int, *, watchdog: bool, block: bool) -> None:
+        self.lease_ms = lease_ms
+        self.watchdog = watchdog
+        self.watched = watchdog or block
+        self.parts: list[Level | None] = [None] * members
+        self.votes = [True] * members
+
+    def part(self) -> Level:
+        """A level for one member: quiet, since this one is watched as a whole."""
+        return Level(self.lease_ms, watchdog=False, block=False)
+
+
+class MultiHold:
+    """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
+
+    __slots__ = (
+        "claims",
+        "cores",
+        "extensions",
+        "key",
+        "levels",
+        "loss",
+        "mutex",
+        "name",
+        "on_loss",
+        "open",
+        "over",
+        "owner",
+        "quorum",
+        "renew_at",
+        "retry_in",
+        "taking",
+        "who",
+    )
+
+    def __init__(self, key: object, name: str, who: Owner, cores: tuple[LockCore, ...], quorum: int) -> None:
+        self.key = key
+        self.name = name
+        self.who = who
+        self.owner = f"{cores[0].home.id}:{who.number}"
+        self.cores = cores
+        self.quorum = quorum
+        self.mutex = cores[0].home.runtime.mutex()
+        self.claims: tuple[Claim, ...] = ()
+        self.levels: list[MultiLevel] = []
+        self.taking: MultiLevel | None = None  # Some of its members are taken, the others waited for.
+        self.loss: str | None = None
+        self.on_loss: tuple[Callable[[], None], ...] = ()
+        self.over = 0  # Plain holds that simply ran out, and whose unlock is to come.
+        self.open: MultiLevel | None = None  # Given back, and too few nodes have said so.
+        self.extensions = 0
+        self.renew_at = math.inf
+        self.retry_in = RETRY_FIRST
+
+    def deadline_of(self, level: MultiLevel) -> float:
+        """Until when this level is certain."""
+        return certain_until(
+            (
+                claim.deadline
+                for claim, part, vote in zip(self.claims, level.parts, level.votes, strict=True)
+                if vote and part is not None and claim.loss is None and claim.has(part)
+            ),
+            self.quorum,
+        )
+
+    def deadline(self) -> float:
+        """Until when all that is held is certain."""
+        return min((self.deadline_of(level) for level in self.levels), default=-math.inf)
+
+    def has(self, level: MultiLevel) -> bool:
+        """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
+        return level in self.levels
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which the hold is certain."""
+        return max(0.0, self.deadline() - now) if self.levels and self.loss is None else 0.0
+
+    def renewable(self) -> bool:
+        """Whether its members have to be renewed."""
+        return self.taking is not None or (self.loss is None and any(level.watchdog for level in self.levels))
+
+    def watched(self) -> bool:
+        """Whether somebody wants to be told when it is lost."""
+        return self.loss is None and any(level.watched for level in self.levels)
+
+    def lease_ms(self) -> int:
+        """The lease to renew with."""
+        wanted = [level.lease_ms for level in self.levels if level.watchdog]
+        if self.taking is not None:
+            wanted.append(self.taking.lease_ms)
+        return max(wanted)
+
+    def idle(self) -> bool:
+        """Whether it can be forgotten."""
+        return not (self.levels or self.over or self.taking or self.open)
+
+    def expire(self, now: float) -> bool:
+        """Draw the consequences if too little is certain. Returns whether somebody must be told of a loss."""
+        with self.mutex:
+            if not self.levels or self.loss is not None or now < self.deadline():
+                return False
+            if any(level.watched for level in self.levels):
+                self.loss = "too few of its members are certain to be held"
+                return True
+            self.over = min(self.over + len(self.levels), REMEMBERED)
+            self.levels.clear()
+            return False
+
+    def renewable_parts(self) -> Iterable[tuple[LockCore, Claim]]:
+        """The members that are held, each with the claim to renew."""
+        levels = self.levels if self.taking is None else [*self.levels, self.taking]
+        for index, (core, claim) in enumerate(zip(self.cores, self.claims, strict=True)):
+            if claim.loss is None and any(
+                (part := level.parts[index]) is not None and claim.has(part) for level in levels
+            ):
+                yield core, claim
+
+
+class Keeper:
+    """Renews the multi-locks of which a client has the first member, and tells of their losses.
+
+    Plain methods note what to do; :meth:`step`, called by the client's watchdog, does it.
+    """
+
+    def __init__(self, home: ClientCore) -> None:
+        self._home = home
+        self._runtime = home.runtime
+        self._table: dict[tuple[object, int], MultiHold] = {}
+        self._kept: dict[MultiHold, None] = {}
+
+    # ---- the table of holds --------------------------------------------------------------------------------------
+
+    def find(self, key: object, who: Owner) -> MultiHold | None:
+        """What this owner holds, if anything."""
+        return self._table.get((key, who.number))
+
+    def enter(self, hold: MultiHold) -> MultiHold:
+        """Put a hold into the table, unless there is one: then return that."""
+        return self._table.setdefault((hold.key, hold.who.number), hold)
+
+    def tidy(self, hold: MultiHold) -> None:
+        """Forget a hold that is none any more."""
+        if hold.idle():
+            self._kept.pop(hold, None)
+            self._table.pop((hold.key, hold.who.number), None)
+
+    def of(self, key: object) -> list[MultiHold]:
+        """All holds of one multi-lock."""
+        return [hold for hold in list(self._table.values()) if hold.key == key]
+
+    # ---- what to do ----------------------------------------------------------------------------------------------
+
+    def keep(self, hold: MultiHold) -> None:
+        """Renew this hold if it wants that, and tell its holder when it is lost."""
+        if hold.renew_at == math.inf and hold.renewable():
+            hold.renew_at = self._runtime.now() + hold.lease_ms() / 3000
+        self._kept[hold] = None
+        self._home.watchdog.look(min(hold.renew_at, hold.deadline() if hold.levels else math.inf))
+
+    def leave_alone(self, hold: MultiHold) -> None:
+        """Neither renew it nor tell of it, unless an outer level wants that."""
+        if hold.taking is None and not (hold.watched() or hold.renewable()):
+            self._kept.pop(hold, None)
+            hold.renew_at = math.inf
+
+    def keeping(self) -> int:
+        """How many holds are renewed or watched."""
+        return len(self._kept)
+
+    def due(self) -> float:
+        """When :meth:`step` has something to do next."""
+        if not self._kept:
+            return math.inf
+        # A hold is told of at its deadline, and renewed before; both are looked up, since renewals move them.
+        return min(
+            [min(hold.renew_at, hold.deadline() if hold.levels else math.inf) for hold in list(self._kept)],
+            default=math.inf,
+        )
+
+    async def step(self) -> None:
+        """Do what is due."""
+        if not self._kept:
+            return
+        self._tell_of_lost()
+        now = self._runtime.now()
+        due = [hold for hold in list(self._kept) if hold.renew_at <= now and self._to_renew(hold)]
+        if due:
+            await self.renew(due)
+
+    def _to_renew(self, hold: MultiHold) -> bool:
+        if not hold.who.alive():
+            self._kept.pop(hold, None)
+            self._table.pop((hold.key, hold.who.number), None)
+            self._home.emit(events.HolderGone(hold.name, hold.owner, hold.who.gone_hint()))
+            return False
+        bound = self._home.config.quorum_max_extensions
+        if not hold.renewable() or (bound is not None and hold.taking is None and hold.extensions >= bound):
+            hold.renew_at = math.inf  # It ends by itself, and its holder is told then.
+            return False
+        return True
+
+    async def renew(self, holds: list[MultiHold]) -> None:
+        """Renew these, all nodes at once: what moves their deadlines is a quorum, inside of what was certain."""
+        batches: dict[tuple[ClientCore, object, int], list[list[tuple[LockCore, Claim, int]]]] = {}
+        for hold in holds:
+            lease = hold.lease_ms()
+            for core, claim in hold.renewable_parts():
+                key = (core.home, core.renew, lease)
+                full = batches.setdefault(key, [[]])
+                if len(full[-1]) >= core.home.config.lock_watchdog_batch_size:
+                    full.append([])
+                full[-1].append((core, claim, claim.generation))
+        asks: list[Ask] = []
+        asked: list[tuple[int, list[tuple[LockCore, Claim, int]]]] = []
+        for (home, _, lease), parts in batches.items():
+            for part in parts:
+                request = part[0][0].renew(
+                    home.runtime, [(claim.name, claim.proof) for _, claim, _ in part], lease_ms=lease
+                )
+                patience = node_timeout(lease, home.config.quorum_node_timeout)
+                asks.append(Ask(home.runtime, request, patience))
+                asked.append((lease, part))
+        sent = self._runtime.now()
+        answers = await self._runtime.fan_out(asks) if asks else []
+        self._tell_of_lost()  # An extension that comes too late is none.
+        failed: Failure | None = None
+        for (lease, part), answer in zip(asked, answers, strict=True):
+            if isinstance(answer, Failure):
+                failed = answer
+                continue
+            assert isinstance(answer, list)
+            for (core, claim, generation), kept in zip(part, answer, strict=True):
+                if kept == 1:
+                    claim.renewed(generation, sent, lease)
+                elif claim.lose(GONE, generation):
+                    self._tell_others(core.home, claim)
+        for hold in holds:
+            self._renewed(hold, sent, failed)
+        self._tell_of_lost()
+
+    def _renewed(self, hold: MultiHold, sent: float, failed: Failure | None) -> None:
+        """Settle when to renew it next: in a third of its lease if it was extended, else soon."""
+        if not hold.renewable():
+            hold.renew_at = math.inf
+            return
+        lease = hold.lease_ms() / 1000
+        level = hold.taking or hold.levels[0]
+        certain = (
+            hold.deadline()
+            if hold.taking is None
+            else min(
+                (claim.deadline for claim, part in zip(hold.claims, level.parts, strict=True) if part is not None),
+                default=math.inf,
+            )
+        )
+        if certain >= sent + lease / 2:
+            hold.extensions += hold.taking is None
+            hold.renew_at = sent + lease / 3
+            hold.retry_in = RETRY_FIRST
+            return
+        if failed is not None:
+            self._home.emit(events.RenewalFailed(1, failed.cause, 1))
+        wait = min(hold.retry_in, lease / 10)
+        hold.renew_at = self._runtime.now() + self._runtime.jitter(wait / 2, wait)
+        hold.retry_in = min(2 * hold.retry_in, RETRY_MAX)
+
+    @staticmethod
+    def _tell_others(home: ClientCore, claim: Claim) -> None:
+        """A member was lost that its owner may hold in its own right, too."""
+        home.watchdog.unwatch(claim)
+        if any(level.watched for level in claim.levels):
+            home.tell_lost(claim)
+
+    def _tell_of_lost(self) -> None:
+        now = self._runtime.now()
+        for hold in list(self._kept):
+            if hold.levels and hold.expire(now):
+                self.tell_lost(hold)
+            if hold.taking is None and not hold.watched():
+                self._kept.pop(hold, None)
+                hold.renew_at = math.inf
+
+    def tell_lost(self, hold: MultiHold) -> None:
+        """A holder lost its multi-lock: say so to every client involved."""
+        for told in hold.on_loss:
+            told()
+        for home in dict.fromkeys(core.home for core in hold.cores):
+            home.emit(events.Lost(hold.name, f"{home.id}:{hold.who.number}", hold.loss or GONE))
+            if home.config.on_lock_lost is not None:
+                home.runtime.call_back(home.config.on_lock_lost, hold.name, hold.who.number)

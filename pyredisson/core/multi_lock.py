@@ -1,0 +1,747 @@
+"""Several locks taken as one: all of them, or a quorum of independent nodes (Redlock).
+
+Sources: "Distributed Locks with Redis" (redis.io), the Redlock algorithm, followed wholly where there is a quorum; and
+``org.redisson.RedissonMultiLock``, whose members are ordinary locks, as here. What differs on purpose: time and drift
+are taken off the validity; what is given back is given back on every node; an extension needs a quorum; members that
+all have to be taken are taken in one order, by name, so that nobody waits in a circle.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyredisson.core import events
+from pyredisson.core.client import CLEANUP_BUDGET
+from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
+from pyredisson.core.fair_lock import FairLockCore
+from pyredisson.core.fan_out import MemberCore, NodeCore, NotReached, together
+from pyredisson.core.holds import lost_error
+from pyredisson.core.multi_hold import MultiHold, MultiLevel
+from pyredisson.core.quorum import free_in_ms, majority, spread
+from pyredisson.core.runtime import Failure
+from pyredisson.core.spin_lock import SpinLockCore
+from pyredisson.core.token_lock import TOKEN_BYTES, TokenLockCore
+from pyredisson.core.wakeups import lock_message
+from pyredisson.errors import (
+    ClientClosedError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+    OutcomeUnknownError,
+    QuorumUnreachableError,
+)
+from pyredisson.lease import Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Sequence
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.core.holds import Claim
+    from pyredisson.core.lock import LockCore
+    from pyredisson.core.runtime import Owner
+    from pyredisson.core.wakeups import Seat
+
+__all__ = ["MultiLockCore", "multi_lock"]
+
+#: After a round in which too few nodes answered: from 50 ms, doubled, up to a second.
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+#: Locks whose releases are told to nobody, or not to us, are asked for again and again; pauses up to this, in seconds.
+POLL_MAX = 0.128
+
+
+class Round(NamedTuple):
+    """What came of asking every node once.
+
+    Attributes:
+        taken: Whether enough said yes, in time.
+        reached: Whether enough answered at all.
+        refused: For how long, in ms, each of those that said no is another's (-1: without end); by member.
+        said: What each said, by its name.
+        took: Seconds.
+    """
+
+    taken: bool
+    reached: bool
+    refused: dict[int, int]
+    said: dict[str, object]
+    took: float
+
+    def free_in(self, members: int, quorum: int) -> int:
+        """For how many ms asking again is sure to be in vain (-1: without end)."""
+        return free_in_ms(list(self.refused.values()), members - len(self.refused), quorum)
+
+
+def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
+    """Make a multi-lock: over a quorum of nodes, or of all its members.
+
+    Args:
+        members: The locks.
+        quorum: How many of them it takes. ``None``: the majority if all carry one name and each belongs to a different
+            client, which means independent nodes; otherwise all.
+
+    Raises:
+        ValueError: No locks, one of them twice, or a quorum that two holders could have at once.
+        TypeError: ``quorum`` is not an ``int``.
+    """
+    count = len(members)
+    if not count:
+        raise ValueError("a multi-lock is made of one lock at least")
+    if len({(id(member.home), member.names.raw, member.layout, member.kind) for member in members}) < count:
+        raise ValueError("a multi-lock cannot have the same lock of the same client twice")
+    independent = len({id(member.home) for member in members}) == count
+    if quorum is None:
+        one_name = len({member.names.raw for member in members}) == 1
+        quorum = majority(count) if one_name and independent else count
+    elif isinstance(quorum, bool) or not isinstance(quorum, int):
+        raise TypeError(f"quorum must be an int or None, not {type(quorum).__name__}")
+    if not majority(count) <= quorum <= count:
+        raise ValueError(
+            f"a quorum of {count} locks is between {majority(count)} and {count}, not {quorum}: two holders could have "
+            "a smaller one at once"
+        )
+    if quorum < count and not independent:
+        raise ValueError(
+            "a quorum needs independent nodes: give each lock a client of its own, for a server of its own"
+        )
+    kind = QuorumLockCore if independent and len({member.names.raw for member in members}) == 1 else OrderedLockCore
+    return QuorumLockCore(members, quorum) if quorum < count else kind(members, quorum)
+
+
+class MultiLockCore:
+    """One handle on several locks taken as one. Cheap, and shared by threads and tasks at will.
+
+    What owners hold stands in the table of the first member's client, so all handles on the same members are one lock.
+    """
+
+    def __init__(self, members: Sequence[LockCore], quorum: int) -> None:
+        # One order for everybody, whatever order they were given in.
+        ordered = sorted(members, key=lambda member: member.names.raw)
+        self.members = tuple(ordered)
+        self.quorum = quorum
+        self.home = ordered[0].home
+        names = list(dict.fromkeys(member.names.raw for member in ordered))
+        self.name = names[0] if len(names) == 1 else " + ".join(names)
+        self._key = (quorum, tuple((id(member.home), member.names.raw, member.kind) for member in ordered))
+        self._beside = tuple(_over(member, NodeCore(member.home)) for member in ordered)
+        self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        text = f"{self.name!r} ({self.quorum} of {len(self.members)})"
+        for hold in self.home.keeper.of(self._key):
+            if hold.levels:
+                state = "lost" if hold.loss else "held"
+                text += f" {state} by {hold.owner[:4]}…:{hold.who.number} ×{len(hold.levels)}"
+        return text
+
+    def owner(self) -> Owner:
+        """Who asks: the calling thread or task."""
+        for home in self._homes():
+            home.runtime.owner()  # Under asyncio each client looks whether this is its event loop.
+        return self.home.runtime.owner()
+
+    def _homes(self) -> Iterable[ClientCore]:
+        return dict.fromkeys(member.home for member in self.members)
+
+    def _check_open(self) -> None:
+        for home in self._homes():
+            home.check_open()
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take it, however long it takes."""
+        return self.take(None, self._level(lease_time))
+
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take it if it is to be had within ``wait_time``."""
+        return self.take(wait_seconds(wait_time), self._level(lease_time))
+
+    def acquire(self, wait: float | None) -> Coroutine[Any, Any, bool]:
+        """Take it if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
+        return self.take(wait, self._level(None))
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
+        """Take it for a block, whose body is told of a loss."""
+        wait = wait_seconds(wait_time)
+        level = self._level(lease_time, block=True)
+        self._check_open()
+        hold = self._hold(self.owner())
+        lease = Lease(hold, level, self.home.runtime)
+        if not await self.take(wait, level, hold):
+            raise LockTimeoutError(f"multi-lock {self.name!r} was not got within {wait} s", name=self.name)
+        return lease
+
+    def _level(self, lease_time: Seconds | None, *, block: bool = False) -> MultiLevel:
+        ms = self.home.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
+        return MultiLevel(ms, len(self.members), watchdog=lease_time is None, block=block)
+
+    def _hold(self, who: Owner) -> MultiHold:
+        keeper = self.home.keeper
+        hold = keeper.find(self._key, who)
+        if hold is None:
+            hold = keeper.enter(MultiHold(self._key, self.name, who, self.members, self.quorum))
+        return hold
+
+    async def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> bool:
+        runtime = self.home.runtime
+        asked = runtime.now()
+        self._check_open()
+        if hold is None:
+            hold = self._hold(self.owner())
+        hold.claims = tuple([member.claim_of(hold.who) for member in self._beside])
+        holds = [len(claim.levels) for claim in hold.claims]
+        try:
+            if hold.levels and hold.expire(asked):
+                self.home.keeper.tell_lost(hold)
+            if hold.loss is not None:
+                raise lost_error(hold, hold.loss)
+            taken = await self._get(hold, level, wait, asked)
+        except GeneratorExit:
+            raise  # A coroutine that is being closed can wait for nothing any more; its leases will end.
+        except Exception:
+            await self._undo(hold, level)
+            raise
+        except BaseException:
+            await self._go_away(hold, level, holds)
+            raise
+        finally:
+            self.home.keeper.tidy(hold)
+        if self.home.talkative():
+            waited = runtime.now() - asked
+            if taken:
+                self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
+            else:
+                self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
+        return taken
+
+    async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
+        """Take it if it is to be had within ``wait``, however long that takes. Leaves nothing taken otherwise."""
+        raise NotImplementedError
+
+    def _granted(self, hold: MultiHold, level: MultiLevel) -> None:
+        hold.taking = None
+        hold.levels.append(level)
+        self.home.keeper.enter(hold)
+        if level.watched:
+            self.home.keeper.keep(hold)
+        else:
+            self.home.keeper.leave_alone(hold)
+
+    async def _undo(self, hold: MultiHold, level: MultiLevel) -> None:
+        """Give back what was taken for this level, on every node; those that do not answer in the background."""
+        hold.taking = None
+        self.home.keeper.leave_alone(hold)
+        works: list[Coroutine[Any, Any, None]] = []
+        for index, (member, claim) in enumerate(zip(self._beside, hold.claims, strict=True)):
+            part, level.parts[index] = level.parts[index], None
+            if part is not None and claim.has(part):
+                works.append(member.give_back(claim))
+            elif claim.pending is not None:
+                self._settle_later(member, claim, level.lease_ms)
+        if works:
+            await together(self.home.runtime, works)  # Whoever did not answer is settled by its client's watchdog.
+
+    @staticmethod
+    def _settle_later(member: LockCore, claim: Claim, lease: int) -> None:
+        claim.pending_until = max(claim.deadline, member.home.runtime.now() + lease / 1000)
+        member.home.watchdog.settle(claim)
+
+    async def _go_away(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
+        """The caller leaves in the middle (Ctrl-C, cancellation): give back what any member may have got."""
+        hold.taking = None
+        if level in hold.levels:
+            hold.levels.remove(level)
+        self.home.keeper.leave_alone(hold)
+        for claim, before in zip(hold.claims, holds, strict=True):
+            if claim.undo_acquire(before):
+                claim.pending_until = max(claim.deadline, self.home.runtime.now() + level.lease_ms / 1000)
+        await self._settle_now(hold)
+
+    async def _settle_now(self, hold: MultiHold) -> None:
+        """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
+        try:
+            works = [
+                member.home.settle(claim, CLEANUP_BUDGET, behind=True)
+                for member, claim in zip(self._beside, hold.claims, strict=True)
+                if claim.pending is not None
+            ]
+            await self.home.runtime.guard(together(self.home.runtime, works), CLEANUP_BUDGET)
+        finally:
+            for member, claim in zip(self._beside, hold.claims, strict=True):
+                if claim.pending is not None:
+                    member.home.watchdog.settle(claim)
+                elif claim.watched():
+                    member.home.watchdog.watch(claim)
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock(self, begun: list[None] | None = None) -> None:
+        """Give back one hold of the calling thread or task.
+
+        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        """
+        self._check_open()
+        hold = self._hold(self.owner())
+        try:
+            await self._release(hold, begun)
+        finally:
+            self.home.keeper.tidy(hold)
+
+    async def leave(self, error: BaseException | None = None, begun: list[None] | None = None) -> None:
+        """Give back the hold of a block that ended with ``error``, which goes before any error of ours."""
+        if isinstance(error, GeneratorExit):
+            return
+        try:
+            await self.unlock(begun)
+        except Exception:
+            if error is None:
+                raise
+
+    async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
+        runtime = self.home.runtime
+        now = runtime.now()
+        if hold.levels and hold.expire(now):
+            self.home.keeper.tell_lost(hold)
+        reason = hold.loss
+        if hold.open is not None and not hold.levels:
+            level = hold.open  # An earlier unlock that could not be confirmed: go on with it.
+        elif hold.levels:
+            level = hold.levels[-1]
+        elif hold.over:
+            hold.over -= 1
+            raise lost_error(hold, "its lease ran out")
+        else:
+            raise LockNotOwnedError(
+                f"multi-lock {hold.name!r} is not held by {hold.owner}: only the thread (or task) that took it can "
+                "release it",
+                name=hold.name,
+            )
+        holds = [len(claim.levels) for claim in hold.claims]
+        if begun is not None:
+            begun.append(None)
+        try:
+            if level in hold.levels:
+                hold.levels.remove(level)
+            if not hold.levels:
+                hold.loss = None
+                hold.extensions = 0
+            self.home.keeper.leave_alone(hold)
+            gone, unsure = await self._give_back(hold, level, now + self.home.config.timeout)
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
+            self._redo(hold, level, holds)
+            await self._settle_now(hold)
+            raise
+        parts = sum(part is not None for part in level.parts)
+        if reason is not None:
+            raise lost_error(hold, reason)
+        if parts - gone < self.quorum:
+            raise lost_error(hold)
+        hold.open = level if len(self.members) - unsure < self.quorum else None
+        if hold.open is not None:
+            self.home.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
+            raise unsure_error
+        if self.home.talkative():
+            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
+
+    async def _give_back(self, hold: MultiHold, level: MultiLevel, until: float) -> tuple[int, int]:
+        """Give one level back on every node, and see to it that enough of them say so.
+
+        Returns:
+            On how many it was gone already, and how many could not be asked.
+        """
+        runtime = self.home.runtime
+        pause = RETRY_FIRST
+        gone = 0
+        works: dict[int, Coroutine[Any, Any, Any]] = {}
+        for index, (member, claim) in enumerate(zip(self._beside, hold.claims, strict=True)):
+            part = level.parts[index]
+            if part is None:
+                continue
+            if claim.has(part) or claim.over:
+                works[index] = member.give_back(claim)
+            elif claim.pending is not None:
+                works[index] = member.home.settle(claim, behind=True)
+        while True:
+            unsure: list[int] = []
+            results = await together(runtime, list(works.values()))
+            for index, result in zip(works, results, strict=True):
+                if isinstance(result, LockLostError):
+                    gone += 1
+                elif isinstance(result, (Failure, NotReached)):
+                    unsure.append(index)
+                elif isinstance(result, ClientClosedError):
+                    raise result
+            enough = len(self.members) - len(unsure) >= self.quorum
+            if enough or runtime.now() + pause >= until:
+                return gone, len(unsure)
+            await runtime.sleep(runtime.jitter(pause / 2, pause))
+            pause = min(2 * pause, RETRY_MAX)
+            works = {
+                index: self._beside[index].home.settle(hold.claims[index], behind=True)
+                for index in unsure
+                if hold.claims[index].pending is not None
+            }
+
+    @staticmethod
+    def _redo(hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
+        for claim, part, before in zip(hold.claims, level.parts, holds, strict=True):
+            if part is not None and before and claim.redo_release(before):
+                claim.pending_until = claim.deadline
+
+    async def force_unlock(self) -> bool:
+        """Free every member, whoever holds it. Returns whether any was locked."""
+        self._check_open()
+        own = self.home.keeper.find(self._key, self.owner())
+        found = [await member.force_unlock() for member in self.members]
+        if own is not None:
+            own.levels.clear()
+            own.loss = own.open = None
+            own.over = 0
+            self.home.keeper.leave_alone(own)
+            self.home.keeper.tidy(own)
+        return any(found)
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    def validity(self) -> float:
+        """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
+        hold = self.home.keeper.find(self._key, self.home.runtime.owner())
+        return hold.remaining(self.home.runtime.now()) if hold is not None else 0.0
+
+    async def is_locked(self) -> bool:
+        """Whether so many members are locked, by anybody, that nobody else can take it."""
+        self._check_open()
+        spare = len(self.members) - self.quorum
+        for member in self.members:
+            spare -= await member.is_locked()
+            if spare < 0:
+                return True
+        return False
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Whether the calling thread or task holds it for certain."""
+        self._check_open()
+        return self.validity() > 0
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds it."""
+        self._check_open()
+        hold = self.home.keeper.find(self._key, self.owner())
+        return len(hold.levels) if hold is not None and hold.remaining(self.home.runtime.now()) > 0 else 0
+
+    # ---- errors --------------------------------------------------------------------------------------------------
+
+    def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+        """The error for too few nodes, with what each of them said."""
+        states = "; ".join(f"{node}: {state}" for node, state in said.items())
+        return QuorumUnreachableError(
+            f"multi-lock {self.name!r} needs {self.quorum} of {len(self.members)} nodes, and too few could be reached "
+            f"{within} ({states}); what was taken is given back",
+            name=self.name,
+            nodes=said,
+        )
+
+
+class QuorumLockCore(MultiLockCore):
+    """A quorum of independent nodes: the Redlock algorithm."""
+
+    def __init__(self, members: Sequence[LockCore], quorum: int) -> None:
+        super().__init__(members, quorum)
+        self._tokens = any(isinstance(member, TokenLockCore) for member in self.members)
+        self._silent = any(isinstance(member, (SpinLockCore, FairLockCore)) for member in self.members)
+
+    async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
+        rounds = Rounds(self, hold, level, asked)
+        deadline = Deadline.after(wait, asked)
+        seen = None if wait == 0 or self._silent else [self._glance(index) for index in range(len(self.members))]
+        first = await rounds.another()
+        if first.taken:
+            return True
+        if wait == 0:
+            return self._given_up(first, "at once")
+        if seen is None:
+            return await self._poll(rounds, first, deadline)
+        return await self._wait(rounds, first, seen, deadline)
+
+    def _given_up(self, last: Round, within: str) -> bool:
+        if last.reached:
+            return False
+        raise self.unreachable(last.said, within)
+
+    async def ask_all(self, hold: MultiHold, level: MultiLevel) -> Round:
+        """Ask every node once. What was taken without a quorum is given back."""
+        runtime = self.home.runtime
+        began = runtime.now()
+        members = self._beside if not self._tokens else self._with_one_token()
+        parts = [level.part() for _ in members]
+        outcomes = await together(
+            runtime,
+            [member.ask_once(claim, part) for member, claim, part in zip(members, hold.claims, parts, strict=True)],
+        )
+        refused: dict[int, int] = {}
+        error: Exception | None = None
+        deadlines: list[float] = []
+        for index, (outcome, claim) in enumerate(zip(outcomes, hold.claims, strict=True)):
+            if outcome is None:
+                level.parts[index] = parts[index]
+                deadlines.append(claim.deadline)
+            elif isinstance(outcome, int):
+                refused[index] = outcome
+            elif isinstance(outcome, (LockLostError, Failure, NotReached)):
+                pass
+            elif isinstance(outcome, Exception):
+                error = outcome
+        now = runtime.now()
+        answered = len(deadlines) + len(refused)
+        if error is None and len(deadlines) >= self.quorum and hold.deadline_of(level) > now:
+            self._granted(hold, level)
+            for index, claim in enumerate(hold.claims):
+                if level.parts[index] is None and claim.pending is not None:
+                    self._settle_later(self._beside[index], claim, level.lease_ms)
+            return Round(True, True, refused, {}, now - began)
+        said = {self._node(index): _state(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
+        await self._undo(hold, level)
+        if error is not None:
+            raise error
+        # Enough said yes, and too late for it to be of use: as good as not having been reached.
+        reached = answered >= self.quorum and len(deadlines) < self.quorum
+        return Round(False, reached, refused, said, runtime.now() - began)
+
+    def _node(self, index: int) -> str:
+        return f"node {index + 1}"
+
+    def _with_one_token(self) -> tuple[LockCore, ...]:
+        """The members for one round: the algorithm stores one random value on all nodes."""
+        token = self.home.runtime.random_bytes(TOKEN_BYTES).hex()
+        return tuple(
+            member.with_token(token) if isinstance(member, TokenLockCore) else member for member in self._beside
+        )
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    def _glance(self, index: int) -> int | None:
+        member = self.members[index]
+        return member.home.wakeups.glance(member.names.channel)
+
+    async def _poll(self, rounds: Rounds, last: Round, deadline: Deadline) -> bool:
+        """Ask again and again, with random pauses: nobody tells us of a release."""
+        runtime = self.home.runtime
+        pause = 0.001
+        while not deadline.passed(now := runtime.now()):
+            pause = min(2 * pause, POLL_MAX)
+            wait = runtime.jitter(pause / 2, pause)
+            free_in = last.free_in(len(self.members), self.quorum)
+            if last.reached and free_in >= 0:
+                wait = min(wait, (free_in + 1) / 1000)
+            elif not last.reached:
+                wait = rounds.retry_in()
+            await runtime.sleep(min(wait, deadline.left(now)))
+            self._check_open()
+            if deadline.passed(runtime.now()):
+                break
+            last = await rounds.another()
+            if last.taken:
+                return True
+        return self._given_up(last, "in time")
+
+    async def _wait(self, rounds: Rounds, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
+        """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not.
+
+        As :func:`pyredisson.core.waiting.until_taken`, which listens to one.
+        """
+        runtime = self.home.runtime
+        ticket = runtime.ticket()
+        chosen = sorted(range(len(self.members)), key=lambda index: index not in last.refused)
+        seats: list[tuple[ClientCore, Seat]] = []
+        for index in sorted(chosen[: len(self.members) - self.quorum + 1]):
+            member = self.members[index]
+            seat = member.home.wakeups.seat(member.names.channel, "multi", lock_message)
+            seat.ticket = ticket
+            seats.append((member.home, seat))
+        taken = False
+        pass_on = True
+        try:
+            look_in = self._look_in(rounds, last)
+            for home, seat in seats:
+                index = next(index for index, member in enumerate(self.members) if member.home is home)
+                home.wakeups.sit(seat, seen=seen[index], look_in=look_in)
+            while True:
+                now = runtime.now()
+                until = self._sleep_until(seats, deadline, now)
+                if until > now:
+                    await ticket.wait(until - now)
+                    self._check_open()
+                    now = runtime.now()
+                    until = self._sleep_until(seats, deadline, now)
+                if deadline.passed(now):
+                    pass_on = until == -math.inf
+                    return self._given_up(last, "in time")
+                if until > now:
+                    continue
+                # All who were woken by one message would meet on the nodes at the same moment.
+                await runtime.sleep(min(rounds.chance(), deadline.left(now)))
+                last = await rounds.another()
+                if last.taken:
+                    taken, pass_on = True, False
+                    return True
+                look_in = self._look_in(rounds, last)
+                for home, seat in seats:
+                    home.wakeups.answered(seat, look_in)
+        finally:
+            free_after = rounds.level.lease_ms / 1000
+            for home, seat in seats:
+                home.wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
+
+    def _look_in(self, rounds: Rounds, last: Round) -> float:
+        if not last.reached:
+            return rounds.retry_in()
+        free_in = last.free_in(len(self.members), self.quorum)
+        if not free_in:
+            # Nobody has it: votes were split, and whoever had the others is giving them back.
+            return rounds.chance()
+        return math.inf if free_in < 0 else (free_in + 1) / 1000
+
+    @staticmethod
+    def _sleep_until(seats: list[tuple[ClientCore, Seat]], deadline: Deadline, now: float) -> float:
+        return min([home.wakeups.sleep_until(seat, deadline.at, now) for home, seat in seats])
+
+
+class Rounds:
+    """The rounds of one acquire, and how long to pause between them."""
+
+    def __init__(self, lock: QuorumLockCore, hold: MultiHold, level: MultiLevel, asked: float) -> None:
+        self._lock = lock
+        self._hold = hold
+        self.level = level
+        self._reached = asked  # When enough nodes answered last.
+        self._lost = 0  # Rounds in a row that went wrong.
+        self._silent = 0  # Rounds in a row in which too few answered.
+        self._took = 0.0
+
+    async def another(self) -> Round:
+        """Ask every node once more.
+
+        Raises:
+            QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
+        """
+        lock = self._lock
+        came = await lock.ask_all(self._hold, self.level)
+        now = lock.home.runtime.now()
+        self._took = came.took
+        self._lost += 1
+        if came.reached:
+            self._reached = now
+            self._silent = 0
+        else:
+            self._silent += 1
+            patience = lock.home.config.quorum_retry_timeout
+            if now - self._reached >= patience:
+                raise lock.unreachable(came.said, f"for {patience:g} s")
+        return came
+
+    def chance(self) -> float:
+        """A random pause."""
+        return self._lock.home.runtime.jitter(0.0, spread(self._lost, self._took))
+
+    def retry_in(self) -> float:
+        """A random pause after too few have answered."""
+        pause = min(RETRY_FIRST * 2.0 ** min(self._silent, 10), RETRY_MAX)
+        return self._lock.home.runtime.jitter(pause / 2, pause)
+
+
+class OrderedLockCore(MultiLockCore):
+    """All of several locks, taken one after another in one order, so that nobody waits for another in a circle."""
+
+    async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
+        runtime = self.home.runtime
+        deadline = Deadline.after(wait, asked)
+        reached = asked
+        pause = RETRY_FIRST
+        while True:
+            try:
+                taken = await self._get_each(hold, level, wait, deadline)
+            except NotReached as failure:
+                await self._undo(hold, level)
+                now = runtime.now()
+                patience = self.home.config.quorum_retry_timeout
+                left = deadline.left(now) if wait is not None else patience - (now - reached)
+                if left <= pause or wait == 0:
+                    raise self.unreachable(self._said(hold, failure), "in time") from failure.cause
+            else:
+                if taken:
+                    if self._certain(hold, level) > runtime.now():
+                        self._granted(hold, level)
+                        return True
+                    await self._undo(hold, level)  # One of them ran out while others were waited for.
+                else:
+                    await self._undo(hold, level)
+                    return False
+                reached = runtime.now()
+                if deadline.passed(reached):
+                    return False
+            await runtime.sleep(runtime.jitter(pause / 2, pause))
+            pause = min(2 * pause, RETRY_MAX)
+
+    async def _get_each(self, hold: MultiHold, level: MultiLevel, wait: float | None, deadline: Deadline) -> bool:
+        runtime = self.home.runtime
+        began = runtime.now()
+        for index, (member, claim) in enumerate(zip(self._in_turn, hold.claims, strict=True)):
+            part = level.part()
+            taken = await member.take(0, part, claim)
+            if not taken and wait != 0:
+                # Those that were taken before stay alive while this one is waited for.
+                hold.taking = level
+                self.home.keeper.enter(hold)
+                self.home.keeper.keep(hold)
+                left = None if wait is None else deadline.left(runtime.now())
+                taken = await member.take(left, part, claim)
+            if not taken:
+                return False
+            level.parts[index] = part
+        if runtime.now() - began > level.lease_ms / 20_000:
+            # It took a while: the lease begins now, for all of them.
+            hold.taking = level
+            await self.home.keeper.renew([hold])
+        hold.taking = None
+        return True
+
+    def _certain(self, hold: MultiHold, level: MultiLevel) -> float:
+        return hold.deadline_of(level)
+
+    def _said(self, hold: MultiHold, failure: NotReached) -> dict[str, object]:
+        said: dict[str, object] = {}
+        for index, member in enumerate(self.members):
+            said[f"{member.names.raw!r}"] = "taken" if hold.claims[index].levels else "not asked"
+        said["the one that failed"] = failure.cause
+        return said
+
+
+def _over(member: LockCore, home: ClientCore) -> LockCore:
+    """The same handle over another view of its client."""
+    other = copy.copy(member)
+    other.home = home
+    return other
+
+
+def _state(outcome: object, refused: int | None) -> object:
+    if outcome is None:
+        return "taken"
+    if refused is not None:
+        return "held by another" if refused < 0 else f"held by another for {refused / 1000:.3f} s"
+    return outcome.cause if isinstance(outcome, (Failure, NotReached)) else outcome
+
+
+def _unsure(hold: MultiHold) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"an unlock of multi-lock {hold.name!r} was sent, and too few nodes have confirmed it; it is being settled in "
+        "the background until the lease is over",
+        name=hold.name,
+    )
