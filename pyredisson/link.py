@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
-from pyredisson.core.runtime import Ask, Failure, Reply
+from pyredisson.core.runtime import Reply
 from pyredisson.wire import Packed
 
-__all__ = ["CONNECTING", "Begun", "Link", "Stream", "fan_out"]
+__all__ = ["CONNECTING", "Link", "Stream"]
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
-
-
-class Begun(Protocol):
-    """A request under way."""
-
-    async def take(self) -> Reply:
-        """Its reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
-        ...
-
-    def drop(self) -> None:
-        """Nobody wants its reply any more."""
-        ...
 
 
 class Link(Protocol):
@@ -33,8 +20,8 @@ class Link(Protocol):
         """Run a script once. See ``Runtime.eval``."""
         ...
 
-    def begin(self, request: Packed, timeout: float) -> Begun:
-        """Send a script's call now, or begin to connect for it, and take its reply later. Never blocks for long."""
+    def begin(self, request: Packed, timeout: float) -> Any:
+        """Send a script's call now, or begin to connect for it; what is returned takes the reply. For ``fan_out``."""
         ...
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
@@ -76,23 +63,3 @@ class Stream(Protocol):
     def close(self) -> None:
         """Close it."""
         ...
-
-
-async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
-    """See ``Runtime.fan_out``, for runtimes that have a link: send everything, then take the replies as they come."""
-    begun: list[Begun] = []
-    answers: list[Reply | Failure] = []
-    try:
-        for ask in asks:
-            begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
-        for each in begun:
-            # In any order: while one is waited for, the others' replies arrive, and their time runs too.
-            try:
-                answers.append(await each.take())
-            except Failure as failure:
-                answers.append(failure)
-    except BaseException:
-        for each in begun[len(answers) :]:
-            each.drop()
-        raise
-    return answers

@@ -11,8 +11,8 @@ import contextlib
 import math
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis.asyncio
 import redis.exceptions as rx
@@ -20,16 +20,16 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, Begun, Link, Stream
+from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "link_to"]
+__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "fan_out", "link_to"]
 
 T = TypeVar("T")
 
@@ -230,6 +230,18 @@ class AsyncSocketStream(_Wire):
         self._woken = False
         replies, self._replies = self._replies, []
         return None if self.broken is not None and not replies else replies
+
+
+class Begun(Protocol):
+    """A request under way."""
+
+    async def take(self) -> Reply:
+        """Its reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+        ...
+
+    def drop(self) -> None:
+        """Nobody wants its reply any more."""
+        ...
 
 
 class Sent:
@@ -627,3 +639,25 @@ def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
         kind, settings = pool.connection_class, kept_settings(pool.connection_kwargs)
         return lambda: AsyncOwnLink(kind, settings)  # Which keeps nothing of the pool.
     return lambda: AsyncBorrowedLink(pool)
+
+
+async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
+    """See ``Runtime.fan_out``: send everything, then take the replies.
+
+    In any order: while one is waited for, the others' arrive, and their time runs too.
+    """
+    begun: list[Begun] = []
+    answers: list[Reply | Failure] = []
+    try:
+        for ask in asks:
+            begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
+        for each in begun:
+            try:
+                answers.append(await each.take())
+            except Failure as failure:
+                answers.append(failure)
+    except BaseException:
+        for each in begun[len(answers) :]:
+            each.drop()
+        raise
+    return answers

@@ -14,9 +14,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Background, Reply, Request, Ticket
-from pyredisson.link import fan_out
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.pubsub import Subscriber
 from pyredisson.wire import prepare

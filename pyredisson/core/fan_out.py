@@ -8,6 +8,7 @@ member's coroutine runs over a :class:`Polled` runtime, whose requests do not bl
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
@@ -78,10 +79,11 @@ class MemberCore(ClientCore):
         self.config = real.config
         self.talkative = _silent
 
-    @property
-    def closed(self) -> bool:  # type: ignore[override]
-        """Whether the client was closed."""
-        return self.real.closed
+    closed = property(attrgetter("real.closed"))
+    id = property(attrgetter("real.id"))  # pyright: ignore[reportAssignmentType]
+    claims = property(attrgetter("real.claims"))
+    wakeups = property(attrgetter("real.wakeups"))
+    watchdog = property(attrgetter("real.watchdog"))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -105,10 +107,15 @@ class NodeCore(MemberCore):
     def __init__(self, real: ClientCore) -> None:
         super().__init__(real)
         self.runtime = Polled(real.runtime)  # type: ignore[assignment]
+        self._timeouts = (0, 0.0)  # The lease of the last time, and what it gives.
 
     def attempt_timeout(self, lease_ms: int) -> float:
         """A node that does not answer at once must not keep the others waiting."""
-        return node_timeout(lease_ms, self.config.quorum_node_timeout)
+        lease, timeout = self._timeouts
+        if lease != lease_ms:
+            timeout = node_timeout(lease_ms, self.config.quorum_node_timeout)
+            self._timeouts = (lease_ms, timeout)
+        return timeout
 
     async def persist(
         self,

@@ -136,6 +136,7 @@ class Claim:
         "queued_ms",
         "release_request",
         "released_behind",
+        "request_epoch",
         "settling",
         "turn",
         "way",
@@ -172,7 +173,8 @@ class Claim:
         self.released_behind = False
         self.came = 0.0  # When it was its owner's turn last, after a wait.
         self.way = 0.0  # Until when its owner gives way to others who want the lock that it has just released.
-        # The bytes of the two usual requests: first acquire and last release. They are the same every time.
+        # The bytes of the two usual requests: first acquire and last release. They are the same under one epoch.
+        self.request_epoch = 0
         self.acquire_request: Request | None = None
         self.acquire_request_lease = 0
         self.release_request: Request | None = None
@@ -201,7 +203,7 @@ class Claim:
 
     def has(self, level: Level) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
-        return any(each is level for each in self.levels)
+        return level in self.levels
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""

@@ -257,9 +257,12 @@ class LockCore:
             await self._make_ready(claim)
         return await self.attempt(claim, level)
 
-    async def give_back(self, claim: Claim) -> None:
-        """Give back one hold for which nobody will come and ask. Raises as :meth:`unlock`."""
-        await self._release(claim, block=True)
+    def give_back(self, claim: Claim) -> Coroutine[Any, Any, None]:
+        """Give back one hold for which nobody will come and ask; whoever is interrupted sees to it that it is done.
+
+        Raises as :meth:`unlock`.
+        """
+        return self._release_one(claim, block=True)
 
     async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
@@ -267,7 +270,7 @@ class LockCore:
         if claim.by is not self:
             self._take_on(claim)
         turn, epoch, holds, repeat = claim.begin_acquire(level)
-        if claim.acquire_request_lease == level.lease_ms and not (holds or epoch or repeat):
+        if claim.acquire_request_lease == level.lease_ms and claim.request_epoch == epoch and not (holds or repeat):
             request = claim.acquire_request
         else:
             request = self._acquire_request(claim, level, holds, epoch, repeat)
@@ -326,9 +329,18 @@ class LockCore:
 
     def _acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.acquire_request(claim, level, holds, epoch, repeat)
-        if not (holds or epoch or repeat):
+        if not (holds or repeat):
+            self._under(claim, epoch)
             claim.acquire_request, claim.acquire_request_lease = request, level.lease_ms
         return request
+
+    @staticmethod
+    def _under(claim: Claim, epoch: int) -> None:
+        """Bytes that are kept from now on are those of this epoch."""
+        if claim.request_epoch != epoch:
+            claim.request_epoch = epoch
+            claim.acquire_request = claim.release_request = None
+            claim.acquire_request_lease = 0
 
     async def _make_ready(self, claim: Claim) -> None:
         """Bring a claim that has a past into a state from which it can acquire."""
@@ -453,7 +465,7 @@ class LockCore:
                 name=claim.name,
             )
 
-        request = claim.release_request if holds == 1 and not epoch else None
+        request = claim.release_request if holds == 1 and claim.request_epoch == epoch else None
         if request is None:
             request = self._release_request(claim, lease, holds, epoch, repeat=False)
         sent = home.runtime.now()
@@ -493,7 +505,8 @@ class LockCore:
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.release_request(claim, lease, holds, epoch, repeat)
-        if holds == 1 and not (epoch or repeat):
+        if holds == 1 and not repeat:
+            self._under(claim, epoch)
             claim.release_request = request
         return request
 

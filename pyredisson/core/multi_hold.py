@@ -101,14 +101,11 @@ class MultiHold:
 
     def deadline_of(self, level: MultiLevel) -> float:
         """Until when this level is certain."""
-        return certain_until(
-            (
-                claim.deadline
-                for claim, part, vote in zip(self.claims, level.parts, level.votes, strict=True)
-                if vote and part is not None and claim.loss is None and claim.has(part)
-            ),
-            self.quorum,
-        )
+        deadlines = []
+        for claim, part, vote in zip(self.claims, level.parts, level.votes, strict=True):
+            if vote and part in claim.levels and claim.loss is None:
+                deadlines.append(claim.deadline)
+        return certain_until(deadlines, self.quorum)
 
     def deadline(self) -> float:
         """Until when all that is held is certain."""

@@ -35,7 +35,7 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
@@ -124,6 +124,7 @@ class MultiLockCore:
         self.members = tuple(ordered)
         self.quorum = quorum
         self.home = ordered[0].home
+        self._homes = tuple(dict.fromkeys(member.home for member in ordered))
         names = list(dict.fromkeys(member.names.raw for member in ordered))
         self.name = names[0] if len(names) == 1 else " + ".join(names)
         self._key = (quorum, tuple((id(member.home), member.names.raw, member.kind) for member in ordered))
@@ -141,16 +142,14 @@ class MultiLockCore:
 
     def owner(self) -> Owner:
         """Who asks: the calling thread or task."""
-        for home in self._homes():
+        for home in self._homes[1:]:
             home.runtime.owner()  # Under asyncio each client looks whether this is its event loop.
         return self.home.runtime.owner()
 
-    def _homes(self) -> Iterable[ClientCore]:
-        return dict.fromkeys(member.home for member in self.members)
-
     def _check_open(self) -> None:
-        for home in self._homes():
-            home.check_open()
+        for home in self._homes:
+            if home.closed:
+                home.check_open()
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
 import redis.exceptions as rx
@@ -21,15 +22,15 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Failure, NotSent, Reply, Unanswered, run
+from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
-from pyredisson.link import CONNECTING, Begun, Link, Stream
+from pyredisson.link import CONNECTING, Link, Stream
 from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["BorrowedLink", "Connection", "OwnLink", "link_to"]
+__all__ = ["BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
 
 #: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
 FRESH = 1.0
@@ -248,6 +249,18 @@ def _all(reader: hiredis.Reader) -> list[Any]:
     return found
 
 
+class Begun(Protocol):
+    """A request under way."""
+
+    def take(self) -> Reply:
+        """Its reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+        ...
+
+    def drop(self) -> None:
+        """Nobody wants its reply any more."""
+        ...
+
+
 class Posted:
     """A request that was sent, on a connection that is its own until the reply is taken."""
 
@@ -260,7 +273,7 @@ class Posted:
         self._timeout = timeout
         self._until = monotonic() + timeout
 
-    async def take(self) -> Reply:
+    def take(self) -> Reply:
         connection = self._connection
         try:
             reply = connection.receive_within(self._until - monotonic(), self._timeout)
@@ -271,7 +284,7 @@ class Posted:
             raise
         self._link.put_back(connection)
         if isinstance(reply, Exception):
-            return await self._link.answer(reply, self._request, self._timeout)
+            return self._link.answer(reply, self._request, self._timeout)
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
@@ -289,7 +302,7 @@ class Dialled:
         self._until = monotonic() + (timeout if link.away else max(timeout, CONNECTING))
         self._dial = link.dial()
 
-    async def take(self) -> Reply:
+    def take(self) -> Reply:
         if not self._dial.done.wait(max(0.0, self._until - monotonic())):
             raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
         if self._dial.failure is not None:
@@ -297,7 +310,7 @@ class Dialled:
         posted = self._link.post(self._request, self._timeout)
         if posted is None:
             raise NotSent(rx.ConnectionError("the connection was used for something else"))
-        return await posted.take()
+        return posted.take()
 
     def drop(self) -> None:
         pass  # The connection stays, for the next one.
@@ -330,7 +343,7 @@ class Apart:
             self._answer = Unanswered(error)
         self._done.set()
 
-    async def take(self) -> Reply:
+    def take(self) -> Reply:
         if not self._done.wait(max(0.0, self._until - monotonic())):
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
         answer = self._answer
@@ -357,10 +370,10 @@ class OwnLink:
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = self._call(request.data, timeout)
         if isinstance(reply, Exception):
-            return await self.answer(reply, request, timeout)
+            return self.answer(reply, request, timeout)
         return reply  # type: ignore[no-any-return]
 
-    async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
+    def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
         """What to make of an error reply: a script that the server does not know is sent in full."""
         if not is_no_script(error):
             raise failure_of(error)
@@ -614,3 +627,25 @@ def link_to(client: redis.Redis) -> Link:
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
         return OwnLink(pool.connection_class, kept_settings(pool.connection_kwargs))
     return BorrowedLink(pool)
+
+
+async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
+    """See ``Runtime.fan_out``: send everything, then take the replies.
+
+    In any order: while one is waited for, the others' arrive, and their time runs too.
+    """
+    begun: list[Begun] = []
+    answers: list[Reply | Failure] = []
+    try:
+        for ask in asks:
+            begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
+        for each in begun:
+            try:
+                answers.append(each.take())
+            except Failure as failure:
+                answers.append(failure)
+    except BaseException:
+        for each in begun[len(answers) :]:
+            each.drop()
+        raise
+    return answers

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Background, Request, Ticket, run
-from pyredisson.link import fan_out
 from pyredisson.owners import current_thread_owner
 from pyredisson.pubsub import Subscriber
+from pyredisson.threads.connections import fan_out
 from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
