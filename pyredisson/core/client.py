@@ -12,6 +12,7 @@ from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 
@@ -42,6 +43,7 @@ class ClientCore:
         self._listeners = config.listeners
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
+        self.server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         self.begin()
 
     def begin(self) -> None:
@@ -51,6 +53,7 @@ class ClientCore:
         self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.watchdog = Watchdog(self)
         self.ledger = Ledger(self)
+        self.server.forget()
 
     # ---- events --------------------------------------------------------------------------------------------------
 
@@ -76,6 +79,9 @@ class ClientCore:
             told()
         if self.config.on_lock_lost is not None:
             self.runtime.call_back(self.config.on_lock_lost, claim.name, claim.who.number)
+
+    def _complain(self, complaint: Complaint) -> None:
+        self.emit(events.ServerUnsafe(complaint.setting, complaint.text))
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
