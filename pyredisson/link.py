@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from pyredisson.core.runtime import Reply
-from pyredisson.wire import Packed
+from pyredisson.wire import Packed, pack
 
-__all__ = ["CONNECTING", "Link", "Stream"]
+__all__ = ["CONNECTING", "INFO", "Inspect", "Link", "Stream"]
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
 
+#: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
+INFO = pack("INFO")
+
+Inspect: TypeAlias = Callable[[object], None]
+"""Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+
 
 class Link(Protocol):
-    """Connections to one server: of our own, or borrowed from the user's pool."""
+    """Connections to one server: of our own, or borrowed from the user's pool.
+
+    Attributes:
+        inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
+            new when it is first used here.
+    """
+
+    inspect: Inspect | None
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         """Run a script once. See ``Runtime.eval``."""

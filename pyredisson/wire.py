@@ -19,6 +19,7 @@ __all__ = [
     "Script",
     "as_redis_error",
     "failure_of",
+    "inspected",
     "is_no_script",
     "is_push",
     "new_reader",
@@ -124,6 +125,17 @@ def failure_of(error: Any) -> Failure:
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
         return NotSent(error)
     return Refused(error)
+
+
+def inspected(reply: Any) -> Any:
+    """What to make of the reply to ``INFO`` on a new connection: a server that cannot answer now is not there yet.
+
+    Raises:
+        NotSent: That is so.
+    """
+    if isinstance(reply, Exception) and isinstance(failure := failure_of(reply), NotSent):
+        raise failure
+    return reply
 
 
 def new_reader() -> hiredis.Reader:

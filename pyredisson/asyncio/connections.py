@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import socket
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -23,8 +24,8 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, Link, Stream
-from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, inspected, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
@@ -296,6 +297,7 @@ class AsyncOwnLink:
         self._retired: list[Pipe] = []
         self._watchdog: asyncio.Task[Any] | None = None
         self._closed = False
+        self.inspect: Inspect | None = None
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
     def begin(self, request: Packed, timeout: float) -> Begun:
@@ -362,13 +364,26 @@ class AsyncOwnLink:
         return connecting.result()
 
     async def _connect(self, timeout: float) -> Pipe:
-        pipe = Pipe(self._loop)
-        reader, writer = await open_connection(self._class, self._settings, timeout)
-        pipe.adopt(reader, writer)
+        pipe = await self._open(timeout)
         if self._pipe is not None and self._pipe.broken is None:
             self._retired = [old for old in self._retired if old.broken is None]
             self._retired.append(self._pipe)
         self._pipe = pipe
+        return pipe
+
+    async def _open(self, timeout: float) -> Pipe:
+        pipe = Pipe(self._loop)
+        reader, writer = await open_connection(self._class, self._settings, timeout)
+        pipe.adopt(reader, writer)
+        if self.inspect is not None:
+            try:
+                self.inspect(inspected(await pipe.call(INFO, timeout)))
+            except Unanswered as failure:
+                pipe.close()
+                raise NotSent(failure.cause) from None
+            except BaseException:
+                pipe.close()
+                raise
         return pipe
 
     def _connect_done(self, task: asyncio.Task[Pipe]) -> None:
@@ -431,6 +446,9 @@ class AsyncBorrowedLink:
         self._reserved: Any = None
         self._reserved_turn = asyncio.Lock()
         self._reserved_for: asyncio.Task[Any] | None = None
+        self.inspect: Inspect | None = None
+        # The streams whose server was asked who it is: the pool makes a new one whenever it likes.
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = await self._call(request.data, timeout)
@@ -489,6 +507,15 @@ class AsyncBorrowedLink:
             pause = min(2 * pause, 0.02)
 
     async def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
+        if self.inspect is not None and (way := getattr(connection, "_reader", None) or connection) not in self._known:
+            try:
+                self.inspect(inspected(await self._exchange_once(connection, INFO, timeout)))
+            except Unanswered as failure:
+                raise NotSent(failure.cause) from None
+            self._known.add(way)
+        return await self._exchange_once(connection, data, timeout)
+
+    async def _exchange_once(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
             await connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:

@@ -135,6 +135,8 @@ class AsyncioRuntime:
         """The way to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
+            if self._core is not None:
+                self._link.inspect = self._core.server.inspect
         return self._link
 
     def run_beside(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

@@ -13,6 +13,7 @@ from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 
@@ -43,6 +44,7 @@ class ClientCore:
         self._listeners = config.listeners
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
+        self.server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         self.begin()
 
     def begin(self) -> None:
@@ -53,6 +55,7 @@ class ClientCore:
         self.watchdog = Watchdog(self)
         self.keeper = Keeper(self)
         self.ledger = Ledger(self)
+        self.server.forget()
 
     # ---- events --------------------------------------------------------------------------------------------------
 
@@ -78,6 +81,9 @@ class ClientCore:
             told()
         if self.config.on_lock_lost is not None:
             self.runtime.call_back(self.config.on_lock_lost, claim.name, claim.who.number)
+
+    def _complain(self, complaint: Complaint) -> None:
+        self.emit(events.ServerUnsafe(complaint.setting, complaint.text))
 
     # ---- requests ------------------------------------------------------------------------------------------------
 

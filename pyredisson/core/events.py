@@ -22,6 +22,7 @@ __all__ = [
     "Released",
     "RenewalFailed",
     "Renewed",
+    "ServerUnsafe",
     "TimedOut",
 ]
 
@@ -137,6 +138,14 @@ class ConnectionUp(Event):
     """The subscriber's connection stands (again), with so many channels."""
 
     channels: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServerUnsafe(Event):
+    """A setting of the server endangers locks; ``text`` says how, and what to do. Told once a client and setting."""
+
+    setting: str
+    text: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Events as log lines, by the loggers ``pyredisson.lock``, ``pyredisson.renewal`` and ``pyredisson.pubsub``.
+"""Events as log lines, by the loggers ``pyredisson.lock``, ``.renewal``, ``.pubsub`` and ``.server``.
 
 The lock and its owner are in ``extra`` as ``lock`` and ``owner``, for structured logs.
 """
@@ -15,6 +15,7 @@ __all__ = ["log_event", "wants_all"]
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
 _pubsub = logging.getLogger("pyredisson.pubsub")
+_server = logging.getLogger("pyredisson.server")
 
 
 #: Whether acquires and releases are logged too.
@@ -47,6 +48,8 @@ def log_event(event: events.Event) -> None:
             _pubsub.log(_once_an_outage(attempt), "subscriber: %s; reconnecting", error)
         case events.ConnectionUp(channels=channels):
             _pubsub.debug("subscribed to %d channels", channels)
+        case events.ServerUnsafe(text=text):
+            _server.warning("%s", text)
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("the callback %s failed: %r", callback, error)
         case _:

@@ -80,6 +80,7 @@ class Snapshot(NamedTuple):
     up: bool
     replicas: int
     restarts: int
+    started_us: int
 
 
 @final
@@ -96,9 +97,12 @@ class SimulatedRedis(Keyspace):
 
     Attributes:
         on_message: Takes what is published; without it ``PUBLISH`` reaches nobody.
+        eviction: Its ``maxmemory-policy``, for ``INFO``; nothing is ever evicted here by itself.
         maxmemory_reached: While true, commands that need memory fail with ``OOM``; in a script, until it has written.
         paused: While true, the server accepts no command; whoever simulates the network keeps them until it is false.
         replicas: What ``WAIT`` replies, and ``INFO`` calls ``connected_slaves``.
+        role: ``master`` or ``slave``, for ``INFO``; a slave here refuses nothing.
+        started_us: When it was started, by its clock. A new server has been running for a day.
         up: False between :meth:`crash` and :meth:`restart`.
     """
 
@@ -111,6 +115,9 @@ class SimulatedRedis(Keyspace):
         self.maxmemory_reached = False
         self.paused = False
         self.replicas = 0
+        self.role = "master"
+        self.eviction = "noeviction"
+        self.started_us = clock() - 86_400_000_000
         self.up = True
         self._clock = clock
         self._scripts: dict[str, Script] = {}
@@ -202,6 +209,7 @@ class SimulatedRedis(Keyspace):
             self._values, self._deadlines = {}, {}
         self._scripts = {}
         self._restarts += 1
+        self.started_us = self._clock()
         self.up = True
         self.paused = False
 
@@ -229,6 +237,7 @@ class SimulatedRedis(Keyspace):
             self.up,
             self.replicas,
             self._restarts,
+            self.started_us,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -241,6 +250,7 @@ class SimulatedRedis(Keyspace):
         self.up = snapshot.up
         self.replicas = snapshot.replicas
         self._restarts = snapshot.restarts
+        self.started_us = snapshot.started_us
 
     # -- Running scripts
 
@@ -332,11 +342,15 @@ class SimulatedRedis(Keyspace):
             "redis_version:7.0.15",
             "redis_mode:standalone",
             f"run_id:{sha1_of(f'{self.name} {self._restarts}'.encode())}",
+            f"uptime_in_seconds:{max(0, self.now_us - self.started_us) // 1_000_000}",
             "# Memory",
-            "maxmemory_policy:noeviction",
+            f"maxmemory_policy:{self.eviction}",
+            "# Persistence",
+            "aof_enabled:0",
             "# Replication",
-            "role:master",
+            f"role:{self.role}",
             f"connected_slaves:{self.replicas}",
+            f"master_replid:{sha1_of(f'{self.name} {self._restarts} data'.encode())}",
         ]
         return "".join(f"{line}\r\n" for line in lines).encode()
 

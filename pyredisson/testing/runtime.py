@@ -18,6 +18,7 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.runtime import Ask, Background, Failure, NotSent, Reply, Request, Ticket, Unanswered
 from pyredisson.core.wakeups import Wakeups
+from pyredisson.link import Inspect
 from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
 from pyredisson.wire import failure_of, reply_error
@@ -118,11 +119,14 @@ class SimulatedRuntime:
         self._reconnecting = False
         self._loops: list[SimulatedLoop] = []
         self._closed = False
+        self._inspect: Inspect | None = None
+        self._known = False  # The server was asked who it is, on the connection that stands.
         self.world.on_break(self._broken)
 
-    def attach(self, wakeups: Wakeups) -> None:
-        """Learn whom messages are for."""
+    def attach(self, wakeups: Wakeups, inspect: Inspect) -> None:
+        """Learn whom messages are for, and who wants to know of each new connection."""
         self._wakeups = wakeups
+        self._inspect = inspect
         self.node.listeners.append(self._message)
 
     def _interruptible(self) -> None:
@@ -224,6 +228,10 @@ class SimulatedRuntime:
         if not node.redis.up or not self._reachable:
             await world.pause_of(self.process, world.travel())
             raise NotSent(rx.ConnectionError("Connection refused."))
+        if not self._known and self._inspect is not None and not node.redis.paused:
+            # It takes no time here, and no chance: histories are the same with and without it.
+            self._inspect(node.redis.command("INFO"))
+            self._known = True
         self.requests += 1
         reply: Promise[Any] = Promise()
 
@@ -360,11 +368,13 @@ class SimulatedRuntime:
 
     def _broken(self, node: Node) -> None:
         if node is self.node:
+            self._known = False
             self._drop_subscriber()
 
     def cut(self) -> None:
         """Cut it off from its server: new requests find no connection."""
         self._reachable = False
+        self._known = False
         self._drop_subscriber()
 
     def heal(self) -> None:
@@ -393,7 +403,7 @@ class SimulatedClient(Factory):
         self.config = config or Config()
         self.runtime = SimulatedRuntime(process, node or process.world.node)
         self.core = self._core = ClientCore(self.runtime, self.config)
-        self.runtime.attach(self.core.wakeups)
+        self.runtime.attach(self.core.wakeups, self.core.server.inspect)
 
     @property
     def id(self) -> str:

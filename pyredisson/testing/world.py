@@ -239,7 +239,7 @@ class Node:
         self.name = name
         self.rate = rate
         self.wall_jump = 0.0
-        self.redis = SimulatedRedis(self._clock, on_message=self._on_message)
+        self.redis = SimulatedRedis(self._clock, on_message=self._on_message, name=name)
         self.listeners: list[Callable[[bytes, bytes], int]] = []
         self.messages: list[tuple[float, bytes, bytes]] = []
         self.commands = 0

@@ -82,7 +82,7 @@ class Redisson:
         self._runtime = ThreadsRuntime(link_to(client), self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.listen(log_event, wants_all)
-        self._runtime.attach(self._core.wakeups, self._core.emit)
+        self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
         _clients.add(self)
@@ -274,7 +274,7 @@ class Redisson:
         """This is the child of a fork: another client, on connections of its own."""
         self._runtime.abandon()
         self._core.begin()
-        self._runtime.attach(self._core.wakeups, self._core.emit)
+        self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
 
 
 def _default() -> redis.Redis:

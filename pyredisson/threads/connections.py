@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,8 +25,8 @@ from redis.retry import Retry
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
-from pyredisson.link import CONNECTING, Link, Stream
-from pyredisson.wire import Packed, as_redis_error, failure_of, is_no_script, is_push, new_reader, pack
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream
+from pyredisson.wire import Packed, as_redis_error, failure_of, inspected, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
     import hiredis
@@ -364,6 +365,7 @@ class OwnLink:
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
         self._closed = False
+        self.inspect: Inspect | None = None
         self._dialling: Dial | None = None
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
@@ -466,7 +468,17 @@ class OwnLink:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
-        return Connection(open_socket(self._class, self._settings, timeout), monotonic())
+        connection = Connection(open_socket(self._class, self._settings, timeout), monotonic())
+        if self.inspect is not None:
+            try:
+                self.inspect(inspected(connection.call(INFO, timeout)))
+            except Unanswered as failure:
+                connection.close()
+                raise NotSent(failure.cause) from None
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
     async def stream(self, timeout: float) -> Stream:
         return SocketStream(open_socket(self._class, self._settings, timeout))
@@ -505,6 +517,9 @@ class BorrowedLink:
         self._reserved: Any = None
         self._reserved_lock = threading.Lock()
         self._reserved_for: int | None = None
+        self.inspect: Inspect | None = None
+        # The sockets whose server was asked who it is: the pool makes a new one whenever it likes.
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def reserve(self) -> None:
         self._reserved_for = threading.get_ident()
@@ -548,6 +563,15 @@ class BorrowedLink:
             pause = min(2 * pause, 0.02)
 
     def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
+        if self.inspect is not None and (way := getattr(connection, "_sock", None) or connection) not in self._known:
+            try:
+                self.inspect(inspected(self._exchange_once(connection, INFO, timeout)))
+            except Unanswered as failure:
+                raise NotSent(failure.cause) from None
+            self._known.add(way)
+        return self._exchange_once(connection, data, timeout)
+
+    def _exchange_once(self, connection: Any, data: bytes, timeout: float) -> Any:
         try:
             connection.send_packed_command([data], check_health=False)
         except (rx.RedisError, OSError) as error:

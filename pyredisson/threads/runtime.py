@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
     from pyredisson.core.wakeups import Wakeups
-    from pyredisson.link import Link
+    from pyredisson.link import Inspect, Link
 
 __all__ = ["ThreadsRuntime"]
 
@@ -113,8 +113,9 @@ class ThreadsRuntime:
         self._loops: list[ThreadLoop] = []
         self._subscriber: Subscriber | None = None
 
-    def attach(self, wakeups: Wakeups, emit: Callable[[Event], None]) -> None:
-        """Learn whom messages are for, and who wants to know of the connection."""
+    def attach(self, wakeups: Wakeups, emit: Callable[[Event], None], inspect: Inspect) -> None:
+        """Learn whom messages are for, and who wants to know of the connections."""
+        self.link.inspect = inspect
         self._listening: threading.Thread | None = None
         self._only_listener = threading.Lock()
         self._subscriber = Subscriber(self.link.stream, self._listen, self, self._config, wakeups, emit)

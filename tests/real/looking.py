@@ -35,6 +35,13 @@ ACQUIRE = calls("lock_acquire")
 RELEASE = calls("lock_release")
 RENEW = calls("lock_renew")
 FORCE = calls("lock_force_unlock")
+
+
+def INFO(args: list[bytes]) -> bool:
+    """What each new connection asks first."""
+    return args[0].upper() == b"INFO"
+
+
 ANY_SCRIPT = calls(*SCRIPTS)
 
 

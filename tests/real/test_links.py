@@ -19,7 +19,7 @@ import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, Proxy, parse_request
-from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left
+from tests.real.looking import INFO, RENEW, Tally, await_waiter, held, nothing_left
 from tests.real.worlds import World
 from tests.servers import HOST, REDIS_7, Build, Server, free_port
 from tests.waiting import until
@@ -219,6 +219,7 @@ def test_latency_with_jitter(world: World, proxy: Proxy, direct: redis.Redis, un
 
 
 def test_slices_of_one_byte(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    proxy.refuse_request(INFO, "NOPERM")  # Its reply is long: it would take seconds, byte by byte.
     proxy.slice(1)
     client = world.client(proxy.url, timeout=9.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
@@ -267,6 +268,8 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
                 for args, _ in requests.feed(connection.recv(10_000)):
                     if args[0].upper() == b"CLIENT":
                         connection.send(b"+OK\r\n")
+                    elif INFO(args):
+                        connection.send(b"-ERR unknown command\r\n")
                     else:
                         slow.append(connection)
                         connection.send(b"+")

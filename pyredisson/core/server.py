@@ -1,0 +1,215 @@
+"""What a client knows of its server: who it is, and how it is set up. Read from ``INFO`` on each new connection.
+
+Pure: whoever makes a connection hands over what the server said, or why it would not say it. A server that does not let
+us ask is served like any other, unless ``Config.strict_server``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, final
+
+from pyredisson.core.runtime import Refused
+from pyredisson.errors import RedissonError
+
+__all__ = ["Complaint", "Learned", "Server", "ServerFacts", "complaints", "lack_of_persistence", "read_info"]
+
+
+@final
+@dataclass(frozen=True)
+class ServerFacts:
+    """What a server says of itself.
+
+    Attributes:
+        run_id: Another one after each start of the server; empty if it does not say.
+        uptime: Whole seconds since it was started; 0 if it does not say.
+        version: Its own (Valkey's, where it is Valkey).
+        product: ``"redis"`` or ``"valkey"``, or whatever else it calls itself.
+        role: ``"master"`` or ``"slave"``; empty if it does not say.
+        replicas: How many are connected.
+        eviction: Its ``maxmemory-policy``; ``None`` if it does not say.
+        aof: Whether it appends what it does to a file; ``None`` if it does not say.
+        rdb_saves: Whether it saves snapshots by itself; ``None``: not known, ``INFO`` does not tell.
+        replication_id: That of its data: a replica's is its master's. Empty if it does not say.
+        seen_at: When that was, in monotonic seconds.
+    """
+
+    run_id: str
+    uptime: int
+    version: str
+    product: str
+    role: str
+    replicas: int
+    eviction: str | None
+    aof: bool | None
+    rdb_saves: bool | None
+    replication_id: str
+    seen_at: float
+
+
+Learned: TypeAlias = Callable[[ServerFacts, "ServerFacts | None"], object]
+"""Called with the facts of a new connection, and those of the one before, if any."""
+
+
+def read_info(info: bytes, now: float) -> ServerFacts:
+    """Read the reply to ``INFO``, got at ``now`` (monotonic seconds). What is missing in it is not known."""
+    said: dict[str, str] = {}
+    for line in info.decode(errors="replace").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not name.startswith("#"):
+            said[name] = value.strip()
+    aof = said.get("aof_enabled")
+    return ServerFacts(
+        run_id=said.get("run_id", ""),
+        uptime=_whole(said.get("uptime_in_seconds")),
+        version=said.get("valkey_version") or said.get("redis_version", ""),
+        product=said.get("server_name") or ("valkey" if "valkey_version" in said else "redis"),
+        role=said.get("role", ""),
+        replicas=_whole(said.get("connected_slaves")),
+        eviction=said.get("maxmemory_policy"),
+        aof=None if aof is None else aof == "1",
+        rdb_saves=None,
+        replication_id=said.get("master_replid", ""),
+        seen_at=now,
+    )
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0
+
+
+class Complaint(NamedTuple):
+    """Something about a server that endangers locks.
+
+    Attributes:
+        setting: What is to be changed; each is complained of once a client.
+        text: What is wrong, and what to do.
+    """
+
+    setting: str
+    text: str
+
+
+def complaints(facts: ServerFacts) -> Sequence[Complaint]:
+    """What is wrong with a server for any lock."""
+    found = []
+    if facts.eviction is not None and facts.eviction != "noeviction":
+        found.append(
+            Complaint(
+                "maxmemory-policy",
+                f"maxmemory-policy is {facts.eviction!r}: short of memory, the server may remove a lock that is held. "
+                "Set 'maxmemory-policy noeviction' on it, or give locks a server of their own",
+            )
+        )
+    if facts.role == "slave":
+        found.append(
+            Complaint(
+                "role",
+                "the server is a replica: it refuses to lock, or forgets what it was told. Connect to its master, or "
+                "let redis+sentinel://host:port/service find it",
+            )
+        )
+    return found
+
+
+def lack_of_persistence(facts: ServerFacts) -> Complaint | None:
+    """What is wrong with a node of a quorum that keeps nothing: restarted at once, it votes without its memory."""
+    if facts.aof is False and not facts.rdb_saves:
+        return Complaint(
+            "appendonly",
+            "appendonly is 'no': after a restart the node has forgotten its locks, and votes all the same. Set "
+            "'appendonly yes' and 'appendfsync always', or keep a restarted node away for longer than the longest "
+            "lease",
+        )
+    return None
+
+
+class Server:
+    """What one client knows of its server.
+
+    Args:
+        mutex: For a few plain statements.
+        now: Monotonic seconds.
+        complain: Told what is wrong with the server, of each setting once.
+        strict: Whether that is an error instead.
+
+    Attributes:
+        facts: As of the newest connection that told them; ``None`` before the first.
+        refusal: Why the server would not tell, the last time it was asked; ``None`` if it did.
+        on_learned: Called with what each new connection told.
+    """
+
+    def __init__(
+        self,
+        mutex: AbstractContextManager[Any],
+        now: Callable[[], float],
+        *,
+        complain: Callable[[Complaint], None],
+        strict: bool,
+    ) -> None:
+        self._mutex = mutex
+        self._now = now
+        self._complain = complain
+        self._strict = strict
+        self._told: set[str] = set()
+        self.facts: ServerFacts | None = None
+        self.refusal: Exception | None = None
+        self.on_learned: list[Learned] = []
+
+    def inspect(self, reply: object) -> None:
+        """Take the reply to ``INFO`` on a new connection, or the error that came as one.
+
+        Raises:
+            Refused: ``Config.strict_server`` does not let this server be used.
+        """
+        if isinstance(reply, bytes):
+            facts = self.learned(reply, self._now())
+            for complaint in complaints(facts):
+                self.object(complaint)
+        elif isinstance(reply, Exception):
+            self.refused(reply)
+        else:
+            self.refused(RedissonError(f"INFO was answered by a {type(reply).__name__}"))
+
+    def learned(self, info: bytes, now: float) -> ServerFacts:
+        """Take what a server says of itself."""
+        facts = read_info(info, now)
+        with self._mutex:
+            before, self.facts = self.facts, facts
+            self.refusal = None
+        for told in tuple(self.on_learned):
+            told(facts, before)
+        return facts
+
+    def refused(self, error: Exception) -> None:
+        """Note that a server does not say anything of itself. Raises as :meth:`inspect`."""
+        self.refusal = error
+        if self._strict:
+            raise Refused(
+                RedissonError(
+                    f"strict_server: the server does not tell how it is set up ({error}). Let this user run INFO, or "
+                    "do without strict_server"
+                )
+            ) from error
+
+    def object(self, complaint: Complaint) -> None:
+        """Say that something is wrong, once a client; strictly, refuse the server each time.
+
+        Raises:
+            Refused: ``Config.strict_server``.
+        """
+        if self._strict:
+            raise Refused(RedissonError(f"strict_server: {complaint.text}"))
+        with self._mutex:
+            if complaint.setting in self._told:
+                return
+            self._told.add(complaint.setting)
+        self._complain(complaint)
+
+    def forget(self) -> None:
+        """Know nothing: this is another client now, on connections of its own."""
+        self.facts = None
+        self.refusal = None
+        self._told = set()

@@ -1,0 +1,144 @@
+"""What a client knows of its server: read from INFO, told to whom it concerns, complained of once."""
+
+from __future__ import annotations
+
+import pytest
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Refused
+from pyredisson.core.server import Complaint, Server, ServerFacts, complaints, lack_of_persistence, read_info
+from pyredisson.errors import RedissonError
+from tests.unit.fake import FakeMutex
+
+REDIS = (
+    b"# Server\r\nredis_version:7.0.15\r\nrun_id:aaaa\r\nuptime_in_seconds:77\r\n"
+    b"# Memory\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:1\r\n"
+    b"# Replication\r\nrole:master\r\nconnected_slaves:2\r\nslave0:ip=127.0.0.1,port=1,state=online\r\n"
+    b"master_replid:bbbb\r\n"
+)
+VALKEY = REDIS.replace(b"redis_version:7.0.15", b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.0")
+
+
+def facts(said: bytes = REDIS) -> ServerFacts:
+    return read_info(said, 12.5)
+
+
+class Heard:
+    """A server, and what it has made known."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.complaints: list[Complaint] = []
+        self.learned: list[tuple[ServerFacts, ServerFacts | None]] = []
+        self.server = Server(FakeMutex(), lambda: 12.5, complain=self.complaints.append, strict=strict)
+        self.server.on_learned.append(lambda new, old: self.learned.append((new, old)))
+
+
+def test_what_a_server_says_is_read() -> None:
+    assert facts() == ServerFacts(
+        run_id="aaaa",
+        uptime=77,
+        version="7.0.15",
+        product="redis",
+        role="master",
+        replicas=2,
+        eviction="noeviction",
+        aof=True,
+        rdb_saves=None,
+        replication_id="bbbb",
+        seen_at=12.5,
+    )
+
+
+def test_valkey_is_told_by_its_own_name_and_version() -> None:
+    assert (facts(VALKEY).product, facts(VALKEY).version) == ("valkey", "9.1.0")
+
+
+@pytest.mark.parametrize("said", [b"", b"nonsense", b"# Server\r\n", b"uptime_in_seconds:soon\r\n", b"\xff:\xfe\r\n"])
+def test_what_is_missing_or_unreadable_is_unknown(said: bytes) -> None:
+    known = facts(said)
+    assert (known.run_id, known.uptime, known.role, known.replicas) == ("", 0, "", 0)
+    assert known.eviction is None
+    assert known.aof is None
+    assert not complaints(known)
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random", "volatile-ttl", "volatile-lfu"])
+def test_every_policy_that_evicts_is_complained_of(policy: str) -> None:
+    [complaint] = complaints(facts(REDIS.replace(b"noeviction", policy.encode())))
+    assert complaint.setting == "maxmemory-policy"
+    assert policy in complaint.text
+    assert "maxmemory-policy noeviction" in complaint.text
+
+
+def test_a_replica_is_complained_of() -> None:
+    [complaint] = complaints(facts(REDIS.replace(b"role:master", b"role:slave")))
+    assert complaint.setting == "role"
+    assert "replica" in complaint.text
+
+
+def test_a_sound_server_gives_no_reason() -> None:
+    assert not complaints(facts())
+
+
+def test_persistence_is_missed_where_it_is_surely_missing() -> None:
+    assert lack_of_persistence(facts()) is None
+    without = lack_of_persistence(facts(REDIS.replace(b"aof_enabled:1", b"aof_enabled:0")))
+    assert without is not None
+    assert "appendonly yes" in without.text
+    assert lack_of_persistence(facts(b"")) is None
+
+
+def test_each_connection_is_told_of_with_the_one_before() -> None:
+    heard = Heard()
+    assert heard.server.facts is None
+    heard.server.inspect(REDIS)
+    heard.server.inspect(VALKEY)
+    assert heard.learned == [(facts(), None), (facts(VALKEY), facts())]
+    assert heard.server.facts == facts(VALKEY)
+
+
+def test_each_complaint_comes_once_a_client() -> None:
+    heard = Heard()
+    bad = REDIS.replace(b"noeviction", b"allkeys-lru")
+    heard.server.inspect(bad)
+    heard.server.inspect(bad)
+    heard.server.inspect(bad.replace(b"role:master", b"role:slave"))
+    assert [each.setting for each in heard.complaints] == ["maxmemory-policy", "role"]
+    heard.server.forget()
+    assert heard.server.facts is None
+    heard.server.inspect(bad)
+    assert len(heard.complaints) == 3, "the child of a fork is another client"
+
+
+def test_strictly_a_complaint_refuses_every_connection() -> None:
+    heard = Heard(strict=True)
+    bad = REDIS.replace(b"noeviction", b"volatile-lru")
+    for _ in range(2):
+        with pytest.raises(Refused) as caught:
+            heard.server.inspect(bad)
+        assert isinstance(caught.value.cause, RedissonError)
+        assert "volatile-lru" in str(caught.value.cause)
+    assert not heard.complaints
+    heard.server.inspect(REDIS)
+
+
+REFUSAL = rx.NoPermissionError("NOPERM this user has no permissions to run the 'info' command")
+
+
+@pytest.mark.parametrize("reply", [REFUSAL, None, 1], ids=repr)
+def test_a_server_that_does_not_tell_is_served_all_the_same(reply: object) -> None:
+    heard = Heard()
+    heard.server.inspect(reply)
+    assert heard.server.refusal is not None
+    assert not heard.learned
+    assert not heard.complaints
+    heard.server.inspect(REDIS)
+    assert heard.server.refusal is None
+
+
+def test_strictly_a_server_has_to_tell() -> None:
+    heard = Heard(strict=True)
+    with pytest.raises(Refused) as caught:
+        heard.server.inspect(REFUSAL)
+    assert "NOPERM" in str(caught.value.cause)
+    assert heard.server.refusal is REFUSAL
