@@ -1,12 +1,17 @@
-"""The rules for arguments that façades look at themselves: those of ``threading``, and back-offs."""
+"""The rules for arguments that façades look at themselves: those of ``threading``, back-offs, and other façades."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.config import Backoff, ExponentialBackoff
 
-__all__ = ["backoff_of", "wait_of"]
+if TYPE_CHECKING:
+    from pyredisson.core.lock import LockCore
+
+__all__ = ["backoff_of", "cores_of", "wait_of"]
 
 
 def wait_of(blocking: bool, timeout: float) -> float | None:
@@ -34,3 +39,18 @@ def backoff_of(backoff: Backoff | None) -> Backoff:
     if not callable(getattr(backoff, "delays", None)):
         raise TypeError(f"backoff must have a method delays(), and {type(backoff).__name__} has none")
     return backoff
+
+
+def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
+    """Return the cores of locks of one colour.
+
+    Raises:
+        TypeError: One is something else than a lock, or a lock of the other colour.
+    """
+    for lock in locks:
+        if not isinstance(lock, kind):
+            colour = kind.__module__.removesuffix(".primitives")
+            raise TypeError(
+                f"a multi-lock is made of locks of {colour}, not of {type(lock).__module__}.{type(lock).__qualname__}"
+            )
+    return [lock._core for lock in locks]

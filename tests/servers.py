@@ -274,16 +274,20 @@ class SharedServers:
     """One server a build, started when first asked for."""
 
     def __init__(self) -> None:
-        self._servers: dict[Build, Server] = {}
+        self._servers: dict[tuple[Build, int], Server] = {}
 
-    def get(self, build: Build) -> Server:
-        """The shared server of this build; another one if a test has left it dead."""
-        server = self._servers.get(build)
+    def get(self, build: Build, number: int = 0) -> Server:
+        """The shared server of this build, one of several; another one if a test has left it dead."""
+        server = self._servers.get((build, number))
         if server is None or not server.answers():
             if server is not None:
                 server.stop()
-            server = self._servers[build] = Server.start(build)
+            server = self._servers[build, number] = Server.start(build)
         return server
+
+    def ports(self, build: Build, count: int) -> list[int]:
+        """The ports of so many independent servers of this build."""
+        return [self.get(build, number).port for number in range(1, count + 1)]
 
     def stop(self) -> None:
         for server in self._servers.values():

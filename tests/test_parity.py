@@ -30,6 +30,7 @@ PLAIN = {
 #: What the asyncio façade has more, and what the thread one has in its place (or nothing).
 ASYNCIO_ONLY_PARAMETERS = {
     ("Lock", "hold"): {"cancel_on_loss: 'bool' = False"},
+    ("MultiLock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
 }
 ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}

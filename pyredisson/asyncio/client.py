@@ -45,6 +45,7 @@ class Redisson(Factory):
         self._server = server
         self._runtime = AsyncioRuntime(link_to(client), self._config)
         self._core = ClientCore(self._runtime, self._config)
+        self._core.address = self._url
         self._core.listen(log_event, wants_all)
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)

@@ -6,12 +6,12 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
-from pyredisson.arguments import wait_of
+from pyredisson.arguments import cores_of, wait_of
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
 from pyredisson.core.lock import LockCore
-from pyredisson.core.multi_lock import MultiLockCore, multi_lock
+from pyredisson.core.multi_lock import multi_lock
 from pyredisson.core.permit_semaphore import PermitSemaphoreCore
 from pyredisson.core.quorum import majority
 from pyredisson.core.read_write_lock import ReadWriteLockCore
@@ -230,14 +230,8 @@ class MultiLock:
     __slots__ = ("__weakref__", "_core", "_locks")
 
     def __init__(self, *locks: Lock, quorum: int | None = None) -> None:
-        for lock in locks:
-            if not isinstance(lock, Lock):
-                raise TypeError(
-                    f"a multi-lock is made of locks of pyredisson.asyncio, not of {type(lock).__module__}."
-                    f"{type(lock).__qualname__}"
-                )
+        self._core = multi_lock(cores_of(locks, Lock), quorum)
         self._locks = locks  # They keep their clients going.
-        self._core: MultiLockCore = multi_lock([lock._core for lock in locks], quorum)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

@@ -12,6 +12,7 @@ from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.renewal import Watchdog
+from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
@@ -39,6 +40,7 @@ class ClientCore:
         self.runtime = runtime
         self.config = config
         self.closed = False
+        self.address: str | None = None  # Where it connects, for messages; without a password.
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience
         self._listeners = config.listeners
@@ -56,6 +58,7 @@ class ClientCore:
         self.keeper = Keeper(self)
         self.ledger = Ledger(self)
         self.server.forget()
+        self.starts = Starts(self.server)
 
     # ---- events --------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,9 @@ __all__ = [
     "GivenBack",
     "HolderGone",
     "Lost",
+    "NodeBarred",
     "OutcomeUnknown",
+    "QuorumIsYoung",
     "Released",
     "RenewalFailed",
     "Renewed",
@@ -146,6 +148,25 @@ class ServerUnsafe(Event):
 
     setting: str
     text: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NodeBarred(Event):
+    """A node of a quorum was started ``uptime`` seconds ago, and has no vote for another ``seconds``."""
+
+    name: str
+    node: str
+    uptime: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuorumIsYoung(Event):
+    """All nodes of a quorum are young, the oldest ``uptime`` seconds: taken for a first start, and so they vote."""
+
+    name: str
+    nodes: int
+    uptime: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,14 +7,14 @@ member's coroutine runs over a :class:`Polled` runtime, whose requests do not bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
 from pyredisson.core.client import ClientCore
 from pyredisson.core.quorum import node_timeout
-from pyredisson.core.runtime import Ask, Failure, Unanswered
+from pyredisson.core.runtime import Ask, Failure, Pause, Unanswered
 from pyredisson.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Reply, Request, Runtime
 
 __all__ = ["MemberCore", "NodeCore", "NotReached", "together"]
-
-
-class Pause:
-    """A moment in which a coroutine has nothing to ask."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def __await__(self) -> Generator[Pause, None, None]:
-        yield self
 
 
 class Polled:
@@ -102,10 +90,16 @@ class MemberCore(ClientCore):
 
 
 class NodeCore(MemberCore):
-    """A client as one node of several: asked once, with a small timeout, and beside the others."""
+    """A client as one node of several: asked once, and beside the others.
 
-    def __init__(self, real: ClientCore) -> None:
+    Args:
+        real: The client.
+        quick: Whether it gets but the small timeout of one node among many.
+    """
+
+    def __init__(self, real: ClientCore, *, quick: bool) -> None:
         super().__init__(real)
+        self._quick = quick
         self.runtime = Polled(real.runtime)  # type: ignore[assignment]
         self._timeouts = (0, 0.0)  # The lease of the last time, and what it gives.
 
@@ -113,7 +107,10 @@ class NodeCore(MemberCore):
         """A node that does not answer at once must not keep the others waiting."""
         lease, timeout = self._timeouts
         if lease != lease_ms:
-            timeout = node_timeout(lease_ms, self.config.quorum_node_timeout)
+            if self._quick:
+                timeout = node_timeout(lease_ms, self.config.quorum_node_timeout)
+            else:
+                timeout = self.real.attempt_timeout(lease_ms)
             self._timeouts = (lease_ms, timeout)
         return timeout
 

@@ -8,7 +8,7 @@ is a view on the claims of its members, and ends when too few of them are certai
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
@@ -73,6 +73,7 @@ class MultiHold:
         "open",
         "over",
         "owner",
+        "quick",
         "quorum",
         "renew_at",
         "retry_in",
@@ -80,13 +81,16 @@ class MultiHold:
         "who",
     )
 
-    def __init__(self, key: object, name: str, who: Owner, cores: tuple[LockCore, ...], quorum: int) -> None:
+    def __init__(
+        self, key: object, name: str, who: Owner, cores: tuple[LockCore, ...], quorum: int, *, quick: bool
+    ) -> None:
         self.key = key
         self.name = name
         self.who = who
         self.owner = f"{cores[0].home.id}:{who.number}"
         self.cores = cores
         self.quorum = quorum
+        self.quick = quick  # Its members are nodes, which get but a small timeout.
         self.mutex = cores[0].home.runtime.mutex()
         self.claims: tuple[Claim, ...] = ()
         self.levels: list[MultiLevel] = []
@@ -150,14 +154,14 @@ class MultiHold:
             self.levels.clear()
             return False
 
-    def renewable_parts(self) -> Iterable[tuple[LockCore, Claim]]:
+    def renewable_parts(self) -> list[tuple[LockCore, Claim]]:
         """The members that are held, each with the claim to renew."""
         levels = self.levels if self.taking is None else [*self.levels, self.taking]
-        for index, (core, claim) in enumerate(zip(self.cores, self.claims, strict=True)):
-            if claim.loss is None and any(
-                (part := level.parts[index]) is not None and claim.has(part) for level in levels
-            ):
-                yield core, claim
+        return [
+            (core, claim)
+            for index, (core, claim) in enumerate(zip(self.cores, self.claims, strict=True))
+            if claim.loss is None and any(level.parts[index] in claim.levels for level in levels)
+        ]
 
 
 class Keeper:
@@ -245,23 +249,25 @@ class Keeper:
 
     async def renew(self, holds: list[MultiHold]) -> None:
         """Renew these, all nodes at once: what moves their deadlines is a quorum, inside of what was certain."""
-        batches: dict[tuple[ClientCore, object, int], list[list[tuple[LockCore, Claim, int]]]] = {}
+        batches: dict[tuple[ClientCore, object, int, bool], list[list[tuple[LockCore, Claim, int]]]] = {}
         for hold in holds:
             lease = hold.lease_ms()
             for core, claim in hold.renewable_parts():
-                key = (core.home, core.renew, lease)
+                key = (core.home, core.renew, lease, hold.quick)
                 full = batches.setdefault(key, [[]])
                 if len(full[-1]) >= core.home.config.lock_watchdog_batch_size:
                     full.append([])
                 full[-1].append((core, claim, claim.generation))
         asks: list[Ask] = []
         asked: list[tuple[int, list[tuple[LockCore, Claim, int]]]] = []
-        for (home, _, lease), parts in batches.items():
+        for (home, _, lease, quick), parts in batches.items():
             for part in parts:
                 request = part[0][0].renew(
                     home.runtime, [(claim.name, claim.proof) for _, claim, _ in part], lease_ms=lease
                 )
-                patience = node_timeout(lease, home.config.quorum_node_timeout)
+                patience = (
+                    node_timeout(lease, home.config.quorum_node_timeout) if quick else home.attempt_timeout(lease)
+                )
                 asks.append(Ask(home.runtime, request, patience))
                 asked.append((lease, part))
         sent = self._runtime.now()

@@ -20,7 +20,8 @@ from pyredisson.core.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.core.holds import lost_error
 from pyredisson.core.multi_hold import MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
-from pyredisson.core.runtime import Failure
+from pyredisson.core.restart_guard import RestartGuard
+from pyredisson.core.runtime import Failure, Refused
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.core.wakeups import lock_message
@@ -118,6 +119,9 @@ class MultiLockCore:
     What owners hold stands in the table of the first member's client, so all handles on the same members are one lock.
     """
 
+    #: Whether a member gets but a node's small timeout.
+    quick = False
+
     def __init__(self, members: Sequence[LockCore], quorum: int) -> None:
         # One order for everybody, whatever order they were given in.
         ordered = sorted(members, key=lambda member: member.names.raw)
@@ -128,7 +132,7 @@ class MultiLockCore:
         names = list(dict.fromkeys(member.names.raw for member in ordered))
         self.name = names[0] if len(names) == 1 else " + ".join(names)
         self._key = (quorum, tuple((id(member.home), member.names.raw, member.kind) for member in ordered))
-        self._beside = tuple(_over(member, NodeCore(member.home)) for member in ordered)
+        self._beside = tuple(_over(member, NodeCore(member.home, quick=self.quick)) for member in ordered)
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
 
     def describe(self) -> str:
@@ -184,7 +188,7 @@ class MultiLockCore:
         keeper = self.home.keeper
         hold = keeper.find(self._key, who)
         if hold is None:
-            hold = keeper.enter(MultiHold(self._key, self.name, who, self.members, self.quorum))
+            hold = keeper.enter(MultiHold(self._key, self.name, who, self.members, self.quorum, quick=self.quick))
         return hold
 
     async def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> bool:
@@ -452,8 +456,11 @@ class MultiLockCore:
 class QuorumLockCore(MultiLockCore):
     """A quorum of independent nodes: the Redlock algorithm."""
 
+    quick = True
+
     def __init__(self, members: Sequence[LockCore], quorum: int) -> None:
         super().__init__(members, quorum)
+        self._guard = RestartGuard(tuple(member.home for member in self.members), self.name, self._node)
         self._tokens = any(isinstance(member, TokenLockCore) for member in self.members)
         self._silent = any(isinstance(member, (SpinLockCore, FairLockCore)) for member in self.members)
 
@@ -487,35 +494,44 @@ class QuorumLockCore(MultiLockCore):
         )
         refused: dict[int, int] = {}
         error: Exception | None = None
-        deadlines: list[float] = []
-        for index, (outcome, claim) in enumerate(zip(outcomes, hold.claims, strict=True)):
+        taken = 0
+        now = runtime.now()
+        guard = self._guard
+        try:
+            guard.look(level.lease_ms / 1000)
+        except (ValueError, Refused) as wrong:
+            error = wrong.cause if isinstance(wrong, Refused) else wrong
+        for index, outcome in enumerate(outcomes):
             if outcome is None:
                 level.parts[index] = parts[index]
-                deadlines.append(claim.deadline)
+                level.votes[index] = guard.has_vote(index, now)
+                taken += level.votes[index]
             elif isinstance(outcome, int):
                 refused[index] = outcome
             elif isinstance(outcome, (LockLostError, Failure, NotReached)):
                 pass
             elif isinstance(outcome, Exception):
                 error = outcome
-        now = runtime.now()
-        answered = len(deadlines) + len(refused)
-        if error is None and len(deadlines) >= self.quorum and hold.deadline_of(level) > now:
+        if error is None and taken >= self.quorum and hold.deadline_of(level) > now:
             self._granted(hold, level)
             for index, claim in enumerate(hold.claims):
                 if level.parts[index] is None and claim.pending is not None:
                     self._settle_later(self._beside[index], claim, level.lease_ms)
             return Round(True, True, refused, {}, now - began)
         said = {self._node(index): _state(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
+        for index, part in enumerate(level.parts):
+            if part is not None and not level.votes[index]:
+                said[self._node(index)] = guard.why_not(index, now)
         await self._undo(hold, level)
         if error is not None:
             raise error
         # Enough said yes, and too late for it to be of use: as good as not having been reached.
-        reached = answered >= self.quorum and len(deadlines) < self.quorum
+        reached = taken + len(refused) >= self.quorum > taken
         return Round(False, reached, refused, said, runtime.now() - began)
 
     def _node(self, index: int) -> str:
-        return f"node {index + 1}"
+        address = self.members[index].home.address
+        return f"node {index + 1} ({address})" if address else f"node {index + 1}"
 
     def _with_one_token(self) -> tuple[LockCore, ...]:
         """The members for one round: the algorithm stores one random value on all nodes."""

@@ -18,6 +18,7 @@ __all__ = [
     "Failure",
     "NotSent",
     "Owner",
+    "Pause",
     "Refused",
     "Reply",
     "Request",
@@ -78,6 +79,18 @@ class Ask:
         if isinstance(answer, Failure):
             raise answer
         return answer
+
+
+class Pause:
+    """A moment in which such a coroutine has nothing to ask."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __await__(self) -> Generator[Pause, None, None]:
+        yield self
 
 
 class Owner(Protocol):

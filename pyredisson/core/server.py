@@ -212,4 +212,5 @@ class Server:
         """Know nothing: this is another client now, on connections of its own."""
         self.facts = None
         self.refusal = None
+        self.on_learned.clear()
         self._told = set()

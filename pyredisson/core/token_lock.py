@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyredisson.core.holds import Claim, Level
     from pyredisson.core.runtime import Owner, Reply, Request
 
-__all__ = ["TokenLockCore"]
+__all__ = ["TOKEN_BYTES", "TokenLockCore"]
 
 TOKEN_BYTES = 20
 """As the Redis documentation says. On the wire they are hexadecimal."""

@@ -50,6 +50,12 @@ def log_event(event: events.Event) -> None:
             _pubsub.debug("subscribed to %d channels", channels)
         case events.ServerUnsafe(text=text):
             _server.warning("%s", text)
+        case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
+            text = "quorum %r: %s was started %d s ago, and has no vote for another %.1f s"
+            _server.warning(text, name, node, uptime, seconds)
+        case events.QuorumIsYoung(name=name, nodes=nodes, uptime=uptime):
+            text = "quorum %r: all %d nodes were started within the last %d s; taken for a first start, so they vote"
+            _server.info(text, name, nodes, uptime)
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("the callback %s failed: %r", callback, error)
         case _:

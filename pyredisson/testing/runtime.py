@@ -403,6 +403,7 @@ class SimulatedClient(Factory):
         self.config = config or Config()
         self.runtime = SimulatedRuntime(process, node or process.world.node)
         self.core = self._core = ClientCore(self.runtime, self.config)
+        self.core.address = self.runtime.node.name
         self.runtime.attach(self.core.wakeups, self.core.server.inspect)
 
     @property

@@ -81,6 +81,7 @@ class Redisson:
         self._url = server.url if server else url_of(settings, tls=_is_tls(client))
         self._runtime = ThreadsRuntime(link_to(client), self._config)
         self._core = ClientCore(self._runtime, self._config)
+        self._core.address = self._url
         self._core.listen(log_event, wants_all)
         self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)

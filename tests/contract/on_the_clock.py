@@ -57,14 +57,32 @@ class ClockWorld(World):
     redis: ServerStore
     in_threads: bool
 
-    def __init__(self, port: int | None) -> None:
+    def __init__(self, port: int | None, ports: Callable[[int], list[int]] | None = None) -> None:
         super().__init__()
         self.port = port
         self.fake = fakeredis.FakeServer() if port is None else None
-        raw = redis.Redis(HOST, port, protocol=2) if port else fakeredis.FakeRedis(server=self.fake, protocol=2)
+        self._ports = ports
+        self._nodes: list[ServerStore] = []
+        self.redis = self._store(port, self.fake)
+
+    def _store(self, port: int | None, fake: fakeredis.FakeServer | None) -> ServerStore:
+        raw = redis.Redis(HOST, port, protocol=2) if port else fakeredis.FakeRedis(server=fake, protocol=2)
         self._ends.callback(raw.close)
         raw.flushall()
-        self.redis = ServerStore(raw)
+        return ServerStore(raw)
+
+    def nodes(self, count: int, **config: Any) -> list[Remote]:
+        if self._ports is not None:
+            ports = self._ports(count)
+            if not self._nodes:
+                self._nodes = [self._store(port, None) for port in ports]
+            return [self.client(self.redis_client(port=port), **config) for port in ports]
+        fakes = [fakeredis.FakeServer() for _ in range(count)]
+        self._nodes = [self._store(None, fake) for fake in fakes]
+        return [self.client(self.redis_client(server=fake), **config) for fake in fakes]
+
+    def node(self, index: int) -> ServerStore:
+        return self._nodes[index]
 
     @abstractmethod
     def redis_client(self, **settings: Any) -> Any:
@@ -194,7 +212,7 @@ class ThreadsWorld(ClockWorld):
 
     def redis_client(self, **settings: Any) -> Any:
         if self.fake is not None:
-            return self.look_after(fakeredis.FakeRedis(server=self.fake, **settings))
+            return self.look_after(fakeredis.FakeRedis(**{"server": self.fake, **settings}))
         return self.look_after(redis.Redis(HOST, **{"port": self.port, **settings}))
 
     def look_after(self, redis_client: Any) -> Any:
@@ -270,8 +288,8 @@ class AsyncioWorld(ClockWorld):
     api = pyredisson.asyncio
     in_threads = False
 
-    def __init__(self, port: int | None) -> None:
-        super().__init__(port)
+    def __init__(self, port: int | None, ports: Callable[[int], list[int]] | None = None) -> None:
+        super().__init__(port, ports)
         self.loop = asyncio.new_event_loop()
         self._complaints: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self._complaints.append(context))
@@ -289,7 +307,7 @@ class AsyncioWorld(ClockWorld):
 
     def redis_client(self, **settings: Any) -> Any:
         if self.fake is not None:
-            return self.look_after(fakeredis.FakeAsyncRedis(server=self.fake, **settings))
+            return self.look_after(fakeredis.FakeAsyncRedis(**{"server": self.fake, **settings}))
         return self.look_after(redis.asyncio.Redis(host=HOST, **{"port": self.port, **settings}))
 
     def look_after(self, redis_client: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import pytest
@@ -38,11 +39,12 @@ class Place:
         """The world at this place; whoever asks for it closes it."""
         if self.runtime == "simulated":
             return SimulatedWorld()
-        port = None
+        port = ports = None
         if isinstance(self.server, Build):
             self.server.require()
             port = servers.get(self.server).port
-        return ThreadsWorld(port) if self.runtime == "threads" else AsyncioWorld(port)
+            ports = partial(servers.ports, self.server)
+        return ThreadsWorld(port, ports) if self.runtime == "threads" else AsyncioWorld(port, ports)
 
 
 RUNTIMES: tuple[Literal["threads", "asyncio"], ...] = ("threads", "asyncio")

@@ -75,17 +75,19 @@ class SimulatedActor(Actor):
 class SimulatedStore(Store):
     """The simulated server's."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, world: SimulatedWorld, node: Node) -> None:
         self._world = world
+        self._node = node
 
     def command(self, *words: str | int) -> Any:
-        return self._world.simulation.node.redis.command(*words)
+        return self._node.redis.command(*words)
 
     def subscribers(self, channel: str) -> int:
-        return sum(channel in client.runtime.subscribed() for client in self._world.clients)
+        clients = [client for client in self._world.clients if client.runtime.node is self._node]
+        return sum(channel in client.runtime.subscribed() for client in clients)
 
     def messages(self, channel: str) -> Messages:
-        return SimulatedMessages(self._world.simulation.node, channel)
+        return SimulatedMessages(self._node, channel)
 
 
 class SimulatedMessages:
@@ -108,7 +110,7 @@ class SimulatedWorld(World):
         self.simulation = Simulation()
         self.process: Process = self.simulation.process("process")
         self.clients: list[SimulatedClient] = []
-        self.redis = SimulatedStore(self)
+        self.redis = SimulatedStore(self, self.simulation.node)
         self._ends.callback(self.simulation.end)
 
     def actor(self) -> Actor:
@@ -122,6 +124,20 @@ class SimulatedWorld(World):
         client.core.listen(log_event, wants_all)
         self.clients.append(client)
         return self.adopt(client)
+
+    def nodes(self, count: int, **config: Any) -> list[Remote]:
+        nodes = self.simulation.nodes
+        nodes.extend(Node(self.simulation, f"node{index}") for index in range(len(nodes), count))
+        remotes = []
+        for node in nodes[:count]:
+            client = SimulatedClient(self.process, config=Config(**config), node=node)
+            client.core.listen(log_event, wants_all)
+            self.clients.append(client)
+            remotes.append(self.adopt(client))
+        return remotes
+
+    def node(self, index: int) -> Store:
+        return SimulatedStore(self, self.simulation.nodes[index])
 
     def until(self, predicate: Callable[[], Any], within: float = PATIENCE, what: str = "") -> Any:
         found: list[Any] = []

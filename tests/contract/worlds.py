@@ -175,6 +175,14 @@ class World(ABC):
     def client(self, **config: Any) -> Remote:
         """A new client, with settings as in ``Config``; closed with the world."""
 
+    @abstractmethod
+    def nodes(self, count: int, **config: Any) -> list[Remote]:
+        """New clients, each of a server of its own; these are empty. ``self.node(index)`` looks into one."""
+
+    @abstractmethod
+    def node(self, index: int) -> Store:
+        """What is in the database of one of the :meth:`nodes`."""
+
     def adopt(self, client: Any) -> Remote:
         """Look after a client that the test has made."""
         remote = Remote(client, self.actor())

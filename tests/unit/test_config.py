@@ -39,6 +39,7 @@ def test_the_defaults() -> None:
         "max_wait_without_check": 10.0,
         "quorum_node_timeout": None,
         "quorum_retry_timeout": 30.0,
+        "quorum_max_extensions": None,
         "restart_guard": True,
         "fence_from_clock": False,
         "sharded_subscription_mode": "AUTO",
@@ -51,7 +52,13 @@ def test_the_defaults() -> None:
 
 
 def test_every_setting_is_covered_here() -> None:
-    others = {"lock_watchdog_batch_size", "min_replicas", "restart_guard", "sharded_subscription_mode"}
+    others = {
+        "lock_watchdog_batch_size",
+        "min_replicas",
+        "quorum_max_extensions",
+        "restart_guard",
+        "sharded_subscription_mode",
+    }
     names = {field.name for field in dataclasses.fields(Config)}
     assert names == {*TIMES, *FLAGS, *others, "on_lock_lost", "listeners"}
 
@@ -148,3 +155,13 @@ def test_a_config_is_a_value() -> None:
         config.timeout = 2.0  # type: ignore[misc]
     with pytest.raises(ValueError, match="timeout"):
         dataclasses.replace(config, timeout=0)
+
+
+def test_extensions_are_bounded_by_a_number_or_not_at_all() -> None:
+    for good in (None, 0, 1, 1000):
+        assert Config(quorum_max_extensions=good).quorum_max_extensions == good
+    with pytest.raises(ValueError, match="quorum_max_extensions"):
+        Config(quorum_max_extensions=-1)
+    for odd in (True, 1.0, "1"):
+        with pytest.raises(TypeError, match="quorum_max_extensions"):
+            Config(quorum_max_extensions=odd)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ CORE_MAY_IMPORT = {
     "bisect",
     "collections",
     "contextlib",
+    "copy",
     "dataclasses",
     "datetime",  # timedelta; that nobody asks it for the time is checked below
     "enum",

@@ -1,0 +1,474 @@
+"""Several locks as one: all of them on one server, or a quorum of servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import (
+    ClientClosedError,
+    LockError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+)
+from tests.contract.places import each_runtime
+from tests.contract.worlds import Actor, Remote, World
+
+pytestmark = each_runtime
+
+KINDS = ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock")
+
+
+def left(world: World, *indices: int) -> set[str]:
+    """The keys on these nodes, or on the one server, but for what a lost reply leaves there for a minute."""
+    stores = [world.node(index) for index in indices] or [world.redis]
+    keys = {raw.decode() for store in stores for raw in store.command("KEYS", "*")}
+    return {key for key in keys if not key.startswith("pyredisson_epoch")}
+
+
+def multi(actor: Actor, clients: list[Remote], kind: str = "lock", name: str = "orders", **options: Any) -> Remote:
+    """A multi-lock over one lock of each client."""
+    return over(actor, [getattr(client.real, f"get_{kind}")(name) for client in clients], **options)
+
+
+def over(actor: Actor, locks: list[Any], **options: Any) -> Remote:
+    """A multi-lock over these."""
+    colour = pyredisson.asyncio if "asyncio" in type(locks[0]).__module__ else pyredisson
+    return Remote(colour.MultiLock(*locks, **options), actor)
+
+
+def on_one_server(actor: Actor, client: Remote, *names: str) -> Remote:
+    return over(actor, [client.real.get_lock(name) for name in names])
+
+
+# ---- what it is made of ----------------------------------------------------------------------------------------------
+
+
+def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world: World) -> None:
+    clients = world.nodes(5)
+    alice = world.actor()
+    assert multi(alice, clients).quorum == 3
+    assert multi(alice, clients[:4]).quorum == 3
+    assert multi(alice, clients[:1]).quorum == 1
+    assert multi(alice, clients, quorum=5).quorum == 5
+    one = clients[0]
+    assert on_one_server(alice, one, "a", "b", "c").quorum == 3
+    assert over(alice, [clients[0].real.get_lock("a"), clients[1].real.get_lock("b")]).quorum == 2
+    red = one.real.get_red_lock(*[client.real.get_lock(f"on {index}") for index, client in enumerate(clients)])
+    assert red.quorum == 3
+    assert one.real.get_multi_lock(*red.locks).quorum == 5
+    assert len(red.locks) == 5
+
+
+def test_what_cannot_be_is_refused_before_anything_is_sent(world: World) -> None:
+    one, other = world.nodes(2)
+    lock, another = one.real.get_lock("orders"), other.real.get_lock("orders")
+    kind = type(one.real.get_multi_lock(lock))
+    with pytest.raises(ValueError, match="at least"):
+        kind()
+    with pytest.raises(ValueError, match="twice"):
+        kind(lock, one.real.get_lock("orders"))
+    for quorum in (0, 1, 3, -1):
+        with pytest.raises(ValueError, match="between 2 and 2"):
+            kind(lock, another, quorum=quorum)
+    for odd in (2.0, "2", True):
+        with pytest.raises(TypeError, match="quorum"):
+            kind(lock, another, quorum=odd)
+    with pytest.raises(ValueError, match="independent"):
+        kind(lock, one.real.get_lock("b"), one.real.get_lock("c"), quorum=2)
+    for odd in (None, "orders", one.real, kind(lock), one.real.get_read_write_lock("orders")):
+        with pytest.raises(TypeError, match="multi-lock"):
+            kind(lock, odd)
+    for wait, lease in ((-1, None), (float("nan"), None), (0, 0), (0, -1), (0, float("inf"))):
+        with pytest.raises(ValueError):
+            world.actor().do(kind(lock, another).try_lock, wait, lease)
+    assert left(world, 0, 1) == set()
+
+
+def test_it_says_what_it_is(world: World) -> None:
+    clients = world.nodes(3)
+    alice = world.actor()
+    lock = multi(alice, clients)
+    assert repr(lock) == "<MultiLock 'orders' (2 of 3)>"
+    lock.lock()
+    assert "held by" in repr(lock)
+    assert lock.name == "orders"
+    assert on_one_server(alice, clients[0], "b", "a").name == "a + b"
+
+
+# ---- a quorum --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quorum_excludes_and_is_given_back_on_every_node(world: World, kind: str) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = multi(alice, world.nodes(5), kind), multi(bob, world.nodes(5), kind)
+    assert mine.try_lock()
+    assert mine.is_locked()
+    assert theirs.locked()
+    assert mine.is_held_by_current_thread()
+    assert not theirs.is_held_by_current_thread()
+    assert not theirs.try_lock()
+    mine.unlock()
+    assert not mine.is_locked()
+    assert left(world, *range(5)) <= {"redisson_lock_token:{orders}"}
+    assert theirs.try_lock()
+
+
+def test_a_token_lock_has_one_token_on_all_nodes(world: World) -> None:
+    lock = multi(world.actor(), world.nodes(5), "token_lock")
+    lock.lock()
+    tokens = {world.node(index).command("GET", "orders") for index in range(5)}
+    assert len(tokens) == 1
+    assert None not in tokens
+    before = tokens.pop()
+    lock.unlock()
+    lock.lock()
+    assert world.node(0).command("GET", "orders") != before
+
+
+def test_validity_is_the_lease_less_what_it_took_and_the_drift(world: World) -> None:
+    lock = multi(world.actor(), world.nodes(5))
+    assert lock.validity() == 0
+    before = world.now()
+    lock.try_lock(0, 10)
+    took = world.now() - before
+    assert 9.898 - took - 0.5 <= lock.validity() <= 9.898
+    lock.unlock()
+    assert lock.validity() == 0
+
+
+def test_it_is_reentrant_by_any_handle_on_the_same_members(world: World) -> None:
+    clients = world.nodes(3)
+    alice, bob = world.actors(2)
+    one, other, theirs = multi(alice, clients), multi(alice, clients), multi(bob, clients)
+    one.lock()
+    other.lock()
+    one.lock()
+    assert one.get_hold_count() == other.get_hold_count() == 3
+    for _ in range(2):
+        one.unlock()
+        assert not theirs.try_lock()
+    other.unlock()
+    assert theirs.try_lock()
+
+
+def test_a_minority_held_by_others_does_not_keep_it_from_being_taken(world: World) -> None:
+    clients = world.nodes(5)
+    alice, bob = world.actors(2)
+    for client in clients[:2]:
+        assert bob.lock(client).try_lock()
+    lock = multi(alice, clients)
+    assert lock.try_lock()
+    assert [world.node(index).hash("orders") != {} for index in range(5)] == [True] * 5
+    lock.unlock()
+    assert [world.node(index).hash("orders") != {} for index in range(5)] == [True, True, False, False, False]
+
+
+def test_what_was_taken_without_a_quorum_is_given_back_at_once(world: World) -> None:
+    clients = world.nodes(5)
+    alice, bob = world.actors(2)
+    for client in clients[:3]:
+        assert bob.lock(client).try_lock()
+    lock = multi(alice, clients)
+    assert not lock.try_lock()
+    assert not lock.try_lock(0.2)
+    assert left(world, 3, 4) == set()
+    with pytest.raises(LockNotOwnedError):
+        lock.unlock()
+
+
+def test_a_waiter_is_woken_by_the_release(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    channel = "redisson_lock__channel:{orders}"
+    world.until(lambda: sum(world.node(index).subscribers(channel) for index in range(3)) >= 2)
+    assert not waiting.done()
+    began = world.now()
+    mine.unlock()
+    waiting.result(within=5)
+    assert world.now() - began < 2
+    theirs.unlock()
+
+
+def test_a_wait_ends_in_time(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine.lock()
+    began = world.now()
+    assert not theirs.try_lock(0.3)
+    assert 0.299 <= world.now() - began < 1.5
+    with pytest.raises(LockTimeoutError), theirs.hold(wait_time=0.1):
+        raise AssertionError("it was not to be had")
+
+
+def test_a_fixed_lease_ends_by_itself(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine.lock(0.3)
+    assert theirs.try_lock(5)
+    assert mine.validity() == 0
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    with pytest.raises(LockNotOwnedError) as refusal:
+        mine.unlock()
+    assert not isinstance(refusal.value, LockLostError)
+    theirs.unlock()
+
+
+def test_the_watchdog_renews_it_on_every_node(world: World) -> None:
+    lock = multi(world.actor(), world.nodes(3, lock_watchdog_timeout=0.9, quorum_node_timeout=0.2))
+    lock.lock()
+    world.pass_time(2)
+    assert 0 < lock.validity() <= 0.9
+    assert all(world.node(index).ttl("orders") for index in range(3))
+    lock.unlock()
+    assert left(world, 0) == set()
+
+
+def test_extensions_can_be_bounded(world: World) -> None:
+    lost: list[str] = []
+    config = {
+        "lock_watchdog_timeout": 0.6,
+        "quorum_node_timeout": 0.1,
+        "quorum_max_extensions": 1,
+        "on_lock_lost": lambda name, _: lost.append(name),
+    }
+    lock = multi(world.actor(), world.nodes(3, **config))
+    lock.lock()
+    world.until(lambda: lost == ["orders"] * 3, within=5)
+    assert lock.validity() == 0
+    with pytest.raises(LockLostError):
+        lock.unlock()
+
+
+def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
+    lost: list[tuple[str, int]] = []
+    alice = world.actor()
+    lock = multi(
+        alice,
+        world.nodes(
+            5,
+            lock_watchdog_timeout=0.9,
+            quorum_node_timeout=0.2,
+            on_lock_lost=lambda name, owner: lost.append((name, owner)),
+        ),
+    )
+    lock.lock()
+    world.node(0).delete("orders")
+    world.node(1).delete("orders")
+    world.pass_time(1.2)
+    assert lost == []
+    assert lock.validity() > 0
+    world.node(2).delete("orders")
+    world.until(lambda: len(lost) == 5, within=3)
+    assert set(lost) == {("orders", alice.number)}
+    assert lock.validity() == 0
+    with pytest.raises(LockLostError):
+        lock.lock()
+    with pytest.raises(LockLostError):
+        lock.unlock()
+    world.until(lambda: left(world, *range(5)) == set())
+    lock.lock()
+    lock.unlock()
+
+
+def test_a_block_is_told_of_a_lost_quorum(world: World) -> None:
+    clients = world.nodes(3, lock_watchdog_timeout=0.9, quorum_node_timeout=0.2)
+    lock = multi(world.actor(), clients)
+    with pytest.raises(LockLostError), lock.hold() as lease:
+        assert lease.remaining() > 0
+        lease.ensure_held()
+        assert lease.token is None
+        for index in range(2):
+            world.node(index).delete("orders")
+        world.until(lambda: lease.lost, within=3)
+        with pytest.raises(LockLostError):
+            lease.ensure_held()
+
+
+def test_unlock_says_that_a_quorum_was_gone(world: World) -> None:
+    lock = multi(world.actor(), world.nodes(3))
+    lock.lock()
+    world.node(0).delete("orders")
+    lock.unlock()
+    lock.lock()
+    world.node(0).delete("orders")
+    world.node(1).delete("orders")
+    with pytest.raises(LockLostError):
+        lock.unlock()
+    assert left(world, 2) == set()
+
+
+def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
+    lock = multi(world.actor(), world.nodes(3), "non_reentrant_lock")
+    lock.lock()
+    with pytest.raises(LockError, match="not reentrant"):
+        lock.try_lock()
+    assert lock.get_hold_count() == 1
+    lock.unlock()
+    assert left(world, 0) == set()
+
+
+def test_a_members_own_hold_is_not_touched(world: World) -> None:
+    clients = world.nodes(3)
+    alice = world.actor()
+    own = alice.lock(clients[0])
+    lock = multi(alice, clients)
+    own.lock()
+    lock.lock()
+    assert own.get_hold_count() == 2
+    lock.unlock()
+    assert own.get_hold_count() == 1
+    own.unlock()
+    assert left(world, 0) == set()
+
+
+def test_force_unlock_frees_every_node(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    assert not theirs.force_unlock()
+    mine.lock()
+    assert theirs.force_unlock()
+    assert left(world, *range(3)) == set()
+    with pytest.raises(LockLostError):
+        mine.unlock()
+
+
+def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world: World) -> None:
+    one, _ = world.nodes(2)
+    alice = world.actor()
+    lock = multi(alice, [one, world.nodes(2)[0]], quorum=2)
+    with pytest.raises(ValueError, match="one server"):
+        lock.try_lock()
+    world.until(lambda: world.node(0).hash("orders") == {})
+
+
+def test_an_interrupted_waiter_leaves_nothing(world: World) -> None:
+    bob, alice = world.actor(), world.interruptible()
+    clients = world.nodes(3)
+    mine, theirs = multi(bob, world.nodes(3)), multi(alice, clients)
+    mine.lock()
+    channel = "redisson_lock__channel:{orders}"
+    raised = alice.interrupted(
+        theirs.lock, once=lambda: sum(world.node(index).subscribers(channel) for index in range(3)) >= 2
+    )
+    assert raised is not None
+    mine.unlock()
+    world.until(lambda: left(world, *range(3)) == set())
+
+
+def test_a_closed_client_makes_it_unusable(world: World) -> None:
+    clients = world.nodes(3)
+    alice = world.actor()
+    lock = multi(alice, clients)
+    lock.lock()
+    clients[1].close()
+    for call in (lock.lock, lock.try_lock, lock.unlock, lock.is_locked, lock.force_unlock, lock.get_hold_count):
+        with pytest.raises(ClientClosedError):
+            call()
+
+
+# ---- all of several --------------------------------------------------------------------------------------------------
+
+
+def test_all_are_taken_or_none(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    lock = on_one_server(alice, client, "c", "a", "b")
+    assert lock.try_lock()
+    assert [bob.lock(client, name).try_lock() for name in "abc"] == [False] * 3
+    lock.unlock()
+    assert left(world) == set()
+    bob.lock(client, "b").lock()
+    assert not lock.try_lock()
+    assert not lock.try_lock(0.2)
+    assert left(world) == {"b"}
+
+
+def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    theirs = bob.lock(client, "b")
+    theirs.lock()
+    lock = on_one_server(alice, client, "a", "b")
+    waiting = alice.start(lock.try_lock, 10, 0.6)
+    world.until(lambda: world.redis.hash("a"))
+    world.pass_time(1.5)
+    assert world.redis.hash("a")
+    theirs.unlock()
+    assert waiting.result(within=5)
+    assert lock.validity() > 0.3
+    world.until(lambda: world.redis.hash("a") == world.redis.hash("b") == {}, within=5)
+    with pytest.raises(LockLostError):
+        lock.unlock()
+
+
+def test_two_over_the_same_set_do_not_wait_in_a_circle(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    one, other = on_one_server(alice, client, "a", "b"), on_one_server(bob, client, "b", "a")
+    for _ in range(10):
+        first, second = alice.start(one.lock), bob.start(other.lock)
+        world.until(lambda first=first, second=second: first.done() or second.done())  # type: ignore[misc]
+        winner, loser, late = (one, other, second) if first.done() else (other, one, first)
+        winner.unlock()
+        late.result(within=5)
+        loser.unlock()
+    assert left(world) == set()
+
+
+def test_it_mixes_kinds(world: World) -> None:
+    client = world.client()
+    real = client.real
+    alice, bob = world.actors(2)
+
+    def made() -> list[Any]:
+        return [
+            real.get_lock("plain"),
+            real.get_fair_lock("fair"),
+            real.get_spin_lock("spin"),
+            real.get_fenced_lock("fenced"),
+            real.get_read_write_lock("rw").write_lock(),
+            real.get_token_lock("token"),
+        ]
+
+    mine, theirs = over(alice, made()), over(bob, made())
+    mine.lock()
+    assert not theirs.try_lock()
+    waiting = bob.start(theirs.try_lock, 5)
+    mine.unlock()
+    assert waiting.result(within=5)
+    theirs.unlock()
+    assert left(world) == {"redisson_lock_token:{fenced}"}
+
+
+def test_a_lost_member_is_a_lost_lock(world: World) -> None:
+    lost: list[str] = []
+    client = world.client(
+        lock_watchdog_timeout=0.9, quorum_node_timeout=0.2, on_lock_lost=lambda name, _: lost.append(name)
+    )
+    lock = on_one_server(world.actor(), client, "a", "b")
+    lock.lock()
+    world.redis.delete("b")
+    world.until(lambda: lost == ["a + b"], within=3)
+    with pytest.raises(LockLostError):
+        lock.unlock()
+    assert left(world) == set()
+
+
+def test_an_interrupted_waiter_gives_back_what_it_had(world: World) -> None:
+    client = world.client()
+    bob, alice = world.actor(), world.interruptible()
+    theirs = bob.lock(client, "b")
+    theirs.lock()
+    lock = on_one_server(alice, client, "a", "b")
+    assert alice.interrupted(lock.lock, once=lambda: world.waiting(theirs) or "1 waiting" in repr(theirs)) is not None
+    world.until(lambda: world.redis.hash("a") == {})
+    assert world.redis.hash("b")
