@@ -288,7 +288,8 @@ def _saves(client: Any) -> str | None:
         settings: Any = client.config_get("save")
     except rx.ResponseError:
         return None  # Services as a rule refuse CONFIG.
-    return settings.get("save")
+    save: str | None = settings.get("save")
+    return save
 
 
 def _clock(client: Any, wall: Callable[[], float]) -> float | None:
@@ -357,21 +358,15 @@ def _show(report: Report) -> None:
     from rich.text import Text
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=40 + 40 * len(report.nodes))  # Nobody folds what goes into a file.
+    # A row a check: five columns of values fit where nine do not.
     table = Table(box=box.SIMPLE_HEAD)
-    for title in (
-        "server",
-        "is",
-        "replicas",
-        "eviction",
-        "persistence",
-        "up for",
-        "round trip",
-        "clock",
-        "locks leaked",
-    ):
-        table.add_column(title, overflow="fold")
-    for node in report.nodes:
-        table.add_row(*(Text(cell) for cell in _row(node)))
+    first, *rows = zip(TITLES, *map(_row, report.nodes), strict=True)
+    for title in first:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
     console.print(table)
     for finding in report.findings:
         style = "bold red" if finding.grade is Grade.CRITICAL else "yellow"
