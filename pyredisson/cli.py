@@ -1,6 +1,6 @@
-"""What the command line accepts. The work is in :mod:`pyredisson.run_command` and :mod:`pyredisson.demo`.
+"""What the command line accepts. The work is in :mod:`pyredisson.run_command`, :mod:`.demo` and :mod:`.doctor`.
 
-Both are imported when they are asked for, so that ``pyredisson run`` starts without the demo's tables.
+They are imported when they are asked for, so that ``pyredisson run`` starts without the others' tables.
 """
 
 from __future__ import annotations
@@ -107,5 +107,37 @@ def demo(seats: int, workers: int, url: str | None) -> None:
     try:
         status = run_demo(seats=seats, workers=workers, url=url)
     except BadUsage as error:
+        raise click.UsageError(str(error)) from None
+    sys.exit(status)
+
+
+@cli.command(short_help="Look at the servers that locks are kept on.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help=f"A server (redis://, rediss:// or unix://); once for each node of a quorum.  [default: {DEFAULT_URL}]",
+    envvar="PYREDISSON_URL",
+    show_envvar=True,
+)
+@click.option("--json", "as_json", is_flag=True, help="All that was seen, as JSON.")
+def doctor(urls: tuple[str, ...], as_json: bool) -> None:
+    """Look at the servers that locks are kept on, and say what is wrong with them. Changes nothing.
+
+    \b
+        pyredisson doctor --url redis://one:6379 --url redis://two:6379 --url redis://three:6379
+
+    \b
+    Exit code, as monitoring likes it:
+       0  nothing is wrong
+       1  warnings: a setting that endangers locks, a node of several that is not reachable, locks that never expire
+       2  critical: no server, no quorum, a replica, one server given twice; or wrong usage
+    """
+    from pyredisson.doctor import run_doctor
+
+    try:
+        status = run_doctor(urls or (DEFAULT_URL,), as_json=as_json)
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)

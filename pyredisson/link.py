@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from pyredisson.core.runtime import Reply
+from pyredisson.core.runtime import Acknowledging, Failure, Reply
 from pyredisson.wire import Packed, pack
 
-__all__ = ["CONNECTING", "INFO", "Inspect", "Link", "Stream"]
+__all__ = ["CONNECTING", "INFO", "Inspect", "Link", "Stream", "wait_command"]
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
@@ -18,6 +19,11 @@ INFO = pack("INFO")
 
 Inspect: TypeAlias = Callable[[object], None]
 """Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+
+
+def wait_command(replicas: int, seconds: float) -> bytes:
+    """Wait until so many replicas know of what was done on this connection, or until the time is over."""
+    return pack("WAIT", replicas, max(1, math.ceil(seconds * 1000)))  # 0 would be for ever.
 
 
 class Link(Protocol):
@@ -36,6 +42,12 @@ class Link(Protocol):
 
     def begin(self, request: Packed, timeout: float) -> Any:
         """Send a script's call now, or begin to connect for it; what is returned takes the reply. For ``fan_out``."""
+        ...
+
+    async def eval_synced(
+        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        """Run a script once, and let replicas acknowledge it. See ``Runtime.eval_synced``."""
         ...
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:

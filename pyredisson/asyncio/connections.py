@@ -21,10 +21,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, wait_command
 from pyredisson.wire import Packed, as_redis_error, failure_of, inspected, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "fan_out", "link_to"]
 
 T = TypeVar("T")
+
+#: So many acquires wait for replicas at once, each on a connection of its own; of those, so many stay when it is over.
+APART = 64
+KEEP_IDLE = 8
 
 
 class _Wire(asyncio.Protocol):
@@ -159,6 +163,10 @@ class Pipe(_Wire):
             if not call.future.done():
                 kind = NotSent if index >= len(calls) - unsent else Unanswered
                 call.future.set_exception(kind(error))
+
+    def usable(self) -> bool:
+        """Whether it stands, and nothing is under way on it."""
+        return self.broken is None and not self.retired and not self._calls
 
     def retire(self) -> None:
         """Take no more requests, and close when the ones under way are answered or given up."""
@@ -295,6 +303,9 @@ class AsyncOwnLink:
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
+        self._apart: list[Pipe] = []  # Idle at present.
+        self._all_apart: set[Pipe] = set()
+        self._opening: set[asyncio.Task[Pipe]] = set()
         self._watchdog: asyncio.Task[Any] | None = None
         self._closed = False
         self.inspect: Inspect | None = None
@@ -331,6 +342,84 @@ class AsyncOwnLink:
         if isinstance(reply, Exception):
             return await self.answer(reply, request, timeout)
         return reply  # type: ignore[no-any-return]
+
+    async def eval_synced(
+        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        await self._connected(timeout)
+        if not sync.needed():
+            return await self.eval(request, timeout), 0
+        while True:
+            pipe, pooled = await self._one_apart(timeout, sync_timeout)
+            try:
+                return await self._eval_on(pipe, request, timeout, sync, sync_timeout)
+            except NotSent:
+                if not pooled:
+                    raise
+            finally:
+                self._put_back(pipe)
+
+    async def _one_apart(self, timeout: float, sync_timeout: float) -> tuple[Pipe, bool]:
+        """A connection that nobody else uses, and whether it is not new. ``WAIT`` holds up all that comes behind it."""
+        until = self._loop.time() + timeout + sync_timeout
+        pause = 0.001
+        while True:
+            while self._apart:
+                pipe = self._apart.pop()
+                if pipe.usable():
+                    return pipe, True
+                self._all_apart.discard(pipe)
+            if self._closed:
+                raise NotSent(ClientClosedError("this client was closed meanwhile"))
+            if len(self._all_apart) + len(self._opening) < APART:
+                break
+            if self._loop.time() + pause > until:
+                raise NotSent(rx.TimeoutError(f"{APART} requests wait for replicas already"))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        opening = self._loop.create_task(self._open(max(timeout, CONNECTING)))
+        self._opening.add(opening)
+        try:
+            await asyncio.wait({opening})
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._opened_for_nobody)  # It serves the next one.
+            raise
+        self._opening.discard(opening)
+        if opening.cancelled():  # By close(): nobody has cancelled us.
+            raise NotSent(ClientClosedError("this client was closed meanwhile"))
+        pipe = opening.result()
+        self._all_apart.add(pipe)
+        return pipe, False
+
+    def _opened_for_nobody(self, task: asyncio.Task[Pipe]) -> None:
+        self._opening.discard(task)
+        if not task.cancelled() and task.exception() is None:
+            self._all_apart.add(task.result())
+            self._put_back(task.result())
+
+    async def _eval_on(
+        self, pipe: Pipe, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        reply = await pipe.call(request.data, timeout)
+        if is_no_script(reply):
+            reply = await pipe.call(request.in_full(), timeout)
+        if isinstance(reply, Exception):
+            raise failure_of(reply)
+        replicas = sync.asked(reply)
+        if not replicas:
+            return reply, 0
+        try:
+            acked = await pipe.call(wait_command(replicas, sync_timeout), timeout + sync_timeout)
+        except Failure as failure:
+            return reply, Unanswered(failure.cause)
+        return reply, failure_of(acked) if isinstance(acked, Exception) else acked
+
+    def _put_back(self, pipe: Pipe) -> None:
+        if pipe.usable() and len(self._apart) < KEEP_IDLE and not self._closed:
+            self._apart.append(pipe)
+        else:
+            self._all_apart.discard(pipe)
+            pipe.close()
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._call(pack(*command), timeout)
@@ -405,13 +494,16 @@ class AsyncOwnLink:
         if self._connecting is not None:
             with contextlib.suppress(RuntimeError):
                 self._connecting.cancel()
-        for pipe in (self._pipe, *self._retired):
+        for opening in self._opening:
+            with contextlib.suppress(RuntimeError):
+                opening.cancel()
+        for pipe in (self._pipe, *self._retired, *self._all_apart):
             if pipe is not None:
                 pipe.close()
 
     def abandon(self) -> None:
         # Its loop is not ours, and may even be the parent's of a fork: close the descriptors and nothing else.
-        for pipe in (self._pipe, *self._retired):
+        for pipe in (self._pipe, *self._retired, *self._all_apart):
             if pipe is not None:
                 pipe.drop()
 
@@ -457,6 +549,32 @@ class AsyncBorrowedLink:
         if isinstance(reply, Exception):
             raise failure_of(reply)
         return reply  # type: ignore[no-any-return]
+
+    async def eval_synced(
+        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        return await _apart(self._eval_synced(request, timeout, sync, sync_timeout))
+
+    async def _eval_synced(
+        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        connection = await self._borrow(timeout)
+        try:
+            reply = await self._exchange(connection, request.data, timeout)
+            if is_no_script(reply):
+                reply = await self._exchange(connection, request.in_full(), timeout)
+            if isinstance(reply, Exception):
+                raise failure_of(reply)
+            replicas = sync.asked(reply)
+            if not replicas:
+                return reply, 0
+            try:
+                acked = await self._exchange(connection, wait_command(replicas, sync_timeout), timeout + sync_timeout)
+            except Failure as failure:
+                return reply, Unanswered(failure.cause)
+            return reply, failure_of(acked) if isinstance(acked, Exception) else acked
+        finally:
+            await self._pool.release(connection)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         reply = await self._call(pack(*command), timeout)

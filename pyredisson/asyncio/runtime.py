@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Background, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request, Ticket
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.pubsub import Subscriber
 from pyredisson.wire import prepare
@@ -211,6 +211,11 @@ class AsyncioRuntime:
 
     async def eval(self, request: Request, timeout: float) -> Reply:
         return await self.link.eval(request, timeout)
+
+    async def eval_synced(
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         self.enter()

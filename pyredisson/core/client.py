@@ -12,6 +12,7 @@ from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.renewal import Watchdog
+from pyredisson.core.replicas import Replicas, Took, unasked
 from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.server import Complaint, Server
@@ -47,6 +48,10 @@ class ClientCore:
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
         self.server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
+        #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
+        self.sync: Replicas | None = None
+        self.replicas = Replicas(self)
+        self.starts = Starts(self.server)
         self.begin()
 
     def begin(self) -> None:
@@ -58,7 +63,8 @@ class ClientCore:
         self.keeper = Keeper(self)
         self.ledger = Ledger(self)
         self.server.forget()
-        self.starts = Starts(self.server)
+        self.replicas.begin()
+        self.starts.begin()
 
     # ---- events --------------------------------------------------------------------------------------------------
 
@@ -152,10 +158,15 @@ class ClientCore:
         sent: float,
         setback: Failure | scripts.Stale,
         budget: float | None = None,
+        took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
         """Go on with an exchange whose first copy, ``sent`` then, brought no answer or came under too low an epoch.
 
-        The other arguments, and all that it returns and raises, are those of :meth:`exchange`.
+        ``took`` tells whether a reply says that something was taken, if that is for replicas to acknowledge. The other
+        arguments, and all that it returns and raises, are those of :meth:`exchange`.
+
+        Raises:
+            NotAcknowledged: Something was taken, and too few replicas know of it.
         """
         if budget is None:
             budget = self.config.timeout
@@ -193,7 +204,7 @@ class ClientCore:
             if epoch is None:
                 raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
             try:
-                reply = await runtime.eval(make(epoch, repeat), max(min(patience, over - sent), 0.001))
+                reply = await self.send(make(epoch, repeat), max(min(patience, over - sent), 0.001), took)
             except Failure as failure:
                 setback = failure
                 continue
@@ -201,6 +212,18 @@ class ClientCore:
             if stale is None:
                 return reply, sent, repeat
             setback = stale
+
+    async def send(self, request: Request, timeout: float, took: Took | None) -> Reply:
+        """Run a script once; ``took`` is as for :meth:`persist`, and so is what it raises."""
+        if took is None:
+            return await self.runtime.eval(request, timeout)
+        sync = self.sync
+        if sync is not None:
+            return await sync.take(request, timeout, took)
+        reply = await self.runtime.eval(request, timeout)
+        if self.sync is not sync and took(reply):
+            raise unasked()
+        return reply
 
     async def settle(
         self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
@@ -293,16 +316,18 @@ class ClientCore:
             if claim.pending is not None:
                 self.watchdog.settle(claim)
 
-    async def perform(self, request: Request, budget: float | None = None) -> Reply:
+    async def perform(self, request: Request, budget: float | None = None, took: Took | None = None) -> Reply:
         """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
 
         Args:
             request: What to ask.
             budget: Seconds; ``Config.timeout`` if ``None``.
+            took: As for :meth:`persist`.
 
         Raises:
             NotSent, Refused: It surely had no effect.
             Unanswered: It is not known what became of it.
+            NotAcknowledged: As for :meth:`persist`.
         """
         runtime = self.runtime
         sent = runtime.now()
@@ -311,7 +336,7 @@ class ClientCore:
         in_doubt: Unanswered | None = None
         while True:
             try:
-                return await runtime.eval(request, max(min(self._patience, over - sent), 0.001))
+                return await self.send(request, max(min(self._patience, over - sent), 0.001), took)
             except Failure as failure:
                 if isinstance(failure, Unanswered):
                     in_doubt = failure

@@ -19,6 +19,7 @@ from pyredisson.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.core.holds import Claim
+    from pyredisson.core.replicas import Took
     from pyredisson.core.runtime import Reply, Request, Runtime
 
 __all__ = ["MemberCore", "NodeCore", "NotReached", "together"]
@@ -72,6 +73,7 @@ class MemberCore(ClientCore):
     claims = property(attrgetter("real.claims"))
     wakeups = property(attrgetter("real.wakeups"))
     watchdog = property(attrgetter("real.watchdog"))
+    sync = property(attrgetter("real.sync"))  # pyright: ignore[reportAssignmentType]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -96,6 +98,8 @@ class NodeCore(MemberCore):
         real: The client.
         quick: Whether it gets but the small timeout of one node among many.
     """
+
+    sync = None  # The other nodes are what replicas are elsewhere.
 
     def __init__(self, real: ClientCore, *, quick: bool) -> None:
         super().__init__(real)
@@ -124,6 +128,7 @@ class NodeCore(MemberCore):
         sent: float,
         setback: Failure | scripts.Stale,
         budget: float | None = None,
+        took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
         """A node is asked once: only one that knows a later epoch of ours is asked again, under the next one."""
         if isinstance(setback, scripts.Stale):

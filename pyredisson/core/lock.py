@@ -15,6 +15,7 @@ from pyredisson.core import events, scripts
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
+from pyredisson.core.replicas import NotAcknowledged, unasked
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
@@ -283,18 +284,27 @@ class LockCore:
             home.claims.enter(claim)
         # Here and in _release_one() the exchange is spelt out: this is the path of everything that users do.
         lease = level.lease_ms
+        sync = home.sync
         sent = home.runtime.now()
         reply: Reply = None
         setback: Failure | scripts.Stale | None
         try:
             try:
-                reply = await home.runtime.eval(request, home.attempt_timeout(lease))
+                if sync is None:
+                    reply = await home.runtime.eval(request, home.attempt_timeout(lease))
+                    if home.sync is not sync and self._took(claim, level, reply):
+                        raise unasked()
+                else:
+                    reply = await sync.take(request, home.attempt_timeout(lease), partial(self._took, claim, level))
                 setback = None if reply is None else scripts.read_stale(reply)
             except Failure as failure:
                 setback = failure
             if setback is not None:
                 make = partial(self._acquire_request, claim, level, holds)
-                reply, sent, _ = await home.persist(claim, turn, make, lease, repeat, sent, setback)
+                took = partial(self._took, claim, level)
+                reply, sent, _ = await home.persist(claim, turn, make, lease, repeat, sent, setback, took=took)
+        except NotAcknowledged as short:
+            raise await self._give_back(claim, level, short) from short.cause
         except Unanswered:
             raise  # It stays pending: whoever comes next repeats it or gives it back.
         except Failure:
@@ -319,6 +329,24 @@ class LockCore:
             home.watchdog.unwatch(claim)
             home.tell_lost(claim)
         raise lost_error(claim)
+
+    def _took(self, claim: Claim, level: Level, reply: Reply) -> bool:
+        """Whether the reply to an acquire says that it was taken."""
+        if reply is None:
+            return True
+        return scripts.read_stale(reply) is None and self.read_acquire(claim, level, reply) is None
+
+    async def _give_back(self, claim: Claim, level: Level, short: NotAcknowledged) -> Exception:
+        """The hold was taken, and too few replicas know of it: give it back. Returns what to say of it."""
+        home = self.home
+        claim.pending_until = max(claim.deadline, home.runtime.now() + level.lease_ms / 1000)
+        given_back = True
+        try:
+            await home.settle(claim)
+        except Failure:
+            home.watchdog.settle(claim)
+            given_back = False
+        return home.replicas.error(claim.name, short, given_back=given_back)
 
     def _take_on(self, claim: Claim) -> None:
         """The claim is this handle's from now on. What was prepared by one of another kind is of no use."""

@@ -23,6 +23,7 @@ from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.names import owner_field
+from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
@@ -156,6 +157,12 @@ class NumberedCore:
             raise
 
 
+def took_something(reply: Reply) -> bool:
+    """Whether the reply to a request that takes permits says that there were some."""
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    return isinstance(first, int) and first > 0
+
+
 def message_for(each: int) -> Message:
     """How many waiters who want so many permits each a message wakes."""
     return partial(permits_message, each=each)
@@ -199,7 +206,9 @@ class Asking:
                 self._request = None
             raise
         try:
-            reply = await home.perform(self._request)
+            reply = await home.perform(self._request, took=took_something if self._undo is not None else None)
+        except NotAcknowledged as short:
+            raise await self._give_back(short) from short.cause
         except Failure as failure:
             if isinstance(failure, Unanswered):
                 self._doubt = failure
@@ -246,6 +255,12 @@ class Asking:
         except BaseException:
             await self.leave()
             raise
+
+    async def _give_back(self, short: NotAcknowledged) -> Exception:
+        """It was taken, and too few replicas know of it: undo it. Returns what to say of it."""
+        home = self._core.home
+        await home.finish(self._settling(), self._note())
+        return home.replicas.error(self._key[0], short, given_back=home.ledger.first(self._key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------
 

@@ -35,9 +35,13 @@ class Starts:
     """
 
     def __init__(self, server: Server) -> None:
+        self.begin()
+        server.on_learned.append(self._learned)
+
+    def begin(self) -> None:
+        """Nothing was seen yet."""
         self.longest_lease = 0.0
         self.replaced: str | None = None
-        server.on_learned.append(self._learned)
 
     def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:
         if before is not None and before.run_id and facts.run_id and before.run_id != facts.run_id:

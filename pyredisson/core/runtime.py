@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 __all__ = [
+    "Acknowledging",
     "Ask",
     "Background",
     "Failure",
@@ -107,6 +108,18 @@ class Owner(Protocol):
 
     def gone_hint(self) -> str:
         """What to tell of one that ended while it held a lock."""
+        ...
+
+
+class Acknowledging(Protocol):
+    """What replicas have to say to one request."""
+
+    def needed(self) -> bool:
+        """Whether replicas may be asked at all; there is a connection, so that the server is known."""
+        ...
+
+    def asked(self, reply: Reply) -> int:
+        """How many replicas are to acknowledge what was done by the script that said this; 0: none."""
         ...
 
 
@@ -205,6 +218,20 @@ class Runtime(Protocol):
             What became of each: its reply, or the failure that :meth:`eval` would raise. One that does not answer costs
             its own timeout, and not one after another's; a connection that has to be made first may take longer, unless
             the server is known to be away.
+        """
+        ...
+
+    async def eval_synced(
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        """Run one script once, and let replicas acknowledge what it did, on a connection that nobody else needs.
+
+        Returns:
+            The reply; and how many replicas acknowledged within ``sync_timeout`` more seconds, or why they could not be
+            asked. 0 if none was to.
+
+        Raises:
+            NotSent, Unanswered, Refused: As for :meth:`eval`, of the script.
         """
         ...
 

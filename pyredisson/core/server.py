@@ -212,5 +212,4 @@ class Server:
         """Know nothing: this is another client now, on connections of its own."""
         self.facts = None
         self.refusal = None
-        self.on_learned.clear()
         self._told = set()

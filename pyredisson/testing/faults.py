@@ -23,6 +23,7 @@ class Faults:
         delay_seconds: See ``delay``.
         forget_scripts: The server has forgotten all scripts (``SCRIPT FLUSH``) when the request arrives.
         lose_message: A published message does not reach a subscriber.
+        unsynced: The replicas do not acknowledge in time (where the server has any: ``SimulatedRedis.replicas``).
         drop_subscriber: The subscriber's connection breaks when a message is on its way.
     """
 
@@ -36,6 +37,7 @@ class Faults:
     delay_seconds: float = 0.5
     forget_scripts: float = 0.0
     lose_message: float = 0.0
+    unsynced: float = 0.0
     drop_subscriber: float = 0.0
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +17,17 @@ from pyredisson import wire
 from pyredisson.asyncio.factory import Factory
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Ask, Background, Failure, NotSent, Reply, Request, Ticket, Unanswered
+from pyredisson.core.runtime import (
+    Acknowledging,
+    Ask,
+    Background,
+    Failure,
+    NotSent,
+    Reply,
+    Request,
+    Ticket,
+    Unanswered,
+)
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.link import Inspect
 from pyredisson.testing.redis import ServerError
@@ -218,6 +229,27 @@ class SimulatedRuntime:
             except Failure as failure:
                 answers.append(failure)
         return answers
+
+    async def eval_synced(
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        reply = await self.eval(request, timeout)
+        replicas = sync.asked(reply)
+        if not replicas:
+            return reply, 0
+
+        def acknowledged() -> Reply:
+            if self.world.faults.unsynced and self.world.rng.random() < self.world.faults.unsynced:
+                self.world.note("unsynced")
+                return 0
+            return self.node.redis.command("WAIT", replicas, max(1, math.ceil(1000 * sync_timeout)))
+
+        try:
+            acked = await self._request("WAIT", acknowledged, timeout + sync_timeout)
+        except Failure as failure:
+            return reply, failure
+        assert isinstance(acked, int)
+        return reply, acked
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
@@ -23,9 +23,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered, run
+from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, wait_command
 from pyredisson.wire import Packed, as_redis_error, failure_of, inspected, is_no_script, is_push, new_reader, pack
 
 if TYPE_CHECKING:
@@ -432,6 +432,41 @@ class OwnLink:
             dial.failure = NotSent(error)
         dial.done.set()
 
+    async def eval_synced(
+        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        while True:
+            try:
+                connection, pooled = self._idle.pop(), True
+            except IndexError:
+                connection, pooled = self._connect(timeout), False
+            if pooled and monotonic() - connection.used > FRESH and not connection.usable():
+                connection.close()
+                continue
+            try:
+                reply = connection.call(request.data, timeout)
+                if is_no_script(reply):
+                    reply = connection.call(request.in_full(), timeout)
+                acked: int | Failure = 0
+                if not isinstance(reply, Exception) and (replicas := sync.asked(reply)):
+                    acked = _acknowledged(connection.call, replicas, timeout, sync_timeout)
+            except NotSent:
+                connection.close()
+                if pooled:
+                    continue
+                raise
+            except BaseException:
+                connection.close()
+                raise
+            if isinstance(acked, Unanswered):
+                connection.close()
+            else:
+                connection.used = monotonic()
+                self._idle.append(connection)
+                if self._closed:
+                    self._trim()
+            return _checked(reply), acked
+
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return _checked(self._call(pack(*command), timeout))
 
@@ -533,6 +568,25 @@ class BorrowedLink:
             reply = self._call(request.in_full(), timeout)
         return _checked(reply)
 
+    async def eval_synced(
+        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        connection = self._borrow(timeout)
+
+        def call(data: bytes, timeout: float) -> Any:
+            return self._exchange(connection, data, timeout)
+
+        try:
+            reply = call(request.data, timeout)
+            if is_no_script(reply):
+                reply = call(request.in_full(), timeout)
+            acked: int | Failure = 0
+            if not isinstance(reply, Exception) and (replicas := sync.asked(reply)):
+                acked = _acknowledged(call, replicas, timeout, sync_timeout)
+            return _checked(reply), acked
+        finally:
+            self._pool.release(connection)
+
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return _checked(self._call(pack(*command), timeout))
 
@@ -613,6 +667,17 @@ class BorrowedLink:
     def abandon(self) -> None:
         self._reserved = None
         self._reserved_lock = threading.Lock()
+
+
+def _acknowledged(
+    call: Callable[[bytes, float], Any], replicas: int, timeout: float, sync_timeout: float
+) -> int | Failure:
+    """How many replicas know of what was done last on a connection; or why that is not known."""
+    try:
+        acked = call(wait_command(replicas, sync_timeout), timeout + sync_timeout)
+    except Failure as failure:
+        return Unanswered(failure.cause)  # Whether or not the question left, the connection is of no use.
+    return failure_of(acked) if isinstance(acked, Exception) else acked
 
 
 def _checked(reply: Any) -> Reply:

@@ -107,6 +107,7 @@ class ThreadsRuntime:
     def __init__(self, link: Link, config: Config) -> None:
         self.link = link
         self.eval = link.eval  # Not a method around it: this is the hot path.
+        self.eval_synced = link.eval_synced
         self.ask = link.ask
         self.fan_out = fan_out
         self._config = config

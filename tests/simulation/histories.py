@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
-from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.testing.checkers import LockRules, ReadWriteRules, leftovers
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.runtime import SimulatedClient
@@ -44,6 +44,7 @@ class Plan:
     drift: float = 0.005
     disturb: bool = True
     kind: str = "lock"
+    replicas: int = 0
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Result:
     lost: int
     unknown: int
     errors: int
+    unsynced: int
 
 
 class History:
@@ -66,7 +68,7 @@ class History:
         self.world.node.rate = self._rate()
         self.clients: list[SimulatedClient] = []
         self.tasks: list[Task[None]] = []
-        self.lost = self.unknown = self.errors = 0
+        self.lost = self.unknown = self.errors = self.unsynced = 0
 
     def _rate(self) -> float:
         return 1.0 + self.world.rng.uniform(-self.plan.drift, self.plan.drift)
@@ -77,6 +79,7 @@ class History:
 
     def _run(self) -> Result:
         world, plan = self.world, self.plan
+        world.node.redis.replicas = plan.replicas
         for index in range(plan.processes):
             process = world.process(f"p{index}", rate=self._rate())
             client = SimulatedClient(process, config=CONFIG)
@@ -100,7 +103,7 @@ class History:
             self._sweep()
         left = leftovers(world, [client for client in self.clients if not client.runtime.process.crashed])
         assert not left, left
-        return Result(world, rules.grants, self.lost, self.unknown, self.errors)
+        return Result(world, rules.grants, self.lost, self.unknown, self.errors, self.unsynced)
 
     def rules(self) -> LockRules | ReadWriteRules:
         """What is checked all along."""
@@ -161,6 +164,8 @@ class History:
                 await self._once(process, client, lock)
             except LockLostError:
                 self.lost += 1
+            except NoSyncedSlavesError:
+                self.unsynced += 1
             except (OutcomeUnknownError, LockNotOwnedError):
                 self.unknown += 1
             except RedisError:

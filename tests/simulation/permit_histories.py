@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from redis.exceptions import RedisError
 
 from pyredisson.config import Config
-from pyredisson.errors import LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.testing.checkers import Violation, leftovers
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.runtime import SimulatedClient
@@ -47,6 +47,7 @@ class Plan:
     faults: Faults = NETWORK
     drift: float = 0.005
     disturb: bool = True
+    replicas: int = 0
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Result:
     taken: int
     unknown: int
     cancelled: int
+    unsynced: int
 
 
 class PermitHistory:
@@ -68,7 +70,7 @@ class PermitHistory:
         self.world.node.rate = self._rate()
         self.clients: list[SimulatedClient] = []
         self.tasks: list[Task[None]] = []
-        self.held = self.taken = self.unknown = self.cancelled = 0
+        self.held = self.taken = self.unknown = self.cancelled = self.unsynced = 0
         self.counts = 0  # Calls of count_down() that were made, or may have been.
         self.leased: dict[str, float] = {}
 
@@ -83,6 +85,7 @@ class PermitHistory:
         world, plan = self.world, self.plan
         owners = plan.processes * plan.owners
         redis = world.node.redis
+        redis.replicas = plan.replicas
         redis.command("SET", "seats", TOTAL)
         redis.command("SET", "leased", TOTAL)
         redis.command("SET", "ready", 1 + owners * plan.rounds)
@@ -116,7 +119,7 @@ class PermitHistory:
         left = leftovers(world, self.clients)
         assert not left, left
         assert not any(client.core.ledger.count() for client in self.clients)
-        return Result(world, self.taken, self.unknown, self.cancelled)
+        return Result(world, self.taken, self.unknown, self.cancelled, self.unsynced)
 
     def _everybody_goes_on(self) -> None:
         """The last count opens the latch for all; and all permits are to be had."""
@@ -188,6 +191,8 @@ class PermitHistory:
             self.cancelled += 1
         except OutcomeUnknownError:
             self.unknown += 1
+        except NoSyncedSlavesError:
+            self.unsynced += 1
         except RedisError:
             pass
 

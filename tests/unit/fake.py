@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.runtime import Background, Owner, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Background, Failure, Owner, Reply, Request, Ticket
 
 
 @dataclass
@@ -150,6 +150,11 @@ class FakeRuntime:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def eval_synced(
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        return await self.eval(request, timeout), 0
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self.eval(command, timeout)

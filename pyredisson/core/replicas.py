@@ -1,0 +1,182 @@
+"""What replicas have to say to an acquire: it counts only when enough of them know of it.
+
+Redis replicates behind its answer, so a failover may forget a lock that somebody was told to hold. ``WAIT``, sent
+behind the script that took it and on the same connection, narrows that: it does not close it.
+
+Rules kept here:
+
+1. Only what takes something waits for replicas; what gives back or renews never does, so it cannot fail for them.
+2. Asked for are ``Config.min_replicas``, connected or not; without that, one, if any is connected. Where there is none
+   nothing more is sent.
+3. Too few acknowledged in time: whoever took gives it back, exactly once, and says so.
+4. Whether there are replicas is told by each new connection, and asked again after a ``WAIT`` that failed. A client
+   that has seen replicas once, and sees none now, looks every ``LOOK_AGAIN`` seconds whether they are back.
+
+Source: Redisson's ``syncedEval``. What differs on purpose: nothing is waited for, or undone, where nothing was taken; a
+number of replicas can be demanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyredisson.core import events
+from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.errors import NoSyncedSlavesError, RedissonError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.server import ServerFacts
+
+__all__ = ["LOOK_AGAIN", "NotAcknowledged", "Replicas", "Took", "unasked"]
+
+Took: TypeAlias = Callable[["Reply"], bool]
+"""Whether a reply says that something was taken."""
+
+LOOK_AGAIN = 5.0
+
+
+class NotAcknowledged(Exception):
+    """Something was taken, and too few replicas know of it. Whoever asked gives it back.
+
+    Never let out of the core: callers see :class:`NoSyncedSlavesError`.
+    """
+
+    def __init__(self, asked: int, acked: int, cause: Exception | None) -> None:
+        super().__init__(f"{acked} of {asked}")
+        self.asked = asked
+        self.acked = acked
+        self.cause = cause
+
+
+class Taking:
+    """One request on its way to a server with replicas.
+
+    Attributes:
+        count: How many replicas were asked for.
+    """
+
+    __slots__ = ("_replicas", "_took", "count")
+
+    def __init__(self, replicas: Replicas, took: Took) -> None:
+        self._replicas = replicas
+        self._took = took
+        self.count = 0
+
+    def needed(self) -> bool:
+        """Whether replicas may be asked for, now that there is a connection."""
+        return self._replicas.wanted() > 0
+
+    def asked(self, reply: Reply) -> int:
+        """How many replicas are to acknowledge what this reply says; 0: none."""
+        self.count = self._replicas.wanted() if self._took(reply) else 0
+        return self.count
+
+
+class Replicas:
+    """What one client asks of the replicas of its server."""
+
+    def __init__(self, home: ClientCore) -> None:
+        self._home = home
+        self._least = home.config.min_replicas
+        self._checks = home.config.check_lock_synced_slaves
+        self.begin()
+        home.server.on_learned.append(self._learned)
+
+    def begin(self) -> None:
+        """Nothing is known yet: the first request finds out."""
+        self._seen = self._unsupported = False
+        self._home.sync = self if self._least or self._checks else None
+
+    def wanted(self) -> int:
+        """How many replicas have to acknowledge what is taken now."""
+        if self._least:
+            return self._least
+        facts = self._home.server.facts
+        return 1 if self._checks and not self._unsupported and facts is not None and facts.replicas else 0
+
+    def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:
+        self._seen = self._seen or facts.replicas > 0
+        self._decide()
+
+    def _decide(self) -> None:
+        """Whether a request has to come here at all: where there never was a replica it need not."""
+        worth = self._least or (self._checks and self._seen and not self._unsupported)
+        self._home.sync = self if worth else None
+
+    async def take(self, request: Request, timeout: float, took: Took) -> Reply:
+        """Run a script that takes something, and let replicas acknowledge it if it did.
+
+        Raises:
+            Failure: As ``Runtime.eval``.
+            NotAcknowledged: It took something, and too few did.
+        """
+        home = self._home
+        await self._look_again(timeout)
+        taking = Taking(self, took)
+        reply, acked = await home.runtime.eval_synced(request, timeout, taking, home.config.slaves_sync_timeout)
+        if home.server.facts is None and home.server.refusal is not None:
+            self._decide()  # The server does not tell, so there is nothing to go by.
+        if not taking.count or (isinstance(acked, int) and acked >= taking.count):
+            return reply
+        if isinstance(acked, Refused):
+            if not (self._least or home.config.strict_server):
+                self._do_without(acked.cause)
+                return reply
+            raise NotAcknowledged(taking.count, 0, acked.cause)
+        await self._ask_who_is_there(timeout)
+        raise NotAcknowledged(
+            taking.count, acked if isinstance(acked, int) else 0, acked.cause if isinstance(acked, Failure) else None
+        )
+
+    def _do_without(self, error: Exception) -> None:
+        if not self._unsupported:
+            self._unsupported = True
+            self._home.emit(
+                events.ServerUnsafe(
+                    "wait",
+                    f"the server has replicas, and does not let us wait for them ({error}): a failover may lose a lock "
+                    "that is held. Let this user run WAIT; or set check_lock_synced_slaves=False to accept it",
+                )
+            )
+        self._decide()
+
+    async def _look_again(self, timeout: float) -> None:
+        facts = self._home.server.facts
+        if facts is None or facts.replicas or self._least:
+            return
+        if self._home.runtime.now() - facts.seen_at >= LOOK_AGAIN:
+            await self._ask_who_is_there(timeout)
+
+    async def _ask_who_is_there(self, timeout: float) -> None:
+        try:
+            self._home.server.inspect(await self._home.runtime.ask(("INFO",), timeout))
+        except Failure:
+            pass  # The next connection tells.
+
+    def error(self, name: str, short: NotAcknowledged, *, given_back: bool) -> Exception:
+        """The error to show to the user, once what was taken was given back, or is being."""
+        least = f"{short.asked} replica{'s' * (short.asked != 1)}"
+        then = (
+            "What was taken was given back"
+            if given_back
+            else "What was taken could not be given back yet: that is being done in the background"
+        )
+        last = "lower min_replicas" if self._least else "do without, by check_lock_synced_slaves=False"
+        advice = f"see to the replicas and their links, let slaves_sync_timeout be longer, or {last}"
+        if isinstance(short.cause, Exception):
+            why = f"the server could not be asked for it ({type(short.cause).__name__}: {short.cause})"
+        else:
+            why = f"{short.acked} did within {self._home.config.slaves_sync_timeout:g} s"
+        error = NoSyncedSlavesError(
+            f"{name!r} was taken, and {least} had to acknowledge it: {why}. {then}; {advice}", name=name
+        )
+        error.__cause__ = short.cause
+        return error
+
+
+def unasked() -> Unanswered:
+    """What to make of a plain answer on a connection that has just told of replicas: it is asked for again."""
+    return Unanswered(RedissonError("the server has replicas, which were not asked"))

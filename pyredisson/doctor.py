@@ -1,0 +1,413 @@
+"""Looks at the servers that locks are kept on, and says what is wrong with them. Reads only, and never for long.
+
+What is seen of a server is a :class:`Node`; what follows from all of them is decided by :func:`judge`, which asks none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any, final
+
+import redis
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pyredisson.core.server import ServerFacts, complaints, lack_of_persistence, read_info
+from pyredisson.endpoints import url_of
+
+__all__ = ["Finding", "Grade", "Node", "Report", "examine", "judge", "run_doctor"]
+
+#: Seconds that a server has for each answer.
+PATIENCE = 2.0
+
+PINGS = 7
+
+#: What is looked through for leaked locks: so many keys of a server, for so many seconds.
+MAX_KEYS = 50_000
+MAX_SECONDS = 3.0
+SAMPLES = 5
+
+#: Clocks that differ by more are remarked upon; times to live are kept by them.
+CLOCKS_APART = 1.0
+
+#: A server that started less long ago may have forgotten locks that are held: nodes of a quorum wait that long.
+LATELY = 60
+
+#: What stands for an owner in a lock's hash.
+_OWNER = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?")
+
+
+class Grade(IntEnum):
+    """How bad it is; also the exit code."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Attributes:
+        grade: How bad it is.
+        node: The server's URL, password masked; ``None``: it concerns them all.
+        text: What it is, and what to do.
+    """
+
+    grade: Grade
+    node: str | None
+    text: str
+
+
+@final
+@dataclass
+class Node:
+    """What was seen of one server.
+
+    Attributes:
+        url: Where it is, password masked.
+        error: Why it could not be asked; ``None`` if it could.
+        facts: What it says of itself; ``None`` if it does not.
+        saves: Its ``save`` setting; ``None`` if it does not tell.
+        round_trip: Seconds, the median of a few.
+        clock: By how many seconds its clock is ahead of ours.
+        keys_seen: How many keys were looked at, and whether that were all.
+        leaked: Locks without an expiry, of those a few by name.
+    """
+
+    url: str
+    error: str | None = None
+    facts: ServerFacts | None = None
+    saves: str | None = None
+    round_trip: float | None = None
+    clock: float | None = None
+    keys_seen: int = 0
+    all_seen: bool = False
+    leaked: int = 0
+    samples: list[str] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """What was seen, and what follows.
+
+    Attributes:
+        nodes: The servers, in the order that was given.
+        findings: What is wrong, the worst first.
+        reachable: How many servers answered.
+        needed: How many a quorum over them needs.
+    """
+
+    nodes: Sequence[Node]
+    findings: Sequence[Finding]
+    reachable: int
+    needed: int
+
+    @property
+    def grade(self) -> Grade:
+        """The worst that was found."""
+        return max((finding.grade for finding in self.findings), default=Grade.OK)
+
+    def as_json(self) -> str:
+        """All of it, for programs."""
+        return json.dumps(
+            {
+                "grade": self.grade.name.lower(),
+                "reachable": self.reachable,
+                "needed": self.needed,
+                "nodes": [asdict(node) for node in self.nodes],
+                "findings": [
+                    {"grade": finding.grade.name.lower(), "node": finding.node, "text": finding.text}
+                    for finding in self.findings
+                ],
+            },
+            indent=2,
+        )
+
+
+def judge(nodes: Sequence[Node]) -> Report:
+    """Say what is wrong with these servers, each by itself and all together."""
+    several = len(nodes) > 1
+    reachable = [node for node in nodes if node.error is None]
+    needed = len(nodes) // 2 + 1
+    findings = [finding for node in nodes for finding in _of_one(node, several=several)]
+    if several:
+        findings += _of_all(nodes, reachable, needed)
+    findings.sort(key=lambda finding: -finding.grade)
+    return Report(nodes, findings, len(reachable), needed)
+
+
+def _of_one(node: Node, *, several: bool) -> Iterator[Finding]:
+    if node.error is not None:
+        yield Finding(Grade.WARNING if several else Grade.CRITICAL, node.url, f"not reachable: {node.error}")
+        return
+    facts = node.facts
+    if facts is None:
+        yield Finding(Grade.WARNING, node.url, "it does not tell how it is set up: let this user run INFO")
+    else:
+        for complaint in complaints(facts):
+            grade = Grade.CRITICAL if complaint.setting == "role" else Grade.WARNING
+            yield Finding(grade, node.url, complaint.text)
+        if several and (lack := lack_of_persistence(facts)) is not None:
+            yield Finding(Grade.WARNING, node.url, lack.text)
+        if several and facts.run_id and facts.uptime < LATELY:
+            yield Finding(
+                Grade.WARNING,
+                node.url,
+                f"it was started {facts.uptime} s ago, and may have forgotten locks that are held: keep a restarted "
+                "node away for longer than the longest lease",
+            )
+    if node.leaked:
+        names = ", ".join(node.samples) + (", ..." if node.leaked > len(node.samples) else "")
+        yield Finding(
+            Grade.WARNING,
+            node.url,
+            f"{node.leaked} locks never expire ({names}): somebody has taken their expiry away, or a client that is no "
+            "Redisson wrote them. Look who holds them, then force_unlock()",
+        )
+
+
+def _of_all(nodes: Sequence[Node], reachable: Sequence[Node], needed: int) -> Iterator[Finding]:
+    if len(reachable) < needed:
+        yield Finding(
+            Grade.CRITICAL, None, f"no quorum: {len(reachable)} of {len(nodes)} are reachable, {needed} are needed"
+        )
+    if len(nodes) % 2 == 0:
+        yield Finding(
+            Grade.WARNING,
+            None,
+            f"{len(nodes)} nodes survive no more failures than {len(nodes) - 1}: take an odd number",
+        )
+    seen: dict[str, str] = {}
+    data: dict[str, str] = {}
+    for node in reachable:
+        facts = node.facts
+        if facts is None:
+            continue
+        if facts.run_id and facts.run_id in seen:
+            yield Finding(
+                Grade.CRITICAL, node.url, f"it is the same server as {seen[facts.run_id]}: it must not vote twice"
+            )
+        elif facts.replication_id and facts.replication_id in data:
+            yield Finding(
+                Grade.CRITICAL,
+                node.url,
+                f"it has its data from the same master as {data[facts.replication_id]}: nodes have to be independent",
+            )
+        seen.setdefault(facts.run_id, node.url)
+        data.setdefault(facts.replication_id, node.url)
+    clocks = [(node.clock, node) for node in reachable if node.clock is not None]
+    if len(clocks) > 1:
+        (low, behind), (high, ahead) = min(clocks, key=lambda each: each[0]), max(clocks, key=lambda each: each[0])
+        if high - low > CLOCKS_APART:
+            yield Finding(
+                Grade.WARNING,
+                None,
+                f"the clock of {ahead.url} is {high - low:.1f} s ahead of that of {behind.url}: let NTP slew both",
+            )
+
+
+# ---- looking ---------------------------------------------------------------------------------------------------------
+
+
+def examine(urls: Sequence[str], *, wall: Callable[[], float] = time.time) -> Report:
+    """Look at servers, all at once.
+
+    Args:
+        urls: ``redis://``, ``rediss://`` or ``unix://``.
+        wall: Our own clock, in seconds since the Unix epoch.
+
+    Raises:
+        ValueError: A URL that leads nowhere.
+    """
+    clients = [
+        redis.Redis.from_url(url, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE, retry=Retry(NoBackoff(), 0))
+        for url in urls
+    ]
+    for client in clients:
+        client.connection_pool.connection_kwargs["decode_responses"] = False  # Whatever the URL says.
+    try:
+        with ThreadPoolExecutor(max_workers=len(clients)) as pool:
+            return judge(list(pool.map(lambda client: _look_at(client, wall), clients)))
+    finally:
+        for client in clients:
+            client.close()
+
+
+def _look_at(client: Any, wall: Callable[[], float]) -> Node:
+    settings = client.connection_pool.connection_kwargs
+    tls = issubclass(client.connection_pool.connection_class, redis.SSLConnection)
+    node = Node(url_of(settings, tls=tls) or "?")
+    try:
+        client.ping()
+        node.round_trip = _round_trip(client)
+        node.facts = _facts(client)
+        node.saves = _saves(client)
+        node.clock = _clock(client, wall)
+        _look_for_leaks(client, node)
+    except (rx.RedisError, OSError) as error:
+        node.error = f"{type(error).__name__}: {error}"
+    return node
+
+
+def _round_trip(client: Any) -> float:
+    took = []
+    for _ in range(PINGS):
+        began = time.perf_counter()
+        client.ping()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def _facts(client: Any) -> ServerFacts | None:
+    try:
+        connection = client.connection_pool.get_connection()
+        try:
+            connection.send_command("INFO")
+            reply: Any = connection.read_response(disable_decoding=True)
+        finally:
+            client.connection_pool.release(connection)
+    except rx.ResponseError:
+        return None
+    return read_info(reply, time.monotonic())
+
+
+def _saves(client: Any) -> str | None:
+    try:
+        settings: Any = client.config_get("save")
+    except rx.ResponseError:
+        return None  # Services as a rule refuse CONFIG.
+    save: str | None = settings.get("save")
+    return save
+
+
+def _clock(client: Any, wall: Callable[[], float]) -> float | None:
+    try:
+        began = wall()
+        seconds, micros = client.time()
+        ended = wall()
+    except rx.ResponseError:
+        return None
+    return float(seconds + micros / 1e6 - (began + ended) / 2)
+
+
+def _look_for_leaks(client: Any, node: Node) -> None:
+    over = time.monotonic() + MAX_SECONDS
+    cursor: Any = 0
+    try:
+        while True:
+            cursor, names = client.scan(cursor, count=500)
+            node.keys_seen += len(names)
+            _count_leaks(client, names, node)
+            if not int(cursor):
+                node.all_seen = True
+                return
+            if node.keys_seen >= MAX_KEYS or time.monotonic() > over:
+                return
+    except rx.ResponseError:
+        return  # Not for this user; what was seen was seen.
+
+
+def _count_leaks(client: Any, names: Sequence[bytes], node: Node) -> None:
+    asked = client.pipeline(transaction=False)
+    for name in names:
+        asked.type(name)
+        asked.pttl(name)
+    answers = asked.execute(raise_on_error=False)
+    endless = [
+        name
+        for name, kind, left in zip(names, answers[::2], answers[1::2], strict=True)
+        if kind == b"hash" and left == -1
+    ]
+    for name in endless:
+        _, fields = client.hscan(name, count=10)
+        if any(_OWNER.fullmatch(each) for each in fields):
+            node.leaked += 1
+            if len(node.samples) < SAMPLES:
+                node.samples.append(repr(name.decode(errors="replace")[:60]))
+
+
+# ---- showing ---------------------------------------------------------------------------------------------------------
+
+
+def run_doctor(urls: Sequence[str], *, as_json: bool) -> int:
+    """Look at servers, show what was seen, and return the exit code. Raises ``ValueError`` for a bad URL."""
+    report = examine(urls)
+    if as_json:
+        print(report.as_json())
+    else:
+        _show(report)
+    return int(report.grade)
+
+
+def _show(report: Report) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=40 + 40 * len(report.nodes))  # Nobody folds what goes into a file.
+    # A row a check: five columns of values fit where nine do not.
+    table = Table(box=box.SIMPLE_HEAD)
+    first, *rows = zip(TITLES, *map(_row, report.nodes), strict=True)
+    for title in first:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    for finding in report.findings:
+        style = "bold red" if finding.grade is Grade.CRITICAL else "yellow"
+        where = f"{finding.node}: " if finding.node else ""
+        console.print(Text.assemble((f"{finding.grade.name}: ", style), f"{where}{finding.text}"), soft_wrap=True)
+    if len(report.nodes) > 1:
+        verdict = "yes" if report.reachable >= report.needed else "no"
+        console.print(f"{report.reachable} of {len(report.nodes)} reachable; majority ({report.needed}): {verdict}")
+    if not report.findings:
+        console.print("nothing found to complain of")
+
+
+def _row(node: Node) -> list[str]:
+    if node.error is not None:
+        return [node.url, "not reachable", *["-"] * 7]
+    facts = node.facts
+    known = facts is not None
+    return [
+        node.url,
+        f"{facts.product} {facts.version} {facts.role}" if facts else "?",
+        str(facts.replicas) if facts else "?",
+        (facts.eviction or "?") if facts else "?",
+        _persistence(node) if known else "?",
+        _duration(facts.uptime) if facts else "?",
+        "-" if node.round_trip is None else f"{1000 * node.round_trip:.2f} ms",
+        "-" if node.clock is None else f"{node.clock:+.3f} s",
+        str(node.leaked) + ("" if node.all_seen else f" in {node.keys_seen} keys"),
+    ]
+
+
+def _persistence(node: Node) -> str:
+    kept = []
+    if node.facts is not None and node.facts.aof:
+        kept.append("AOF")
+    if node.saves:
+        kept.append("RDB")
+    return "+".join(kept) or ("none" if node.saves is not None else "no AOF")
+
+
+def _duration(seconds: int) -> str:
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

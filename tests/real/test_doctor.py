@@ -1,0 +1,142 @@
+"""``pyredisson doctor`` against real servers, well and ill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyredisson
+from pyredisson.core.server import read_info
+from pyredisson.doctor import Grade, Node, Report, examine, judge
+from tests.command_line import programs
+from tests.servers import HOST, VALKEY, Build, Server, free_port
+from tests.waiting import until
+
+
+def texts(report: Report) -> str:
+    return "\n".join(finding.text for finding in report.findings)
+
+
+def test_a_sound_server(server: Server) -> None:
+    report = examine([server.url])
+    [node] = report.nodes
+    assert report.grade is Grade.OK
+    assert not report.findings
+    assert node.facts is not None
+    assert node.facts.run_id == server.info()["run_id"]
+    assert node.saves == ""
+    assert node.round_trip is not None
+    assert 0 < node.round_trip < 2
+    assert node.clock is not None
+    assert abs(node.clock) < 1
+
+
+def test_nobody_there() -> None:
+    report = examine([f"redis://:s3cret@{HOST}:{free_port()}/0"])
+    assert report.grade is Grade.CRITICAL
+    assert "not reachable" in texts(report)
+    assert "s3cret" not in report.as_json()
+
+
+def test_settings_that_endanger(build: Build, fresh_server: Callable[..., Server]) -> None:
+    master = fresh_server(build, "--maxmemory-policy", "volatile-lru")
+    report = examine([master.url])
+    assert report.grade is Grade.WARNING
+    assert "noeviction" in texts(report)
+    replica = fresh_server(build, "--replicaof", HOST, str(master.port))
+    until(lambda: replica.info("replication")["role"] == "slave")
+    report = examine([replica.url])
+    assert report.grade is Grade.CRITICAL
+    assert "replica" in texts(report)
+
+
+def test_one_server_twice(valkey: Server) -> None:
+    report = examine([valkey.url, valkey.url, valkey.url])
+    assert report.grade is Grade.CRITICAL
+    assert "same server" in texts(report)
+
+
+def test_a_master_and_its_replica_are_not_independent(fresh_server: Callable[..., Server]) -> None:
+    master = fresh_server()
+    replica = fresh_server(VALKEY, "--replicaof", HOST, str(master.port))
+    until(lambda: replica.info("replication")["master_link_status"] == "up", within=20)
+    assert "same master" in texts(examine([master.url, replica.url]))
+
+
+def test_a_quorum_with_and_without_its_majority(fresh_server: Callable[..., Server]) -> None:
+    urls = [fresh_server().url, fresh_server().url, f"redis://{HOST}:{free_port()}/0"]
+    report = examine(urls)
+    assert (report.reachable, report.needed, report.grade) == (2, 2, Grade.WARNING)
+    assert "appendonly yes" in texts(report)
+    report = examine([*urls, *(f"redis://{HOST}:{free_port()}/0" for _ in range(2))])
+    assert (report.reachable, report.needed, report.grade) == (2, 3, Grade.CRITICAL)
+    assert report.findings[0].text == "no quorum: 2 of 5 are reachable, 3 are needed"
+
+
+def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Server]) -> None:
+    own = fresh_server(server.build)
+    with pyredisson.Redisson.from_url(own.url) as client, own.client() as direct:
+        names = [f"orders{number}" for number in range(8)]
+        for name in names:
+            client.get_lock(name).lock()
+        client.get_read_write_lock("stock").write_lock().lock()
+        direct.hset("a hash", "of", "somebody's")
+        assert examine([own.url]).grade is Grade.OK
+        for name in (*names, "stock"):
+            direct.persist(name)
+        report = examine([own.url])
+        [node] = report.nodes
+        assert (node.leaked, len(node.samples), node.all_seen) == (9, 5, True)
+        assert report.grade is Grade.WARNING
+        assert "never expire" in texts(report)
+        assert node.keys_seen == direct.dbsize()
+
+
+def test_a_user_who_may_do_little(fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    with server.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+ping", "+hello", "+client")
+    report = examine([f"redis://ann:sesame@{HOST}:{server.port}/0"])
+    assert report.grade is Grade.WARNING
+    assert "INFO" in texts(report)
+    assert "sesame" not in report.as_json()
+
+
+def seen(number: int, clock: float = 0.0) -> Node:
+    info = f"run_id:{number}\r\nmaster_replid:r{number}\r\nuptime_in_seconds:9999\r\naof_enabled:1\r\nrole:master\r\n"
+    return Node(f"redis://{number}", facts=read_info(info.encode(), 0.0), clock=clock)
+
+
+def test_clocks_are_compared_with_each_other() -> None:
+    assert judge([seen(1, 7.0), seen(2, 7.1), seen(3, 7.2)]).grade is Grade.OK
+    report = judge([seen(1, 7.0), seen(2, 7.1), seen(3, 9.5)])
+    assert "redis://3 is 2.5 s ahead of that of redis://1" in texts(report)
+
+
+def test_an_even_number_is_remarked_upon() -> None:
+    assert "odd number" in texts(judge([seen(number) for number in range(4)]))
+    assert not judge([seen(number) for number in range(5)]).findings
+
+
+def test_the_command(valkey: Server, tmp_path: Path) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        with programs(tmp_path) as command_line:
+            program = command_line.pyredisson("doctor", *arguments)
+            return program.exit_code(), program.stdout
+
+    code, said = run("--url", valkey.url)
+    assert code == 0
+    assert "noeviction" in said
+    code, said = run("--url", valkey.url, "--url", valkey.url, "--url", f"redis://:s3cret@{HOST}:{free_port()}")
+    assert code == 2
+    assert "CRITICAL" in said
+    assert "majority (2): yes" in said
+    assert "s3cret" not in said
+    code, said = run("--json", "--url", valkey.url)
+    assert code == 0
+    found: dict[str, Any] = json.loads(said)
+    assert found["grade"] == "ok"
+    assert found["nodes"][0]["facts"]["run_id"] == valkey.info()["run_id"]
+    assert run("--url", "nonsense://x")[0] == 2

@@ -1,0 +1,393 @@
+"""Where there are replicas, an acquire counts only when enough of them know of it. Real ones, that stop and go."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from pyredisson.core.events import ServerUnsafe
+from pyredisson.errors import NoSyncedSlavesError
+from tests.proxy import Proxy
+from tests.real.looking import RELEASE, Tally, held, load_scripts, nothing_left
+from tests.real.worlds import World
+from tests.servers import HOST, VALKEY, Build, Server
+from tests.waiting import until
+
+PATIENCE = 0.3  # seconds, for replicas
+
+
+def WAIT(args: list[bytes]) -> bool:
+    return args[0].upper() == b"WAIT"
+
+
+class Set:
+    """A master and its replicas."""
+
+    def __init__(self, start: Callable[..., Server], build: Build, count: int) -> None:
+        self.master = start(build, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+        self.replicas = [start(build, "--replicaof", HOST, str(self.master.port)) for _ in range(count)]
+        load_scripts(self.master)
+        self.in_step(count)
+
+    def in_step(self, count: int) -> None:
+        """Until so many replicas have all there is."""
+        with self.master.client() as direct:
+            until(lambda: direct.info("replication")["connected_slaves"] == count, within=30)
+            direct.set("in step", "yes")
+            until(lambda: direct.wait(count, 200) >= count, within=30, what=f"{count} replicas are in step")
+            direct.delete("in step")
+
+    def stop(self) -> None:
+        for replica in self.replicas:
+            replica.pause()
+
+    def go(self) -> None:
+        for replica in self.replicas:
+            replica.resume()
+
+
+@pytest.fixture
+def pair(fresh_server: Callable[..., Server]) -> Set:
+    """A master with one replica."""
+    return Set(fresh_server, VALKEY, 1)
+
+
+@pytest.fixture
+def direct(pair: Set) -> Iterator[redis.Redis]:
+    """The master."""
+    with pair.master.client(decode_responses=True) as direct:
+        yield direct
+
+
+def waits(direct: redis.Redis) -> int:
+    """How many WAITs the server has had."""
+    return int(direct.info("commandstats").get("cmdstat_wait", {"calls": 0})["calls"])
+
+
+TAKEN: dict[str, Callable[[Any, str], tuple[Callable[..., Any], Callable[..., Any]]]] = {
+    "lock": lambda client, name: (client.get_lock(name).lock, client.get_lock(name).unlock),
+    "fair": lambda client, name: (client.get_fair_lock(name).lock, client.get_fair_lock(name).unlock),
+    "spin": lambda client, name: (client.get_spin_lock(name).lock, client.get_spin_lock(name).unlock),
+    "fenced": lambda client, name: (
+        client.get_fenced_lock(name).lock_and_get_token,
+        client.get_fenced_lock(name).unlock,
+    ),
+    "token": lambda client, name: (client.get_token_lock(name).lock, client.get_token_lock(name).unlock),
+    "read": lambda client, name: (
+        client.get_read_write_lock(name).read_lock().lock,
+        client.get_read_write_lock(name).read_lock().unlock,
+    ),
+    "write": lambda client, name: (
+        client.get_read_write_lock(name).write_lock().lock,
+        client.get_read_write_lock(name).write_lock().unlock,
+    ),
+    "semaphore": lambda client, name: (client.get_semaphore(name).acquire, client.get_semaphore(name).release),
+}
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_what_takes_waits_and_what_gives_back_does_not(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str, kind: str
+) -> None:
+    client, actor = world.client(pair.master.url), world.actor()
+    if kind == "semaphore":
+        actor.do(client.get_semaphore(unique_name).try_set_permits, 1)
+    take, give_back = TAKEN[kind](client, unique_name)
+    before = waits(direct)
+    for count in (1, 2):  # The first one, too, of a client that knows nothing yet.
+        actor.do(take)
+        assert waits(direct) == before + count
+        actor.do(give_back)
+        assert waits(direct) == before + count
+    assert client._core.server.facts.replicas == 1
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_what_no_replica_acknowledged_is_given_back(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str, kind: str
+) -> None:
+    client, actor = world.client(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
+    if kind == "semaphore":
+        actor.do(client.get_semaphore(unique_name).try_set_permits, 1)
+    take, give_back = TAKEN[kind](client, unique_name)
+    actor.do(take)
+    actor.do(give_back)
+    kept = {key for key in direct.scan_iter() if direct.type(key) == "hash"}
+    pair.stop()
+    began = time.monotonic()
+    with pytest.raises(NoSyncedSlavesError) as caught:
+        actor.do(take)
+    assert PATIENCE <= time.monotonic() - began < PATIENCE + 2
+    assert caught.value.name == unique_name
+    for said in (unique_name, "1 replica", "0 did", "given back", "slaves_sync_timeout"):
+        assert said in str(caught.value)
+    assert {key for key in direct.scan_iter() if direct.type(key) == "hash"} == kept
+    if kind == "semaphore":
+        assert direct.get(unique_name) == "1"
+    elif kind == "token":
+        assert not direct.exists(unique_name)
+    pair.go()
+    pair.in_step(1)
+    actor.do(take)
+    actor.do(give_back)
+    assert not world.losses
+
+
+def test_a_permit_is_given_back(world: World, pair: Set, unique_name: str) -> None:
+    client, actor = world.client(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
+    permits = client.get_permit_expirable_semaphore(unique_name)
+    actor.do(permits.try_set_permits, 2)
+    actor.do(permits.release, actor.do(permits.acquire))
+    pair.stop()
+    with pytest.raises(NoSyncedSlavesError):
+        actor.do(permits.acquire)
+    assert actor.do(permits.available_permits) == 2
+    assert actor.do(permits.acquired_permits) == 0
+
+
+def test_drained_permits_are_given_back(world: World, pair: Set, unique_name: str) -> None:
+    client, actor = world.client(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
+    semaphore = client.get_semaphore(unique_name)
+    actor.do(semaphore.try_set_permits, 3)
+    pair.stop()
+    with pytest.raises(NoSyncedSlavesError):
+        actor.do(semaphore.drain_permits)
+    assert actor.do(semaphore.available_permits) == 3
+
+
+def test_a_nested_hold_is_given_back_alone(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(pair.master.url, slaves_sync_timeout=PATIENCE, lock_watchdog_timeout=1.2)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    pair.stop()
+    with pytest.raises(NoSyncedSlavesError):
+        actor.do(lock.lock)
+    assert held(direct, lock, actor) == 1
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 1.5 or not held(direct, lock, actor))
+    assert held(direct, lock, actor) == 1, "a renewal never fails for replicas"
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_what_is_refused_waits_for_nobody(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(pair.master.url, slaves_sync_timeout=5.0)
+    holder, other = world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    holder.do(lock.lock)
+    pair.stop()
+    before = waits(direct)
+    began = time.monotonic()
+    assert other.do(lock.try_lock) is False
+    assert other.do(client.get_semaphore(f"{unique_name}-2").try_acquire) is False
+    assert time.monotonic() - began < 2
+    assert waits(direct) == before
+    holder.do(lock.unlock)
+    assert time.monotonic() - began < 2
+    nothing_left(direct, client, unique_name)
+
+
+def test_whoever_waits_for_replicas_is_in_nobodys_way(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(pair.master.url, slaves_sync_timeout=1.5, lock_watchdog_timeout=0.9)
+    holder, other, asker = world.actor(), world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    holder.do(lock.lock)
+    pair.stop()
+    slow = other.start(client.get_lock(f"{unique_name}-2").lock)
+    until(lambda: direct.exists(f"{unique_name}-2"))
+    began = time.monotonic()
+    assert asker.do(lock.try_lock) is False
+    assert asker.do(lock.is_locked) is True
+    assert time.monotonic() - began < 0.7
+    with pytest.raises(NoSyncedSlavesError):
+        slow.result(10)
+    assert held(direct, lock, holder) == 1, "renewed all the while"
+    holder.do(lock.unlock)
+    nothing_left(direct, client, unique_name, f"{unique_name}-2")
+    assert not world.losses
+
+
+def test_a_waiter_is_told_when_its_turn_comes(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(pair.master.url, slaves_sync_timeout=PATIENCE)
+    holder, waiter = world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    holder.do(lock.lock)
+    waiting = waiter.start(lock.lock)
+    until(lambda: client._core.wakeups.waiting(lock._core.names.channel))
+    pair.stop()
+    holder.do(lock.unlock)
+    with pytest.raises(NoSyncedSlavesError):
+        waiting.result(10)
+    nothing_left(direct, client, unique_name)
+
+
+def test_min_replicas_counts_those_that_are_not_there(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
+    actor = world.actor()
+    one = world.client(pair.master.url, slaves_sync_timeout=PATIENCE, min_replicas=1).get_lock(unique_name)
+    two = world.client(pair.master.url, slaves_sync_timeout=PATIENCE, min_replicas=2).get_lock(unique_name)
+    actor.do(one.lock)
+    actor.do(one.unlock)
+    with pytest.raises(NoSyncedSlavesError, match=r"2 replicas.*1 did"):
+        actor.do(two.lock)
+    assert not direct.exists(unique_name)
+
+
+def test_min_replicas_where_there_are_none(world: World, valkey: Server, unique_name: str) -> None:
+    client, actor = world.client(valkey.url, slaves_sync_timeout=PATIENCE, min_replicas=1), world.actor()
+    with pytest.raises(NoSyncedSlavesError):
+        actor.do(client.get_lock(unique_name).try_lock)
+    with valkey.client() as direct:
+        assert not direct.exists(unique_name)
+
+
+def test_without_the_check_nobody_is_asked(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client, actor = world.client(pair.master.url, check_lock_synced_slaves=False), world.actor()
+    pair.stop()
+    before = waits(direct)
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    assert waits(direct) == before
+
+
+def test_without_replicas_nothing_more_is_sent(world: World, proxy: Proxy, unique_name: str) -> None:
+    waited = Tally(proxy, WAIT)
+    requests = Tally(proxy, lambda args: args[0].upper() in (b"EVALSHA", b"EVAL", b"WAIT", b"PING"))
+    client, actor = world.client(proxy.url), world.actor()
+    lock = client.get_lock(unique_name)
+    for _ in range(3):
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+    assert waited.count == 0
+    assert requests.count == 6
+
+
+def test_replicas_that_are_gone_are_asked_once_more_and_again_when_they_are_back(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyredisson.core.replicas.LOOK_AGAIN", 0.2)
+    client, actor = world.client(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
+    lock = client.get_lock(unique_name)
+
+    def once() -> int:
+        before = waits(direct)
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+        return waits(direct) - before
+
+    assert once() == 1
+    [replica] = pair.replicas
+    replica.kill()
+    until(lambda: direct.info("replication")["connected_slaves"] == 0)
+    with pytest.raises(NoSyncedSlavesError):
+        actor.do(lock.lock)
+    assert client._core.server.facts.replicas == 0
+    assert once() == 0
+    replica.restart()
+    pair.in_step(1)
+    until(lambda: once() == 1, what="asked again")
+
+
+def test_a_wait_without_answer_is_a_wait_that_failed(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
+    with Proxy(pair.master.port) as proxy:
+        client, actor = world.client(proxy.url, slaves_sync_timeout=PATIENCE, timeout=0.9), world.actor()
+        lock = client.get_lock(unique_name)
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+        released = Tally(proxy, RELEASE)
+        lost = proxy.drop_reply(WAIT, 1)
+        with pytest.raises(NoSyncedSlavesError, match="could not be asked"):
+            actor.do(lock.lock)
+        lost.wait()
+        assert not direct.exists(unique_name)
+        assert released.count == 1
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+def test_an_acquire_without_answer_is_repeated_and_acknowledged(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
+    with Proxy(pair.master.port) as proxy:
+        client, actor = world.client(proxy.url, timeout=1.5), world.actor()
+        lock = client.get_lock(unique_name)
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+        before = waits(direct)
+        lost = proxy.drop_reply(lambda args: args[0].upper() == b"EVALSHA", 1)
+        actor.do(lock.lock)
+        lost.wait()
+        assert held(direct, lock, actor) == 1
+        assert waits(direct) == before + 1
+        actor.do(lock.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_user_who_may_not_wait(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-wait")
+    url = f"redis://ann:sesame@{HOST}:{pair.master.port}/0"
+    client, actor = world.client(url, min_replicas=least), world.actor()
+    lock = client.get_lock(unique_name)
+    if least:
+        for _ in range(2):
+            with pytest.raises(NoSyncedSlavesError, match="NOPERM"):
+                actor.do(lock.lock)
+            assert not direct.exists(unique_name)
+        return
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for _ in range(3):
+            actor.do(lock.lock)
+            actor.do(lock.unlock)
+    [event] = world.heard(ServerUnsafe)
+    assert event.setting == "wait"
+    assert [record.name for record in caplog.records] == ["pyredisson.server"]
+    strict = world.client(url, strict_server=True).get_lock(unique_name)
+    with pytest.raises(NoSyncedSlavesError, match="NOPERM"):
+        actor.do(strict.lock)
+    assert not direct.exists(unique_name)
+
+
+def test_many_at_once(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.client(pair.master.url)
+    actors = [world.actor() for _ in range(20)]
+    lock = client.get_lock(unique_name)
+    for _ in range(3):
+        for future in [actor.start(client.get_lock(f"{unique_name}-{n}").lock) for n, actor in enumerate(actors)]:
+            future.result(20)
+        for future in [actor.start(client.get_lock(f"{unique_name}-{n}").unlock) for n, actor in enumerate(actors)]:
+            future.result(20)
+    nothing_left(direct, client, lock.name, *(f"{unique_name}-{n}" for n in range(20)))
+
+
+@pytest.mark.parametrize("count", [2])
+def test_every_build_knows_how(
+    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str, count: int
+) -> None:
+    several = Set(fresh_server, build, count)
+    client, actor = world.client(several.master.url, min_replicas=count, slaves_sync_timeout=PATIENCE), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    for replica in several.replicas:
+        with replica.client() as direct:
+            assert direct.exists(unique_name)
+    actor.do(lock.unlock)
+    several.replicas[0].pause()
+    with pytest.raises(NoSyncedSlavesError, match="1 did"):
+        actor.do(lock.lock)
+    several.replicas[0].resume()

@@ -1,0 +1,216 @@
+"""Histories in which replicas do not acknowledge what was taken: it is given back, once, and only if it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyredisson.config import Config
+from pyredisson.core import lock, numbered
+from pyredisson.core.holds import Claim, Level
+from pyredisson.core.replicas import NotAcknowledged, Replicas, Took
+from pyredisson.core.runtime import Reply, Request
+from pyredisson.errors import LockError, NoSyncedSlavesError
+from pyredisson.testing.faults import Faults
+from pyredisson.testing.runtime import SimulatedClient
+from pyredisson.testing.world import World
+from tests.simulation import histories, permit_histories
+from tests.simulation.histories import History
+from tests.simulation.permit_histories import PermitHistory
+
+CHUNKS = 4
+LOCKS = histories.Plan(replicas=1, faults=replace(histories.NETWORK, unsynced=0.2))
+FAIR = replace(LOCKS, kind="fair_lock")
+PERMITS = permit_histories.Plan(replicas=1, faults=replace(permit_histories.NETWORK, unsynced=0.2))
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("plan", [LOCKS, FAIR], ids=lambda plan: plan.kind)
+def test_no_seed_breaks_a_rule(plan: histories.Plan, chunk: int, volume: Callable[[int], int]) -> None:
+    unsynced = 0
+    for seed in range(chunk, volume(4_000), CHUNKS):
+        try:
+            unsynced += History(seed, plan).run().unsynced
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    assert unsynced > 0
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_invents_or_loses_a_permit(chunk: int, volume: Callable[[int], int]) -> None:
+    unsynced = 0
+    for seed in range(chunk, volume(4_000), CHUNKS):
+        try:
+            unsynced += PermitHistory(seed, PERMITS).run().unsynced
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    assert unsynced > 0
+
+
+class Scene:
+    """A client whose acquires are acknowledged, or not, as the test wants it."""
+
+    def __init__(self, *, replicas: int = 1, **config: Any) -> None:
+        self.world = World(3)
+        self.world.node.redis.replicas = replicas
+        self.process = self.world.process("a")
+        self.client = SimulatedClient(self.process, config=Config(**config))
+
+    def __enter__(self) -> Scene:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.end()
+
+    def do(self, work: Callable[[SimulatedClient], Any]) -> Any:
+        """Run something in a task of the client's process."""
+
+        async def run() -> Any:
+            return await work(self.client)
+
+        task = self.process.start(run(), "task")
+        assert self.world.run(until=task.done, seconds=60)
+        return task.outcome.result()
+
+    def acknowledge(self, share: float) -> None:
+        self.world.faults = Faults(unsynced=1.0 - share)
+
+    def state(self) -> dict[bytes, Any]:
+        """What is stored, but for what the library notes of its own."""
+        dump = self.world.node.redis.dump()
+        return {key: entry.value for key, entry in dump.items() if not key.startswith((b"pyredisson", b"{pyredisson"))}
+
+
+async def nested(client: SimulatedClient) -> None:
+    await client.get_lock("orders").lock()
+
+
+def test_a_lock_is_free_at_once() -> None:
+    with Scene() as scene:
+        scene.acknowledge(0.0)
+        with pytest.raises(NoSyncedSlavesError):
+            scene.do(lambda client: client.get_lock("orders").lock(100))
+        assert scene.state() == {}
+        scene.acknowledge(1.0)
+        assert scene.do(lambda client: client.get_lock("orders").try_lock(0, 100)) is True
+
+
+def test_of_two_holds_one_is_left() -> None:
+    with Scene() as scene:
+
+        async def twice(client: SimulatedClient) -> None:
+            orders = client.get_lock("orders")
+            scene.acknowledge(1.0)
+            await orders.lock()
+            scene.acknowledge(0.0)
+            with pytest.raises(NoSyncedSlavesError):
+                await orders.lock()
+            assert list(scene.state()[b"orders"].values()) == [b"1"]
+            assert await orders.get_hold_count() == 1
+            await orders.unlock()
+
+        scene.do(twice)
+        assert scene.state() == {}
+
+
+def test_what_was_not_taken_is_not_given_back() -> None:
+    with Scene() as scene:
+        scene.acknowledge(0.0)
+
+        async def ask(client: SimulatedClient) -> None:
+            semaphore = client.get_semaphore("seats")
+            await semaphore.try_set_permits(1)
+            assert await semaphore.try_acquire(2) is False
+            with pytest.raises(NoSyncedSlavesError):
+                await semaphore.try_acquire(1)
+            assert await semaphore.available_permits() == 1
+
+        scene.do(ask)
+
+
+def test_where_no_replica_is_connected_nothing_is_asked() -> None:
+    with Scene(replicas=0) as scene:
+        scene.acknowledge(0.0)
+        scene.do(nested)
+        assert "WAIT" not in scene.world.counts
+
+
+def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
+    """The request for which it was made went out as if there were none, and is asked again: it counts once."""
+    with Scene(replicas=0) as scene:
+
+        async def use(client: SimulatedClient) -> None:
+            orders = client.get_lock("orders")
+            await orders.lock()
+            await orders.unlock()
+            scene.world.node.redis.replicas = 1
+            scene.world.break_connections(scene.world.node)
+            await orders.lock()
+            assert await orders.get_hold_count() == 1
+            await orders.unlock()
+            semaphore = client.get_semaphore("seats")
+            await semaphore.try_set_permits(3)
+            assert await semaphore.drain_permits() == 3
+
+        scene.do(use)
+        assert scene.world.counts["WAIT"] == 2
+
+
+# --- planted bugs ---
+
+
+async def _lock_is_kept(self: lock.LockCore, claim: Claim, level: Level, short: NotAcknowledged) -> Exception:
+    claim.refused(claim.turn)
+    return self.home.replicas.error(claim.name, short, given_back=True)
+
+
+async def _permit_is_kept(self: numbered.Asking, short: NotAcknowledged) -> Exception:
+    self.refused()
+    return self._core.home.replicas.error(self._key[0], short, given_back=True)
+
+
+async def _asked_whatever_it_took(self: Replicas, request: Request, timeout: float, took: Took) -> Reply:
+    return await TAKE(self, request, timeout, lambda reply: True)
+
+
+async def _given_back_by_releasing(self: numbered.Asking, short: NotAcknowledged) -> Exception:
+    error = await GIVE_BACK(self, short)
+    await self._core.release(1)  # type: ignore[attr-defined]
+    return error
+
+
+TAKE = Replicas.take
+GIVE_BACK = numbered.Asking._give_back
+
+BUGS: dict[str, tuple[object, str, object]] = {
+    "a lock without acknowledgement is not given back": (lock.LockCore, "_give_back", _lock_is_kept),
+    "a permit without acknowledgement is not given back": (numbered.Asking, "_give_back", _permit_is_kept),
+    "it fails although nothing was taken": (Replicas, "take", _asked_whatever_it_took),
+    "permits are given back twice": (numbered.Asking, "_give_back", _given_back_by_releasing),
+    "whoever has no connection yet asks nobody": (lock, "unasked", lambda: LockError("planted")),
+}
+
+FINDERS = (
+    test_a_lock_is_free_at_once,
+    test_of_two_holds_one_is_left,
+    test_what_was_not_taken_is_not_given_back,
+    test_a_new_connection_that_tells_of_replicas_has_them_asked,
+)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BUGS[name])
+    found = None
+    for finder in FINDERS:
+        try:
+            finder()
+        except (Exception, pytest.fail.Exception) as error:
+            found = found or f"{finder.__name__}: {type(error).__name__}"
+    print(f"{name}: {found}")
+    assert found is not None
