@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from pyredisson.core.runtime import Reply
+from pyredisson.clock import monotonic
+from pyredisson.core.runtime import Failure, Reply, Request
 from pyredisson.wire import Packed
 
-__all__ = ["CONNECTING", "Link", "Stream"]
+__all__ = ["CONNECTING", "Link", "NodeLink", "Stream", "eval_each"]
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
 
 
 class Link(Protocol):
-    """Connections to one server: of our own, or borrowed from the user's pool."""
+    """Connections to one server: of our own, or borrowed from the user's pool; or to all the nodes of a cluster."""
 
-    async def eval(self, request: Packed, timeout: float) -> Reply:
+    async def eval(self, request: Request, timeout: float) -> Reply:
         """Run a script once. See ``Runtime.eval``."""
+        ...
+
+    async def eval_all(self, requests: Sequence[Request], timeout: float) -> list[Reply | Failure]:
+        """Run many scripts, each once. See ``Runtime.eval_all``."""
         ...
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
@@ -39,6 +45,31 @@ class Link(Protocol):
     def abandon(self) -> None:
         """Forget everything without a word to the server: this is the child of a fork."""
         ...
+
+
+class NodeLink(Link, Protocol):
+    """Connections of our own to one node of a cluster."""
+
+    async def eval_asking(self, request: Packed, timeout: float) -> Reply:
+        """Run a script once although the node does not (yet) serve its slot: another one has sent us here."""
+        ...
+
+
+R = TypeVar("R")
+
+
+async def eval_each(
+    call: Callable[[R, float], Awaitable[Reply]], requests: Iterable[R], timeout: float
+) -> list[Reply | Failure]:
+    """Run scripts one after the other, within ``timeout`` in all."""
+    over = monotonic() + timeout
+    answers: list[Reply | Failure] = []
+    for request in requests:
+        try:
+            answers.append(await call(request, max(0.001, over - monotonic())))
+        except Failure as failure:
+            answers.append(failure)
+    return answers
 
 
 class Stream(Protocol):

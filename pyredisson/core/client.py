@@ -10,6 +10,7 @@ from pyredisson.core import events, scripts
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
+from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.wakeups import Wakeups
@@ -18,6 +19,7 @@ from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
+    from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
 
 __all__ = ["CLEANUP_BUDGET", "ClientCore"]
@@ -37,6 +39,7 @@ class ClientCore:
         self.runtime = runtime
         self.config = config
         self.closed = False
+        self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience
         self._listeners = config.listeners
@@ -83,6 +86,11 @@ class ClientCore:
         """Raise ``ClientClosedError`` if the client was closed."""
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+
+    def check_names(self, names: LockNames | NumberedNames) -> None:
+        """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
+        if self._scattered:
+            check_one_slot(names)
 
     def attempt_timeout(self, lease_ms: int) -> float:
         """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 __all__ = [
+    "PUBLISH",
+    "Announce",
     "Background",
     "Failure",
     "NotSent",
@@ -34,6 +36,16 @@ Reply: TypeAlias = int | bytes | list["Reply"] | None
 
 Request: TypeAlias = Any
 """A request made ready by :meth:`Runtime.prepare`; what it looks like is the runtime's affair."""
+
+
+class Announce(str):
+    """The word by which a script publishes. As an argument it stands for the one that suits the servers."""
+
+    __slots__ = ()
+
+
+PUBLISH: Final = Announce("PUBLISH")
+"""What suits all servers but a cluster, where a message need not go to every node."""
 
 
 class Failure(Exception):
@@ -136,8 +148,12 @@ class Runtime(Protocol):
         """
         ...
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...], /) -> Request:
         """Make a script's call ready to be sent, as often as wanted. ``script`` is a file's name in ``lua/``."""
+        ...
+
+    def place(self, name: str) -> int | None:
+        """Where a name's keys are: one script can only be about names of one place. ``None``: all are in one."""
         ...
 
     def subscribe(self, channel: str) -> None:
@@ -164,8 +180,12 @@ class Runtime(Protocol):
         """
         ...
 
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        """Run many scripts, each once, within ``timeout`` in all. Returns the reply of each, or why there is none."""
+        ...
+
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        """Run one read-only command. Raises as :meth:`eval` does."""
+        """Run one read-only command about its first argument, a key. Raises as :meth:`eval` does."""
         ...
 
     async def sleep(self, seconds: float) -> None:

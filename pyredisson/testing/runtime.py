@@ -16,7 +16,7 @@ from pyredisson import wire
 from pyredisson.asyncio.factory import Factory
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Background, NotSent, Reply, Request, Ticket, Unanswered
+from pyredisson.core.runtime import Background, Failure, NotSent, Reply, Request, Ticket, Unanswered
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
@@ -170,6 +170,9 @@ class SimulatedRuntime:
         raw = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
         return wire.script(script), [key.encode() for key in keys], raw
 
+    def place(self, name: str) -> None:
+        return None
+
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.append(args)
         result = callback(*args)
@@ -200,6 +203,15 @@ class SimulatedRuntime:
                 return redis.eval(called.text, keys, args)
 
         return await self._request(called.name, execute, timeout)
+
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        answers: list[Reply | Failure] = []
+        for request in requests:
+            try:
+                answers.append(await self.eval(request, timeout))
+            except Failure as failure:
+                answers.append(failure)
+        return answers
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.runtime import Background, Owner, Reply, Request, Ticket
+from pyredisson.core.runtime import Background, Failure, Owner, Reply, Request, Ticket
 
 
 @dataclass
@@ -135,6 +135,9 @@ class FakeRuntime:
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return (script, keys, args)
 
+    def place(self, name: str) -> None:
+        return None
+
     def subscribe(self, channel: str) -> None:
         self.subscriptions.append(channel)
 
@@ -150,6 +153,15 @@ class FakeRuntime:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        answers: list[Reply | Failure] = []
+        for request in requests:
+            try:
+                answers.append(await self.eval(request, timeout))
+            except Failure as failure:
+                answers.append(failure)
+        return answers
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self.eval(command, timeout)

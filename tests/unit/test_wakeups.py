@@ -241,10 +241,10 @@ def test_a_confirmation_after_a_reconnect_does_so_again(wakeups: Wakeups) -> Non
     settle(wakeups, first, second)
     error = ConnectionError("lost")
     wakeups.lost_connection(error)
-    assert wakeups.down is error
+    assert wakeups.line.down is error
     assert wakeups.glance(CHANNEL) is None
     wakeups.confirmed(CHANNEL)
-    assert wakeups.down is None
+    assert wakeups.line.down is None
     assert (rings(first), rings(second)) == (1, 0)
 
 
