@@ -154,7 +154,6 @@ class ClusterLink:
             astray += await self._eval_share(link, share, requests, answers, over)
         for index in astray:
             try:
-                # The node has said what is wrong; that it is asked once more costs little, for these are few.
                 answers[index] = await self.eval(requests[index], max(0.001, over - monotonic()))
             except Failure as failure:
                 answers[index] = failure
@@ -183,8 +182,11 @@ class ClusterLink:
             for index, answer in zip(chunk, await link.eval_all(packed, over - monotonic()), strict=True):
                 answers[index] = answer
                 if isinstance(answer, Failure):
-                    if self._redirection(link, answer) is not None:
+                    redirection = self._redirection(link, answer)
+                    if redirection is not None:
                         astray.append(index)
+                        if isinstance(redirection, Moved):
+                            self._follow(redirection)
                     elif isinstance(answer, Unanswered) or _unreachable(answer):
                         silent = answer
                         self._suspect(link)
@@ -229,10 +231,7 @@ class ClusterLink:
             redirection = self._redirection(link, failure) if link is not None else None
             if redirection is not None and redirections < REDIRECTIONS:
                 redirections += 1
-                other = self._link_to(redirection.address)
-                if isinstance(redirection, Moved):
-                    self._stale = True  # Slots seldom move alone. But who serves this one is known now.
-                    self._owners[slot] = other
+                other = self._follow(redirection)
                 try:
                     return await send(other, max(0.001, over - monotonic()), isinstance(redirection, Ask))
                 except Failure as error:
@@ -258,6 +257,14 @@ class ClusterLink:
                 raise failure
             await self._sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
+
+    def _follow(self, redirection: Moved | Ask) -> NodeLink:
+        """Note what a node said of another one, and return the link to that."""
+        link = self._link_to(redirection.address)
+        if isinstance(redirection, Moved):
+            self._stale = True  # Slots seldom move alone. But who serves this one is known now.
+            self._owners[redirection.slot] = link
+        return link
 
     def _redirection(self, link: NodeLink, failure: Failure) -> Moved | Ask | None:
         return read_redirection(failure.cause, self._addresses[link], self._cluster.remap)

@@ -1,4 +1,4 @@
-"""Redis Clusters for tests: three masters with a replica each, on free ports of 127.0.0.1, ready in about two seconds."""
+"""Redis Clusters for tests: three masters with a replica each, on free ports of 127.0.0.1, ready in two seconds."""
 
 from __future__ import annotations
 
@@ -106,7 +106,13 @@ class RunningCluster:
         return [node for node in self.nodes if node.answers() and self.command(node, "ROLE")[0] == b"master"]
 
     def master_of(self, key: str) -> Server:
-        """Who serves a key's slot, as most see it."""
+        """Who serves a key's slot."""
+        found = self.find_master_of(key)
+        assert found is not None, f"nobody serves {key!r}"
+        return found
+
+    def find_master_of(self, key: str) -> Server | None:
+        """Who serves a key's slot, ``None`` if nobody does at present."""
         slot = key_slot(key.encode())
         for node in self.nodes:
             if not node.answers():
@@ -116,7 +122,7 @@ class RunningCluster:
                     found = next(each for each in self.nodes if each.port == port)
                     if found.answers():
                         return found
-        raise AssertionError(f"nobody serves {key!r}")
+        return None
 
     def replica_of(self, master: Server) -> Server:
         """A replica that follows this master."""
@@ -161,3 +167,22 @@ class RunningCluster:
 
     def __repr__(self) -> str:
         return f"<RunningCluster {self.build.id} on {[node.port for node in self.nodes]}>"
+
+
+class SharedClusters:
+    """One cluster a build, started when first asked for."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[Build, RunningCluster] = {}
+
+    def get(self, build: Build) -> RunningCluster:
+        """The shared cluster of this build, whole."""
+        cluster = self._clusters.get(build)
+        if cluster is None:
+            cluster = self._clusters[build] = RunningCluster(build)
+        until(cluster.ready, 20, what=f"{cluster!r} is whole")
+        return cluster
+
+    def stop(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.stop()
