@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -223,6 +226,70 @@ def test_a_server_that_is_no_cluster(world: World, valkey: Server) -> None:
         actor.do(client.get_lock("x").lock)
 
 
+FORKING = """
+import os, sys
+import pyredisson
+
+client = pyredisson.Redisson.from_url(sys.argv[1])
+lock = client.get_lock(sys.argv[2])
+lock.lock()
+parent = client.id
+child = os.fork()
+if not child:
+    assert client.id != parent
+    assert not lock.is_held_by_current_thread() and not lock.try_lock(), "it holds nothing of its parent's"
+    got = lock.try_lock(20)
+    if got:
+        lock.unlock()
+    client.close()
+    os._exit(0 if got else 1)
+while not client._core.closed and lock.remain_time_to_live() > 29.9:
+    pass
+lock.unlock()
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+client.close()
+import threading
+assert threading.active_count() == 1, threading.enumerate()
+sys.exit(status)
+"""
+
+
+def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
+    """The child is another client, on connections of its own; a client that was closed leaves no thread."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, cluster.url, unique_name], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_client_that_was_dropped_ends(world: World, cluster: RunningCluster, unique_name: str) -> None:
+    """What it made goes with it: no connection stays at any node."""
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    actor, other = world.actor(), world.actor()
+
+    def connections() -> int:
+        return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
+
+    def use() -> None:
+        client = redisson.from_url(cluster.url, client_name=unique_name)
+        lock = client.get_lock(unique_name)
+        actor.do(lock.lock)
+        waiting_for = other.start(lock.lock)
+        until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+        actor.do(lock.unlock)
+        waiting_for.result(20)
+        other.do(lock.unlock)
+        assert connections() >= 2
+
+    use()
+
+    def gone() -> bool:
+        gc.collect()
+        return connections() == 0
+
+    until(gone, 10, what="its connections are closed")
+
+
 # ---- the watchdog ----------------------------------------------------------------------------------------------------
 
 
@@ -296,8 +363,9 @@ def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
 
     def half_way() -> None:
         away = next(each for each in cluster.masters() if each is not home)
-        if cluster.command(home, "CLUSTER", "COUNTKEYSINSLOT", slot(unique_name)):
-            cluster.command(home, "MIGRATE", HOST, away.port, "", 0, 3000, "KEYS", *[each.name for each in locks[:3]])
+        if not cluster.command(home, "CLUSTER", "COUNTKEYSINSLOT", slot(unique_name)):
+            return  # On the way back.
+        cluster.command(home, "MIGRATE", HOST, away.port, "", 0, 3000, "KEYS", *[each.name for each in locks[:3]])
         began = time.monotonic()
         until(lambda: time.monotonic() - began > 2.0, what="a lease has gone by")
 
