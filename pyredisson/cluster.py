@@ -20,6 +20,7 @@ from pyredisson.core.wakeups import Line
 from pyredisson.link import Link, NodeLink, Stream
 from pyredisson.pubsub import Subscriber
 from pyredisson.slots import SLOTS, Address, Ask, Call, Moved, Remap, read_redirection, read_slots, slot_of
+from pyredisson.wire import pack
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -128,8 +129,7 @@ class ClusterLink:
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
-            # Nothing is read from a slot on its way: a retry finds it where it is.
-            return link.ask(command, timeout)
+            return link.call_asking(pack(*command), timeout) if asking else link.ask(command, timeout)
 
         return await self._execute(slot_of(command[1]), send, timeout)
 
@@ -195,7 +195,8 @@ class ClusterLink:
     def _sender(self, request: Call) -> Callable[[NodeLink, float, bool], Awaitable[Reply]]:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
             packed = request.pack(self._publish())
-            return link.eval_asking(packed, timeout) if asking else link.eval(packed, timeout)
+            # In full: ASKING is about one request, and the answer could be that the script is not known.
+            return link.call_asking(packed.in_full(), timeout) if asking else link.eval(packed, timeout)
 
         return send
 
@@ -229,8 +230,10 @@ class ClusterLink:
                     except Failure as error:
                         failure = error
             redirection = self._redirection(link, failure) if link is not None else None
-            if redirection is not None and redirections < REDIRECTIONS:
+            if redirection is not None:
                 redirections += 1
+                if redirections > REDIRECTIONS:
+                    raise NotSent(failure.cause)
                 other = self._follow(redirection)
                 try:
                     return await send(other, max(0.001, over - monotonic()), isinstance(redirection, Ask))

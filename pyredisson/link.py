@@ -7,7 +7,6 @@ from typing import Any, Protocol, TypeVar
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Failure, Reply, Request
-from pyredisson.wire import Packed
 
 __all__ = ["CONNECTING", "Link", "NodeLink", "Stream", "eval_each"]
 
@@ -50,8 +49,8 @@ class Link(Protocol):
 class NodeLink(Link, Protocol):
     """Connections of our own to one node of a cluster."""
 
-    async def eval_asking(self, request: Packed, timeout: float) -> Reply:
-        """Run a script once although the node does not (yet) serve its slot: another one has sent us here."""
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
         ...
 
 

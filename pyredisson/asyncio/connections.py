@@ -276,10 +276,10 @@ class AsyncOwnLink:
             for reply in replies
         ]
 
-    async def eval_asking(self, request: Packed, timeout: float) -> Reply:
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
         pipe = await self._connected(timeout)
         # Nothing can come in between: both are called for in one turn of the loop.
-        _, reply = await _replies([pipe.call(ASKING, timeout), pipe.call(request.in_full(), timeout)])
+        _, reply = await _replies([pipe.call(ASKING, timeout), pipe.call(data, timeout)])
         if isinstance(reply, Exception):
             raise reply if isinstance(reply, Failure) else failure_of(reply)
         return reply  # type: ignore[no-any-return]

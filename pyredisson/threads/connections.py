@@ -293,8 +293,8 @@ class OwnLink:
             return [failure] * len(requests)
         return [failure_of(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
-    async def eval_asking(self, request: Packed, timeout: float) -> Reply:
-        return _checked(self._call(ASKING + request.in_full(), timeout, 2)[1])
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        return _checked(self._call(ASKING + data, timeout, 2)[1])
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return _checked(self._call(pack(*command), timeout))

@@ -366,6 +366,7 @@ def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
         if not cluster.command(home, "CLUSTER", "COUNTKEYSINSLOT", slot(unique_name)):
             return  # On the way back.
         cluster.command(home, "MIGRATE", HOST, away.port, "", 0, 3000, "KEYS", *[each.name for each in locks[:3]])
+        assert [each for each in locks if not actor.do(each.is_held_by_current_thread)] == []
         began = time.monotonic()
         until(lambda: time.monotonic() - began > 2.0, what="a lease has gone by")
 

@@ -13,7 +13,7 @@ from pyredisson.cluster import Cluster, ClusterLink
 from pyredisson.core.runtime import PUBLISH, Failure, NotSent, Refused, Unanswered, run
 from pyredisson.slots import Address, Call, slot_of
 from pyredisson.threads.cluster import ThreadTurn
-from pyredisson.wire import Packed, failure_of, reply_error
+from pyredisson.wire import Packed, failure_of, pack, reply_error
 
 A: Address = ("a", 1)
 B: Address = ("b", 2)
@@ -31,7 +31,8 @@ class Node:
     async def eval(self, request: Packed, timeout: float) -> Any:
         return self._answer("eval", timeout)
 
-    async def eval_asking(self, request: Packed, timeout: float) -> Any:
+    async def call_asking(self, data: bytes, timeout: float) -> Any:
+        self.world.asked.append(data)
         return self._answer("asking", timeout)
 
     async def eval_all(self, requests: list[Packed], timeout: float) -> list[Any]:
@@ -86,6 +87,7 @@ class World:
         self.log: list[tuple[str, str]] = []
         self.nodes: dict[Address, Node] = {}
         self.slept = 0.0
+        self.asked: list[bytes] = []
         cluster = Cluster((A, B), redis.Connection, {}, None)
         self.link = ClusterLink(cluster, mode, self._node, ThreadTurn, self._sleep)  # type: ignore[arg-type]
 
@@ -148,12 +150,20 @@ def test_ask_is_followed_this_once(world: World) -> None:
     assert world.eval() == 7
     assert world.eval() == 1
     assert world.evals() == [("a", "eval"), ("a", "eval"), ("b", "asking"), ("a", "eval")]
+    assert b"$4\r\nEVAL\r\n" in world.asked[0], "what is asked once must not be answered by NOSCRIPT"
+
+
+def test_ask_is_followed_by_a_query(world: World) -> None:
+    world.answers = [f"ASK {slot_of(NAME)} b:2", 7]
+    assert run(world.link.ask(("EXISTS", NAME), 5.0)) == 7
+    assert world.evals() == [("a", "ask"), ("b", "asking")]
+    assert world.asked == [pack("EXISTS", NAME)]
 
 
 def test_nodes_that_send_us_to_and_fro_are_not_followed_for_ever(world: World) -> None:
     world.eval()
     world.answers = [f"MOVED {slot_of(NAME)} b:2", f"MOVED {slot_of(NAME)} a:1"] * 100
-    with pytest.raises(Refused, match="MOVED"):
+    with pytest.raises(NotSent, match="MOVED"):
         world.eval()
     assert len(world.evals()) < 60
 
