@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import redis.exceptions as rx
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Failure, NotSent, Refused, Reply, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, Reply, Unanswered
 from pyredisson.core.wakeups import Line
 from pyredisson.link import Link, NodeLink, Stream
 from pyredisson.pubsub import Subscriber
@@ -256,8 +256,10 @@ class ClusterLink:
             code = str(failure.cause).partition(" ")[0]
             if code == "CLUSTERDOWN":
                 self._stale = True
-            if code not in ("CLUSTERDOWN", "TRYAGAIN") or monotonic() + pause >= over:
+            if code not in ("CLUSTERDOWN", "TRYAGAIN"):
                 raise failure
+            if monotonic() + pause >= over:
+                raise NotNow(failure.cause)
             await self._sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
 

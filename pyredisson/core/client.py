@@ -12,7 +12,7 @@ from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 
@@ -170,13 +170,13 @@ class ClientCore:
                     claim.doubt(turn)
                     repeat = True
                 case _:
-                    if not repeat:
+                    if not repeat and not isinstance(setback, NotNow):
                         raise setback
-                    # This copy had no effect; an earlier one may have had.
-                    unanswered = Unanswered(setback.cause)
-                    if isinstance(setback, Refused):
-                        raise unanswered from setback.cause
-                    setback = unanswered
+                    if repeat:  # This copy had no effect; an earlier one may have had.
+                        unanswered = Unanswered(setback.cause)
+                        if isinstance(setback, Refused):
+                            raise unanswered from setback.cause
+                        setback = unanswered
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
@@ -312,10 +312,10 @@ class ClientCore:
             except Failure as failure:
                 if isinstance(failure, Unanswered):
                     in_doubt = failure
-                elif in_doubt is None:
+                elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 if self.closed or isinstance(failure, Refused) or runtime.now() + pause >= over:
-                    raise in_doubt from failure.cause
+                    raise in_doubt or failure from failure.cause
             await runtime.sleep(runtime.jitter(pause / 2, pause))
             pause = min(2 * pause, PAUSE_MAX)
             sent = runtime.now()
@@ -351,7 +351,7 @@ class ClientCore:
         while True:
             try:
                 return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
-            except Unanswered as failure:
+            except (Unanswered, NotNow) as failure:
                 if runtime.now() + PAUSE_MAX >= over:
                     raise failure.cause from None
             except Failure as failure:

@@ -17,6 +17,7 @@ __all__ = [
     "Announce",
     "Background",
     "Failure",
+    "NotNow",
     "NotSent",
     "Owner",
     "Refused",
@@ -61,6 +62,10 @@ class Failure(Exception):
 
 class NotSent(Failure):
     """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+
+
+class NotNow(NotSent):
+    """The same, and the servers said themselves that it is worth asking again soon."""
 
 
 class Unanswered(Failure):

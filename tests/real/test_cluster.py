@@ -414,7 +414,7 @@ class Contenders:
         self.clients = []
         self._running: list[Future[Any]] = []
         for world in worlds:
-            client = world.client(cluster.url, timeout=9.0, lock_watchdog_timeout=6.0)
+            client = world.client(cluster.url, timeout=15.0, lock_watchdog_timeout=6.0)
             self.clients.append(client)
             lock = getattr(client, kind)(name)
             work = self._tasks if world.colour == "asyncio" else self._threads

@@ -10,7 +10,7 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.cluster import Cluster, ClusterLink
-from pyredisson.core.runtime import PUBLISH, Failure, NotSent, Refused, Unanswered, run
+from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Refused, Unanswered, run
 from pyredisson.slots import Address, Call, slot_of
 from pyredisson.threads.cluster import ThreadTurn
 from pyredisson.wire import Packed, failure_of, pack, reply_error
@@ -177,7 +177,7 @@ def test_what_passes_is_waited_for(world: World, error: str) -> None:
 
 def test_what_does_not_pass_had_no_effect(world: World) -> None:
     world.answers = ["TRYAGAIN Multiple keys"] * 100
-    with pytest.raises(NotSent, match="TRYAGAIN"):
+    with pytest.raises(NotNow, match="TRYAGAIN"):
         world.eval(0.005)
 
 
