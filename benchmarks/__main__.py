@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .cluster import cluster
 from .coroutines import many_coroutines
 from .hand_over import hand_over
 from .held_locks import held_locks
@@ -64,6 +65,7 @@ def _rates(figure: Callable[..., Figure]) -> Play:
 FIGURES: dict[str, Play] = {
     "one_thread": _rates(one_thread),
     "many_threads": _rates(many_threads),
+    "cluster": _rates(cluster),
     "many_coroutines": _rates(many_coroutines),
     "readers": _rates(readers),
     "waiters": lambda server, effort, tournament: waiters(

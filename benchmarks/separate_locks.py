@@ -12,7 +12,7 @@ from .rounds import Samples, Tournament, median_ratio
 from .server import Server
 from .throughput import WARM_UP_PAIRS, WARM_UP_SECONDS, Counted, Window, rates, throughput_table
 
-__all__ = ["many_threads", "one_thread", "side_by_side"]
+__all__ = ["many_threads", "measure", "one_thread", "side_by_side"]
 
 
 def pairs_until(deadline: float, calls: LockCalls) -> int:

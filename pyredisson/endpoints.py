@@ -6,7 +6,17 @@ from typing import Any
 
 from pyredisson.config import Config
 
-__all__ = ["DEFAULT_URL", "asks_for_embedded", "check_client", "kept_settings", "own_settings", "settings_of", "url_of"]
+__all__ = [
+    "DEFAULT_URL",
+    "asks_for_embedded",
+    "check_client",
+    "cluster_url",
+    "kept_settings",
+    "own_settings",
+    "settings_of",
+    "url_of",
+    "url_of_cluster",
+]
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -48,6 +58,64 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
     return True
 
 
+_CLUSTER_SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
+
+
+def cluster_url(url: str) -> tuple[tuple[tuple[str, int], ...], str] | None:
+    """Read ``redis+cluster://[user:password@]host[:port][,host[:port]...][?settings]``, or with ``rediss`` for TLS.
+
+    Returns:
+        The nodes, and the URL of the first by itself, for redis-py to read the rest of. ``None``: another kind of URL.
+
+    Raises:
+        ValueError: It names no nodes, a port that is none, or a database. What it says of a login is not repeated.
+    """
+    scheme, _, rest = url.partition("://")
+    plain = _CLUSTER_SCHEMES.get(scheme)
+    if plain is None:
+        return None
+    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
+    authority, behind = rest[:end], rest[end:]
+    login, at, nodes = authority.rpartition("@")
+    path, question, query = behind.partition("?")
+    if path not in ("", "/", "/0"):
+        raise ValueError(f"{scheme}:// takes no path: a cluster has no databases but 0")
+    seeds = tuple(_node(node, scheme) for node in nodes.split(","))
+    host, port = seeds[0]
+    return seeds, f"{plain}://{login}{at}{_in_brackets(host)}:{port}{question}{query}"
+
+
+def _node(node: str, scheme: str) -> tuple[str, int]:
+    host, colon, port = (node, "", "") if node.endswith("]") else node.rpartition(":")
+    if not colon:
+        host, port = node, "6379"
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"an IPv6 address stands in brackets in a {scheme}:// URL")
+    if not host:
+        raise ValueError(f"{scheme}:// needs nodes behind it, such as {scheme}://node1:6379,node2:6379")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise ValueError(f"a port is a number from 1 to 65535, and that of {host!r} in the {scheme}:// URL is not")
+    return host, int(port)
+
+
+def _in_brackets(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def url_of_cluster(seeds: tuple[tuple[str, int], ...], settings: dict[str, Any], *, tls: bool) -> str:
+    """Return the URL, password masked, that leads to a cluster with these nodes."""
+    nodes = ",".join(f"{_in_brackets(host)}:{port}" for host, port in seeds)
+    return f"{'rediss' if tls else 'redis'}+cluster://{_login(settings)}{nodes}"
+
+
+def _login(settings: dict[str, Any]) -> str:
+    user = settings.get("username") or ""
+    secret = ":***" if settings.get("password") else ""
+    return f"{user}{secret}@" if user or secret else ""
+
+
 def check_client(client: object, kind: type) -> None:
     """Raise ``TypeError`` if what the user gave is not a client of this colour."""
     if not isinstance(client, kind):
@@ -68,9 +136,7 @@ def settings_of(config: object) -> Config:
 
 def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:
     """Return the URL, password masked, that leads where these connection settings lead."""
-    user = settings.get("username") or ""
-    secret = ":***" if settings.get("password") else ""
-    login = f"{user}{secret}@" if user or secret else ""
+    login = _login(settings)
     db = settings.get("db") or 0
     path = settings.get("path")
     if path:
@@ -78,9 +144,7 @@ def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:
     host = settings.get("host")
     if not host:
         return None
-    if ":" in host:
-        host = f"[{host}]"
-    return f"{'rediss' if tls else 'redis'}://{login}{host}:{settings.get('port', 6379)}/{db}"
+    return f"{'rediss' if tls else 'redis'}://{login}{_in_brackets(host)}:{settings.get('port', 6379)}/{db}"
 
 
 def kept_settings(settings: dict[str, Any]) -> dict[str, Any]:

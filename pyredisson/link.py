@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from pyredisson.core.runtime import Acknowledging, Failure, Reply
-from pyredisson.wire import Packed, pack
+from pyredisson.clock import monotonic
+from pyredisson.core.runtime import Acknowledging, Failure, Reply, Request
+from pyredisson.wire import pack
 
-__all__ = ["CONNECTING", "INFO", "Inspect", "Link", "Stream", "wait_command"]
+__all__ = ["CONNECTING", "INFO", "Inspect", "Link", "NodeLink", "Stream", "eval_each", "wait_command"]
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
@@ -27,7 +28,7 @@ def wait_command(replicas: int, seconds: float) -> bytes:
 
 
 class Link(Protocol):
-    """Connections to one server: of our own, or borrowed from the user's pool.
+    """Connections to one server: of our own, or borrowed from the user's pool; or to all the nodes of a cluster.
 
     Attributes:
         inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
@@ -36,18 +37,22 @@ class Link(Protocol):
 
     inspect: Inspect | None
 
-    async def eval(self, request: Packed, timeout: float) -> Reply:
+    async def eval(self, request: Request, timeout: float) -> Reply:
         """Run a script once. See ``Runtime.eval``."""
         ...
 
-    def begin(self, request: Packed, timeout: float) -> Any:
+    def begin(self, request: Request, timeout: float) -> Any:
         """Send a script's call now, or begin to connect for it; what is returned takes the reply. For ``fan_out``."""
         ...
 
     async def eval_synced(
-        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         """Run a script once, and let replicas acknowledge it. See ``Runtime.eval_synced``."""
+        ...
+
+    async def eval_all(self, requests: Sequence[Request], timeout: float) -> list[Reply | Failure]:
+        """Run many scripts, each once. See ``Runtime.eval_all``."""
         ...
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
@@ -69,6 +74,31 @@ class Link(Protocol):
     def abandon(self) -> None:
         """Forget everything without a word to the server: this is the child of a fork."""
         ...
+
+
+class NodeLink(Link, Protocol):
+    """Connections of our own to one node of a cluster."""
+
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
+        ...
+
+
+R = TypeVar("R")
+
+
+async def eval_each(
+    call: Callable[[R, float], Awaitable[Reply]], requests: Iterable[R], timeout: float
+) -> list[Reply | Failure]:
+    """Run scripts one after the other, within ``timeout`` in all."""
+    over = monotonic() + timeout
+    answers: list[Reply | Failure] = []
+    for request in requests:
+        try:
+            answers.append(await call(request, max(0.001, over - monotonic())))
+        except Failure as failure:
+            answers.append(failure)
+    return answers
 
 
 class Stream(Protocol):

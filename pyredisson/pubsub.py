@@ -1,4 +1,4 @@
-"""The client's one subscriber: it hears the messages of all channels, on one connection.
+"""A subscriber: it hears the messages of all channels, on one connection. On a cluster there is one for each node.
 
 Written once for both colours, as the core is: ``async`` means "may block". A thread runs it through
 :func:`pyredisson.core.runtime.run`, an event loop as a task.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson.core import events
-from pyredisson.core.runtime import Failure, Refused, Runtime
-from pyredisson.wire import pack
+from pyredisson.core.runtime import Failure, NotSent, Refused, Runtime
+from pyredisson.wire import failure_of, pack
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
-    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.core.wakeups import Line, Wakeups
     from pyredisson.link import Stream
 
 __all__ = ["Subscriber"]
@@ -32,10 +32,19 @@ class Conversation:
     """One subscriber's connection, from its first SUBSCRIBE to its end.
 
     A connection on which a command has been without an answer for ``ping_timeout`` is dead, whatever its socket says.
+
+    On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
+    are not found elsewhere are asked for here again, at intervals that grow.
     """
 
-    def __init__(self, wakeups: Wakeups, *, ping_interval: float, ping_timeout: float, now: float) -> None:
+    def __init__(
+        self, wakeups: Wakeups, line: Line, *, sharded: bool, ping_interval: float, ping_timeout: float, now: float
+    ) -> None:
         self._wakeups = wakeups
+        self._line = line
+        self._sharded = sharded
+        self._astray_at = math.inf
+        self._astray_again = RETRY_FIRST
         self._ping_interval = ping_interval
         self._ping_timeout = ping_timeout
         self._heard = now
@@ -43,13 +52,22 @@ class Conversation:
 
     def begin(self, now: float) -> bytes:
         """The command to open with: subscribe to all that is wanted."""
-        channels = self._wakeups.wanted()
+        channels = self._wakeups.wanted(self._line)
         return self.subscribe(channels, now) if channels else b""
 
     def subscribe(self, channels: list[str], now: float) -> bytes:
         """The command that subscribes."""
         self._asked = self._asked if self._asked is not None else now
-        return pack("SUBSCRIBE", *channels)
+        if not self._sharded:
+            return pack("SUBSCRIBE", *channels)
+        return b"".join([pack("SSUBSCRIBE", channel) for channel in channels])  # One command is about one slot.
+
+    def farewell(self, channels: list[str], now: float) -> bytes:
+        """The command that unsubscribes."""
+        self._asked = self._asked if self._asked is not None else now
+        if not self._sharded:
+            return pack("UNSUBSCRIBE", *channels)
+        return b"".join([pack("SUNSUBSCRIBE", channel) for channel in channels])
 
     def heard(self, replies: list[Any], now: float) -> None:
         """Deal with what came."""
@@ -57,24 +75,47 @@ class Conversation:
         self._asked = None
         for reply in replies:
             if isinstance(reply, rx.RedisError):
-                self._wakeups.refuse(Refused(reply))
+                self._refused(reply, now)
             elif isinstance(reply, list) and len(reply) == 3:
                 kind, channel, content = reply
-                if kind == b"message":
-                    self._wakeups.rang(channel.decode(), content)
-                elif kind == b"subscribe":
-                    self._wakeups.confirmed(channel.decode())
+                if kind in (b"message", b"smessage"):
+                    self._wakeups.rang(channel.decode(), content, self._line)
+                elif kind in (b"subscribe", b"ssubscribe"):
+                    self._wakeups.confirmed(channel.decode(), self._line)
+                    self._astray_again = RETRY_FIRST
+                elif kind == b"sunsubscribe" and self._wakeups.dropped(channel.decode(), self._line):
+                    self._go_astray(now)  # Nobody asked for that: its slot moves to another node.
+
+    def _refused(self, error: rx.RedisError, now: float) -> None:
+        if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
+            if self._wakeups.unconfirmed(self._line):  # Else it is what became of a farewell.
+                self._go_astray(now)
+        else:
+            self._wakeups.refuse(Refused(error), self._line)
+
+    def _go_astray(self, now: float) -> None:
+        if self._astray_at == math.inf:
+            self._astray_at = now if self._astray_again == RETRY_FIRST else now + self._astray_again
+
+    def astray(self, now: float) -> bool:
+        """Whether it is time to look for channels elsewhere."""
+        return now >= self._astray_at
+
+    def looked_elsewhere(self, now: float) -> bytes:
+        """The command that asks here again for what was not found elsewhere."""
+        self._astray_at = math.inf
+        left = self._wakeups.unconfirmed(self._line)
+        self._astray_again = min(2 * self._astray_again, RETRY_MAX) if left else RETRY_FIRST
+        return self.subscribe(left, now) if left else b""
 
     def due(self, now: float) -> bytes:
         """The commands that are due now: farewells to channels without waiters, and a ping."""
-        gone = self._wakeups.take_idle(now)
-        out = pack("UNSUBSCRIBE", *gone) if gone else b""
-        if self._asked is None and now - self._heard >= self._ping_interval and self._wakeups.wanted():
+        gone = self._wakeups.take_idle(now, self._line)
+        out = b""
+        if self._asked is None and now - self._heard >= self._ping_interval and self._wakeups.wanted(self._line):
             self._asked = now
-            out += pack("PING")
-        elif gone:
-            self._asked = self._asked if self._asked is not None else now
-        return out
+            out = pack("PING")
+        return self.farewell(gone, now) + out if gone else out
 
     def dead(self, now: float) -> bool:
         """Whether the server has been silent for too long."""
@@ -82,10 +123,10 @@ class Conversation:
 
     def next_due(self, now: float) -> float:
         """Seconds until something may be due."""
-        again = self._wakeups.idle_due()
+        again = min(self._wakeups.idle_due(self._line), self._astray_at)
         if self._asked is not None:
             return max(0.0, min(again, self._asked + self._ping_timeout) - now)
-        if not self._wakeups.wanted():
+        if not self._wakeups.wanted(self._line):
             return math.inf if again == math.inf else max(0.0, again - now)
         return max(0.0, min(again, self._heard + self._ping_interval) - now)
 
@@ -100,6 +141,9 @@ class Subscriber:
         config: The client's settings.
         wakeups: Whom messages are for.
         emit: Who wants to know of the connection.
+        line: Which channels are heard here; ``None``: all.
+        sharded: Whether messages are those of a cluster's shards.
+        find_again: Sees to it that channels which went astray are heard where they belong.
     """
 
     def __init__(
@@ -110,7 +154,14 @@ class Subscriber:
         config: Config,
         wakeups: Wakeups,
         emit: Callable[[Event], None],
+        *,
+        line: Line | None = None,
+        sharded: bool = False,
+        find_again: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self.line = wakeups.line if line is None else line
+        self._sharded = sharded
+        self._find_again = find_again
         self._open_stream = open_stream
         self._start = start
         self._now = runtime.now
@@ -143,8 +194,17 @@ class Subscriber:
             else:
                 self._bell.ring()
 
-    def look(self) -> None:
-        """Let the reader see what is due now: a channel may have lost its last waiter."""
+    def leave(self, channel: str) -> None:
+        """A channel is heard elsewhere from now on."""
+        with self._sending:
+            if self._stream is not None and self._conversation is not None:
+                try:
+                    self._stream.send(self._conversation.farewell([channel], self._now()))
+                except (OSError, rx.RedisError):
+                    pass  # With the connection all that was heard on it ends.
+
+    def unsubscribe(self, channel: str) -> None:
+        """A channel may have lost its last waiter: let the reader see what is due now."""
         stream = self._stream
         if stream is not None:
             stream.wake()
@@ -166,7 +226,7 @@ class Subscriber:
             except Failure as failure:
                 error = failure.cause
                 if isinstance(failure, Refused):
-                    self._wakeups.refuse(failure)
+                    self._wakeups.refuse(failure, self.line)
             else:
                 error = rx.ConnectionError("the subscriber's connection was lost")
                 try:
@@ -177,9 +237,11 @@ class Subscriber:
                         self._stream = self._conversation = None
                     stream.close()
             if not self.closed:
-                self._wakeups.lost_connection(error)
+                self._wakeups.lost_connection(error, self.line)
                 self._failed += 1
                 self._emit(events.ConnectionDown(error, self._failed))
+                if self._find_again is not None and self._wakeups.wanted(self.line):
+                    await self._find_again()
                 await self._pause(retry_in)
                 retry_in = min(2 * retry_in, RETRY_MAX)
 
@@ -187,7 +249,7 @@ class Subscriber:
         """Pause before the next connection; without end while nobody waits for anything."""
         over = self._now() + seconds
         while not self.closed:
-            left = over - self._now() if self._wakeups.wanted() else math.inf
+            left = over - self._now() if self._wakeups.wanted(self.line) else math.inf
             if left <= 0:
                 return
             await self._bell.wait(left)
@@ -197,6 +259,8 @@ class Subscriber:
         useful = False
         conversation = Conversation(
             self._wakeups,
+            self.line,
+            sharded=self._sharded,
             ping_interval=self._config.ping_interval,
             ping_timeout=self._config.ping_timeout,
             now=self._now(),
@@ -211,8 +275,13 @@ class Subscriber:
             self._stream, self._conversation = stream, conversation
         while not self.closed:
             now = self._now()
+            found = b""
+            if self._find_again is not None and conversation.astray(now):
+                await self._find_again()
+                now = self._now()
+                found = conversation.looked_elsewhere(now)
             with self._sending:
-                due = conversation.due(now)
+                due = found + conversation.due(now)
                 if due:
                     try:
                         stream.send(due)
@@ -227,7 +296,7 @@ class Subscriber:
                 if not useful:
                     useful = True
                     self._failed = 0
-                    self._emit(events.ConnectionUp(len(self._wakeups.wanted())))
+                    self._emit(events.ConnectionUp(len(self._wakeups.wanted(self.line))))
                 conversation.heard(replies, self._now())
             del replies  # A thousand confirmations, maybe; the next message may be long in coming.
         return useful

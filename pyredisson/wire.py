@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import redis.exceptions as rx
 from pyredisson.core.runtime import Failure, NotSent, Refused
 
 __all__ = [
+    "ASKING",
     "Packed",
     "Script",
     "as_redis_error",
@@ -26,6 +27,7 @@ __all__ = [
     "pack",
     "prepare",
     "reply_error",
+    "resent",
     "script",
 ]
 
@@ -80,6 +82,20 @@ def _bulks(args: tuple[str | int | bytes, ...]) -> list[bytes]:
         data = arg if isinstance(arg, bytes) else str(arg).encode()
         out.append(b"$%d\r\n%s\r\n" % (len(data), data))
     return out
+
+
+ASKING = pack("ASKING")
+
+
+def resent(requests: Sequence[Packed], replies: list[Any]) -> dict[int, bytes]:
+    """What to send again because the server did not know the script: its text once, then the calls as before."""
+    again: dict[int, bytes] = {}
+    told: set[Script] = set()
+    for index, (request, reply) in enumerate(zip(requests, replies, strict=True)):
+        if is_no_script(reply):
+            again[index] = request.data if request.script in told else request.in_full()
+            told.add(request.script)
+    return again
 
 
 _ERRORS: dict[str, type[rx.RedisError]] = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.clusters import RunningCluster, SharedClusters
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
 
 
@@ -55,6 +56,35 @@ def server(build: Build, shared_servers: SharedServers) -> Server:
 def valkey(shared_servers: SharedServers) -> Server:
     """The shared server of the default build, for tests where the build is of no interest."""
     return shared_servers.get(VALKEY)
+
+
+@pytest.fixture(scope="session")
+def shared_clusters() -> Iterator[SharedClusters]:
+    """One running cluster a build and worker; ask it for ``.get(build)``, and kill none of its nodes."""
+    clusters = SharedClusters()
+    yield clusters
+    clusters.stop()
+
+
+@pytest.fixture
+def cluster(shared_clusters: SharedClusters) -> RunningCluster:
+    """The shared cluster of the default build. Slots and masters may be moved, as long as it ends up whole."""
+    return shared_clusters.get(VALKEY)
+
+
+@pytest.fixture
+def any_cluster(build: Build, shared_clusters: SharedClusters) -> RunningCluster:
+    """The shared cluster of each build in turn."""
+    return shared_clusters.get(build)
+
+
+@pytest.fixture
+def fresh_cluster() -> Iterator[RunningCluster]:
+    """A cluster of the test's own, whose nodes may be killed."""
+    VALKEY.require()
+    cluster = RunningCluster(VALKEY)
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture

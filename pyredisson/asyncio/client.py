@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any, final
 
 import redis.asyncio
 
+from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.asyncio.connections import link_to
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
+from pyredisson.cluster import Cluster
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
+from pyredisson.endpoints import (
+    DEFAULT_URL,
+    asks_for_embedded,
+    check_client,
+    settings_of,
+    url_of,
+    url_of_cluster,
+)
 from pyredisson.observe.logging import log_event, wants_all
 
 if TYPE_CHECKING:
@@ -33,17 +42,22 @@ class Redisson(Factory):
     from a second live loop raises ``RuntimeError``.
     """
 
-    def __init__(self, redis: redis.asyncio.Redis | None = None, *, config: Config | None = None) -> None:
+    def __init__(
+        self, redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None, *, config: Config | None = None
+    ) -> None:
         self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
 
-    def _start(self, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
-        check_client(client, redis.asyncio.Redis)
+    def _start(
+        self,
+        client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster,
+        config: Config | None,
+        server: EmbeddedServer | None,
+    ) -> None:
         self._config = settings_of(config)
-        pool = client.connection_pool
-        tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
-        self._url = server.url if server else url_of(pool.connection_kwargs, tls=tls)
+        self._url, self._runtime = _way_to(client, self._config)
+        if server is not None:
+            self._url = server.url
         self._server = server
-        self._runtime = AsyncioRuntime(link_to(client), self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
         self._core.listen(log_event, wants_all)
@@ -57,6 +71,9 @@ class Redisson(Factory):
         """See :meth:`pyredisson.Redisson.from_url`. A plain call: nothing is sent yet."""
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
+        cluster = cluster_at(url, redis_kwargs)
+        if cluster is not None:
+            return cls._made(cluster, config, None)
         return cls._made(_from_url(url, **redis_kwargs), config, None)
 
     @classmethod
@@ -68,7 +85,7 @@ class Redisson(Factory):
         return cls._made(_from_url(server.url), config, server)
 
     @classmethod
-    def _made(cls, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> Self:
+    def _made(cls, client: redis.asyncio.Redis | Cluster, config: Config | None, server: EmbeddedServer | None) -> Self:
         self = cls.__new__(cls)
         self._start(client, config, server)
         return self
@@ -113,6 +130,23 @@ class Redisson(Factory):
 
 def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
     return redis.asyncio.Redis.from_url(url, **settings)
+
+
+def _way_to(
+    client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config
+) -> tuple[str | None, AsyncioRuntime]:
+    """Where a client leads, its password masked, and the world with the way to there."""
+    if isinstance(client, redis.asyncio.RedisCluster):
+        client = cluster_of(client)
+    if isinstance(client, Cluster):
+        tls = issubclass(client.connection_class, redis.asyncio.SSLConnection)
+        url = url_of_cluster(client.seeds, client.settings, tls=tls)
+        link = link_to_cluster(client, config.sharded_subscription_mode)
+        return url, AsyncioRuntime(link, config, scattered=True)
+    check_client(client, redis.asyncio.Redis)
+    pool = client.connection_pool
+    tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
+    return url_of(pool.connection_kwargs, tls=tls), AsyncioRuntime(link_to(client), config)
 
 
 def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:

@@ -24,8 +24,19 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, wait_command
-from pyredisson.wire import Packed, as_redis_error, failure_of, inspected, is_no_script, is_push, new_reader, pack
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
+from pyredisson.wire import (
+    ASKING,
+    Packed,
+    as_redis_error,
+    failure_of,
+    inspected,
+    is_no_script,
+    is_push,
+    new_reader,
+    pack,
+    resent,
+)
 
 if TYPE_CHECKING:
     import hiredis
@@ -421,6 +432,31 @@ class AsyncOwnLink:
             self._all_apart.discard(pipe)
             pipe.close()
 
+    async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
+        over = monotonic() + timeout
+        try:
+            pipe = await self._connected(timeout)
+            replies = await _replies([pipe.call(request.data, timeout) for request in requests])
+            if again := resent(requests, replies):
+                left = max(0.001, over - monotonic())
+                answers = await _replies([pipe.call(data, left) for data in again.values()])
+                for index, reply in zip(again, answers, strict=True):
+                    replies[index] = reply
+        except Failure as failure:
+            return [failure] * len(requests)
+        return [
+            reply if not isinstance(reply, Exception) or isinstance(reply, Failure) else failure_of(reply)
+            for reply in replies
+        ]
+
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        pipe = await self._connected(timeout)
+        # Nothing can come in between: both are called for in one turn of the loop.
+        _, reply = await _replies([pipe.call(ASKING, timeout), pipe.call(data, timeout)])
+        if isinstance(reply, Exception):
+            raise reply if isinstance(reply, Failure) else failure_of(reply)
+        return reply  # type: ignore[no-any-return]
+
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._call(pack(*command), timeout)
 
@@ -508,6 +544,11 @@ class AsyncOwnLink:
                 pipe.drop()
 
 
+async def _replies(futures: list[asyncio.Future[Any]]) -> list[Any]:
+    """Wait for all of them; what one raises stands in its place."""
+    return await asyncio.gather(*futures, return_exceptions=True)
+
+
 async def open_connection(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> tuple[Any, Any]:
     """Let redis-py connect and introduce itself, and take the streams.
 
@@ -575,6 +616,9 @@ class AsyncBorrowedLink:
             return reply, failure_of(acked) if isinstance(acked, Exception) else acked
         finally:
             await self._pool.release(connection)
+
+    async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
+        return await eval_each(self.eval, requests, timeout)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         reply = await self._call(pack(*command), timeout)

@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
+from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request, Ticket
 from pyredisson.owners import TaskOwner, current_task_owner
-from pyredisson.pubsub import Subscriber
+from pyredisson.slots import prepare_call, slot_of
 from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
+    from pyredisson.cluster import NodeSubscribers
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
     from pyredisson.link import Link
+    from pyredisson.pubsub import Subscriber
 
 __all__ = ["AsyncioRuntime"]
 
@@ -95,13 +98,17 @@ class TaskLoop:
 class AsyncioRuntime:
     """One client's view of the world, for the tasks of one event loop at a time."""
 
-    def __init__(self, make_link: Callable[[], Link], config: Config) -> None:
+    def __init__(self, make_link: Callable[[], Link], config: Config, *, scattered: bool = False) -> None:
         self._make_link = make_link
+        self._scattered = scattered
+        self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
+            prepare_call if scattered else prepare
+        )
         self._config = config
         self._core: ClientCore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: Link | None = None
-        self._subscriber: Subscriber | None = None
+        self._subscriber: Subscriber | NodeSubscribers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.closed = False
 
@@ -172,14 +179,14 @@ class AsyncioRuntime:
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         return TaskLoop(step, name, self)
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
-        return prepare(script, keys, args)
+    def place(self, name: str) -> int | None:
+        return slot_of(name) if self._scattered else None
 
     def subscribe(self, channel: str) -> None:
         if self._subscriber is None:
             assert self._core is not None
-            self._subscriber = Subscriber(
-                self.link.stream, self._listen, self, self._config, self._core.wakeups, self._core.emit
+            self._subscriber = subscriber_for(
+                self.link, self._listen, self, self._config, self._core.wakeups, self._core.emit
             )
         self._subscriber.subscribe(channel)
 
@@ -188,7 +195,7 @@ class AsyncioRuntime:
 
     def unsubscribe(self, channel: str) -> None:
         if self._subscriber is not None:
-            self._subscriber.look()
+            self._subscriber.unsubscribe(channel)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
@@ -216,6 +223,9 @@ class AsyncioRuntime:
         self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        return await self.link.eval_all(requests, timeout)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         self.enter()

@@ -11,10 +11,11 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
+from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.replicas import Replicas, Took, unasked
 from pyredisson.core.restart_guard import Starts
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
@@ -22,6 +23,7 @@ from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
+    from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
 
 __all__ = ["CLEANUP_BUDGET", "ClientCore"]
@@ -42,6 +44,7 @@ class ClientCore:
         self.config = config
         self.closed = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
+        self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience
         self._listeners = config.listeners
@@ -100,6 +103,11 @@ class ClientCore:
         """Raise ``ClientClosedError`` if the client was closed."""
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+
+    def check_names(self, names: LockNames | NumberedNames) -> None:
+        """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
+        if self._scattered:
+            check_one_slot(names)
 
     def attempt_timeout(self, lease_ms: int) -> float:
         """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
@@ -184,13 +192,13 @@ class ClientCore:
                     claim.doubt(turn)
                     repeat = True
                 case _:
-                    if not repeat:
+                    if not repeat and not isinstance(setback, NotNow):
                         raise setback
-                    # This copy had no effect; an earlier one may have had.
-                    unanswered = Unanswered(setback.cause)
-                    if isinstance(setback, Refused):
-                        raise unanswered from setback.cause
-                    setback = unanswered
+                    if repeat:  # This copy had no effect; an earlier one may have had.
+                        unanswered = Unanswered(setback.cause)
+                        if isinstance(setback, Refused):
+                            raise unanswered from setback.cause
+                        setback = unanswered
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
@@ -340,10 +348,10 @@ class ClientCore:
             except Failure as failure:
                 if isinstance(failure, Unanswered):
                     in_doubt = failure
-                elif in_doubt is None:
+                elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 if self.closed or isinstance(failure, Refused) or runtime.now() + pause >= over:
-                    raise in_doubt from failure.cause
+                    raise in_doubt or failure from failure.cause
             await runtime.sleep(runtime.jitter(pause / 2, pause))
             pause = min(2 * pause, PAUSE_MAX)
             sent = runtime.now()
@@ -379,7 +387,7 @@ class ClientCore:
         while True:
             try:
                 return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
-            except Unanswered as failure:
+            except (Unanswered, NotNow) as failure:
                 if runtime.now() + PAUSE_MAX >= over:
                     raise failure.cause from None
             except Failure as failure:

@@ -62,6 +62,7 @@ class LockCore:
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
         self.names = LockNames(name)
+        home.check_names(self.names)
         self._plain = home.watchdog.plain_level
         self._last: Claim | None = None  # The claim used last, so that its bytes need not be made anew.
 

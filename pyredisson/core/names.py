@@ -11,9 +11,11 @@ __all__ = [
     "MAX_NAME_BYTES",
     "LatchNames",
     "LockNames",
+    "NumberedNames",
     "ReadWriteNames",
     "SemaphoreNames",
     "check_name",
+    "check_one_slot",
     "fence_key",
     "owner_field",
     "token_field",
@@ -51,6 +53,30 @@ def prefixed(prefix: str, name: str) -> str:
 def suffixed(name: str, suffix: str) -> str:
     """Redisson's suffix rule: the same, with what is added behind the name."""
     return f"{name}:{suffix}" if "{" in name else f"{{{name}}}:{suffix}"
+
+
+def hashed_part(key: str) -> str:
+    """What decides on a key's slot in a cluster: what is in its first braces, if anything is, else all of it."""
+    start = key.find("{")
+    end = key.find("}", start + 1) if start >= 0 else -1
+    return key[start + 1 : end] if end > start + 1 else key
+
+
+def check_one_slot(names: LockNames | NumberedNames) -> None:
+    """Raise ``ValueError`` if what belongs to a name is not all in one slot of a cluster.
+
+    Redisson's rules look for an opening brace alone, and wrap a latch's name in any case.
+    """
+    if len({hashed_part(key) for key in names.together()}) == 1:
+        return
+    bare = names.raw.replace("{", "").replace("}", "") or "name"
+    if isinstance(names, LatchNames):
+        advice = f"a latch's name must have no braces there, as in {bare!r}"
+    else:
+        advice = (
+            f"put what decides on the slot into braces, as in {f'{{{bare}}}:1'!r}, or use no braces, as in {bare!r}"
+        )
+    raise ValueError(f"the keys of {names.raw!r} would not share one slot of the cluster: {advice}")
 
 
 def owner_field(client_id: str, number: int) -> str:
@@ -100,6 +126,10 @@ class LockNames:
         """Until when each of them is believed to be there."""
         return prefixed("redisson_lock_timeout", self.raw)
 
+    def together(self) -> tuple[str, ...]:
+        """What one script has to reach; the other keys are made by the same rules."""
+        return self.raw, self.channel, suffixed(self.raw, "")
+
     def channel_of(self, owner: str) -> str:
         """Where one waiter for a fair lock hears that it is its turn."""
         return f"{self.channel}:{owner}"
@@ -140,6 +170,15 @@ class NumberedNames:
 
     def __init__(self, name: str) -> None:
         self.raw = name
+
+    @cached_property
+    def channel(self) -> str:
+        """Where a change is announced."""
+        raise NotImplementedError
+
+    def together(self) -> tuple[str, ...]:
+        """What one script has to reach; the other keys are made by the same rules."""
+        return self.raw, self.channel, self.done("")
 
     def done(self, owner: str) -> str:
         """Ours alone: the number of this owner's last request, and what came of it. Kept for a minute."""

@@ -91,6 +91,7 @@ class NumberedCore:
     def __init__(self, home: ClientCore, names: SemaphoreNames | LatchNames) -> None:
         self.home = home
         self.names = names
+        home.check_names(names)
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""

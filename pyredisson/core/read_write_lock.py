@@ -52,6 +52,7 @@ class ReadWriteLockCore:
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
         self.names = ReadWriteNames(name)
+        home.check_names(self.names)
 
     def read_lock(self) -> ReadLockCore:
         """A handle on the read side."""

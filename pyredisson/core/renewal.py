@@ -3,6 +3,9 @@
 It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
 request. A renewal has three outcomes: kept; lost (the holder is told at once); unknown (asked again at once, until the
 deadline, at which the lock is lost whether or not anybody answered).
+
+On a cluster a request is about names of one slot, which makes many small requests: these are sent in waves, and those
+that got no answer are asked again behind all others, so that a node that is down costs no lock on the others.
 """
 
 from __future__ import annotations
@@ -20,11 +23,15 @@ from pyredisson.core.runtime import Failure
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.holds import Claim
+    from pyredisson.core.runtime import Reply, Request
 
 __all__ = ["Watchdog"]
 
 RETRY_FIRST = 0.05
 RETRY_MAX = 1.0
+
+#: On a cluster so many requests may be under way at once.
+WAVE = 1000
 
 
 class Watchdog:
@@ -151,7 +158,7 @@ class Watchdog:
                 self._bury(claim)
             elif claim.renewable():
                 due.append(claim)
-        due.sort(key=_kind)  # So that those of one kind can be renewed together.
+        due.sort(key=self._together)  # So that those of one kind and place can be renewed by one request.
         self._round.extend(due)
         self._round_size = len(self._round)
         self._round_requests = 0
@@ -161,20 +168,14 @@ class Watchdog:
         self._home.claims.drop(claim)
         self._home.emit(events.HolderGone(claim.name, claim.owner, claim.who.gone_hint()))
 
+    def _together(self, claim: Claim) -> tuple[str, int]:
+        return claim.by.renew.__name__ if claim.by is not None else "", self._runtime.place(claim.name) or 0
+
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
-            batch: list[Claim] = []
-            renew = None
-            while self._round and len(batch) < self._batch:
-                claim = self._round[0]
-                if claim.renewable() and claim.by is not None:
-                    if batch and claim.by.renew is not renew:
-                        break  # Another kind, another script.
-                    renew = claim.by.renew
-                    batch.append(claim)
-                self._round.popleft()
-            if batch and not await self._renew_batch(batch):
-                self._round.extendleft(reversed(batch))
+            unknown = await self._renew_wave(self._next_wave())
+            if unknown:
+                self._round.extend(unknown)
                 self._next_retry = self._runtime.now() + self._runtime.jitter(self._retry_in / 2, self._retry_in)
                 self._retry_in = min(2 * self._retry_in, RETRY_MAX)
                 return
@@ -183,31 +184,74 @@ class Watchdog:
             self._home.emit(events.Renewed(self._round_size, self._round_requests))
             self._round_size = 0
 
-    async def _renew_batch(self, batch: list[Claim]) -> bool:
-        """Renew up to a hundred claims. Returns whether the outcome is known."""
-        generations = [claim.generation for claim in batch]
-        assert batch[0].by is not None, "a claim was taken by nobody"
-        request = batch[0].by.renew(
-            self._runtime, [(claim.name, claim.proof) for claim in batch], lease_ms=self.lease_ms
-        )
-        self._round_requests += 1
+    def _next_wave(self) -> list[list[Claim]]:
+        """Take what is asked for next off the round: claims of one request each."""
+        wave: list[list[Claim]] = []
+        batch: list[Claim] = []
+        before: object = None
+        several = False
+        while self._round:
+            claim = self._round[0]
+            if claim.renewable() and claim.by is not None:
+                place = self._runtime.place(claim.name)
+                several = place is not None
+                # While a slot moves to another node, names that are here and there cannot be in one request.
+                size = 1 if several and self._failed else self._batch
+                if not batch or len(batch) >= size or (claim.by.renew, place) != before:
+                    if wave and (not several or len(wave) >= WAVE):
+                        break
+                    batch = []
+                    wave.append(batch)
+                    before = (claim.by.renew, place)
+                batch.append(claim)
+            self._round.popleft()
+        return wave
+
+    async def _renew_wave(self, wave: list[list[Claim]]) -> list[Claim]:
+        """Renew claims, up to a hundred a request. Returns those of which the outcome is unknown."""
+        if not wave:
+            return []
+        generations = [[claim.generation for claim in batch] for batch in wave]
+        requests = [self._renewal(batch) for batch in wave]
+        self._round_requests += len(requests)
         sent = self._runtime.now()
-        try:
-            kept = await self._runtime.eval(request, self._patience(sent))
-        except Failure as failure:
+        patience = self._patience(sent)
+        answers: list[Reply | Failure]
+        if len(requests) > 1:
+            answers = await self._runtime.eval_all(requests, patience)
+        else:
+            try:
+                answers = [await self._runtime.eval(requests[0], patience)]
+            except Failure as failure:
+                answers = [failure]
+        unknown: list[Claim] = []
+        setback: Failure | None = None
+        for batch, generation, answer in zip(wave, generations, answers, strict=True):
+            if isinstance(answer, Failure):
+                setback = setback or answer
+                unknown += batch
+            else:
+                assert isinstance(answer, list)
+                self._renewed(batch, generation, answer, sent)
+        if setback is not None:
             self._failed += 1
-            self._home.emit(events.RenewalFailed(len(batch), failure.cause, self._failed))
-            return False
-        self._failed = 0
-        self._retry_in = RETRY_FIRST
-        assert isinstance(kept, list)
+            self._home.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
+        else:
+            self._failed = 0
+            self._retry_in = RETRY_FIRST
+        return unknown
+
+    def _renewal(self, batch: list[Claim]) -> Request:
+        assert batch[0].by is not None, "a claim was taken by nobody"
+        return batch[0].by.renew(self._runtime, [(claim.name, claim.proof) for claim in batch], lease_ms=self.lease_ms)
+
+    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[Reply], sent: float) -> None:
         for claim, generation, answer in zip(batch, generations, kept, strict=True):
             if answer == 1:
                 claim.renewed(generation, sent, self.lease_ms)
             elif claim.lose(GONE, generation):
                 self.unwatch(claim)
                 self._home.tell_lost(claim)
-        return True
 
     def _patience(self, now: float) -> float:
         """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
@@ -243,7 +287,3 @@ class Watchdog:
                     self._chores.rotate(-1)
                     return  # The server is away for the others too.
             self._chores.popleft()
-
-
-def _kind(claim: Claim) -> str:
-    return claim.by.renew.__name__ if claim.by is not None else ""

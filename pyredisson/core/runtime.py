@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 __all__ = [
+    "PUBLISH",
     "Acknowledging",
+    "Announce",
     "Ask",
     "Background",
     "Failure",
+    "NotNow",
     "NotSent",
     "Owner",
     "Pause",
@@ -39,6 +42,16 @@ Request: TypeAlias = Any
 """A request made ready by :meth:`Runtime.prepare`; what it looks like is the runtime's affair."""
 
 
+class Announce(str):
+    """The word by which a script publishes. As an argument it stands for the one that suits the servers."""
+
+    __slots__ = ()
+
+
+PUBLISH: Final = Announce("PUBLISH")
+"""What suits all servers but a cluster, where a message need not go to every node."""
+
+
 class Failure(Exception):
     """A request that got no reply of use. ``cause`` is the error to show to the user.
 
@@ -52,6 +65,10 @@ class Failure(Exception):
 
 class NotSent(Failure):
     """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+
+
+class NotNow(NotSent):
+    """The same, and the servers said themselves that it is worth asking again soon."""
 
 
 class Unanswered(Failure):
@@ -183,8 +200,12 @@ class Runtime(Protocol):
         """
         ...
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...], /) -> Request:
         """Make a script's call ready to be sent, as often as wanted. ``script`` is a file's name in ``lua/``."""
+        ...
+
+    def place(self, name: str) -> int | None:
+        """Where a name's keys are: one script can only be about names of one place. ``None``: all are in one."""
         ...
 
     def subscribe(self, channel: str) -> None:
@@ -235,8 +256,12 @@ class Runtime(Protocol):
         """
         ...
 
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        """Run many scripts, each once, within ``timeout`` in all. Returns the reply of each, or why there is none."""
+        ...
+
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        """Run one read-only command. Raises as :meth:`eval` does."""
+        """Run one read-only command about its first argument, a key. Raises as :meth:`eval` does."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from pyredisson.core.names import ReadWriteNames, fence_key
-from pyredisson.core.runtime import Reply, Request
+from pyredisson.core.runtime import PUBLISH, Reply, Request
 
 if TYPE_CHECKING:
     from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
@@ -79,7 +79,7 @@ UNLOCKED: Final = "0"
 
 
 NOBODY: Final = ""
-"""In place of ``PUBLISH``: nobody is told."""
+"""In place of the word for publishing: nobody is told."""
 
 
 class Lost(Enum):
@@ -151,7 +151,7 @@ def release_lock(
     holds: int,
     epoch: int,
     repeat: bool,
-    publish: str = "PUBLISH",
+    publish: str = PUBLISH,
 ) -> Request:
     """``lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
     return runtime.prepare(
@@ -161,7 +161,7 @@ def release_lock(
     )
 
 
-def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = "PUBLISH") -> Request:
+def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = PUBLISH) -> Request:
     """``lock_force_unlock``: free the lock; ``owner`` is the one who asks."""
     return runtime.prepare(
         "lock_force_unlock", (names.raw, names.channel, names.epoch(owner)), (UNLOCKED, epoch, publish)
@@ -200,7 +200,7 @@ def release_reading(
     return runtime.prepare(
         "read_lock_release",
         (names.raw, names.channel, names.epoch(owner), names.read_hold(owner, max(holds, 1))),
-        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), "PUBLISH"),
+        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), PUBLISH),
     )
 
 
@@ -248,7 +248,7 @@ def release_writing(
     return runtime.prepare(
         "write_lock_release",
         (names.raw, names.channel, names.epoch(owner)),
-        (WRITTEN, lease_ms, owner, holds, epoch, int(repeat), "PUBLISH"),
+        (WRITTEN, lease_ms, owner, holds, epoch, int(repeat), PUBLISH),
     )
 
 
@@ -257,7 +257,7 @@ def force_unlock_side(runtime: Runtime, names: ReadWriteNames, owner: str, *, ep
     return runtime.prepare(
         "read_write_lock_force_unlock",
         (names.raw, names.channel, names.epoch(owner)),
-        (WRITTEN if write else UNLOCKED, epoch, "PUBLISH", "write" if write else "read"),
+        (WRITTEN if write else UNLOCKED, epoch, PUBLISH, "write" if write else "read"),
     )
 
 
@@ -387,7 +387,7 @@ def release_fair(
     epoch: int,
     repeat: bool,
     queued_ms: int,
-    publish: str = "PUBLISH",
+    publish: str = PUBLISH,
 ) -> Request:
     """``fair_release``: as ``lock_release``; with ``queued_ms``, the owner's wait, its place in the queue goes too."""
     return runtime.prepare(
@@ -397,9 +397,7 @@ def release_fair(
     )
 
 
-def force_unlock_fair(
-    runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = "PUBLISH"
-) -> Request:
+def force_unlock_fair(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = PUBLISH) -> Request:
     """``fair_force_unlock``: free the lock; ``owner`` is the one who asks."""
     return runtime.prepare(
         "fair_force_unlock",
@@ -458,7 +456,7 @@ class NumberedRequest(NamedTuple):
     runtime: Runtime
     owner: str
     number: int
-    publish: str = "PUBLISH"
+    publish: str = PUBLISH
 
 
 def set_counter(by: NumberedRequest, names: SemaphoreNames | LatchNames, value: int, *, message: str) -> Request:
@@ -540,7 +538,7 @@ def add_to_expirable(by: NumberedRequest, names: SemaphoreNames, permits: int) -
     )
 
 
-def count_permits(runtime: Runtime, names: SemaphoreNames, *, publish: str = "PUBLISH") -> Request:
+def count_permits(runtime: Runtime, names: SemaphoreNames, *, publish: str = PUBLISH) -> Request:
     """``permit_count``: how many are available (``None``: there is no such semaphore) and how many are taken."""
     return runtime.prepare("permit_count", (names.raw, names.taken, names.channel), (publish,))
 

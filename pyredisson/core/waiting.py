@@ -86,7 +86,7 @@ async def until_taken(
             if over:
                 if seat.bench.trouble is not None:
                     raise seat.bench.trouble
-                if wakeups.down is None:
+                if seat.channel.line.down is None:
                     # Out of time. A ring that came at the last moment goes to the next one.
                     pass_on = until == -math.inf
                     return False

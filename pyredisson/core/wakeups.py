@@ -12,6 +12,8 @@ Rules kept here:
 5. Waiters who each hear a channel of their own may sit together all the same (a *party*). Then a message rings the one
    whose channel it is, and nobody passes a ring on: whose turn it is, is the server's to say. The first on the bench
    looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``).
+6. Channels are heard on a *line*: the one connection of a client, or on a cluster one for each node. What befalls a
+   line concerns its own channels; a channel can move to another line, where it has to be confirmed anew.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
 
-__all__ = ["ALL", "CROWD", "Bench", "Message", "Party", "Seat", "Wakeups", "lock_message"]
+__all__ = ["ALL", "CROWD", "Bench", "Line", "Message", "Party", "Seat", "Wakeups", "lock_message"]
 
 ALL = -1
 """As a number of waiters to wake."""
@@ -134,10 +136,11 @@ class Bench:
 class Channel:
     """One channel of the server's, as the waiters here see it."""
 
-    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "name", "rings", "seat")
+    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "line", "name", "rings", "seat")
 
-    def __init__(self, name: str, benches: dict[str, Bench] | None = None) -> None:
+    def __init__(self, name: str, line: Line, benches: dict[str, Bench] | None = None) -> None:
         self.name = name
+        self.line = line  # Where it is heard.
         self.benches: dict[str, Bench] = {} if benches is None else benches
         self.seat: Seat | None = None  # Whose own channel it is.
         self.asked_for = False
@@ -149,6 +152,18 @@ class Channel:
     def waited_for(self) -> bool:
         """Whether anybody sits here."""
         return self.seat is not None or bool(self.benches)
+
+
+class Line:
+    """One connection on which messages come, and the channels that are heard there."""
+
+    __slots__ = ("channels", "down", "idle", "looks_at")
+
+    def __init__(self, channels: dict[str, Channel] | None = None) -> None:
+        self.channels: dict[str, Channel] = {} if channels is None else channels
+        self.idle: dict[str, Channel] = {}  # Those of them that nobody waits for at present.
+        self.looks_at = math.inf  # When the subscriber looks for idle ones next.
+        self.down: Exception | None = None
 
 
 #: Of a channel that is one waiter's own.
@@ -163,10 +178,9 @@ class Wakeups:
         self._cap = max_wait_without_check
         self._mutex = runtime.mutex()
         self._channels: dict[str, Channel] = {}
-        self._idle: dict[str, Channel] = {}  # Those of them that nobody waits for at present.
         self._parties: dict[str, Bench] = {}
-        self._looks_at = math.inf  # When the subscriber looks for idle ones next.
-        self.down: Exception | None = None
+        #: The only line, unless there are several: then that of the channels that have not been given one yet.
+        self.line = Line(self._channels)
         self.closed: Exception | None = None
 
     # ---- for waiters ---------------------------------------------------------------------------------------------
@@ -179,8 +193,8 @@ class Wakeups:
     def seat(self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
-        heard = Channel(channel) if party is None else Channel(channel, NO_BENCHES)
-        bench = known or Bench(heard if party is None else Channel(party.bench), kind, message, party)
+        heard = Channel(channel, self.line, None if party is None else NO_BENCHES)
+        bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
         return Seat(bench, heard, self._runtime.ticket(), what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
@@ -204,7 +218,7 @@ class Wakeups:
                     bench.look_by = self._runtime.now() + party.every
             bench.seats[seat] = None
             entry.idle_since = math.inf
-            self._idle.pop(entry.name, None)
+            entry.line.idle.pop(entry.name, None)
             self._expect(bench, look_in)
             # A release between the attempt and now has rung nobody, unless somebody sat here all the time. Where the
             # channel is not confirmed yet, its confirmation will ring.
@@ -326,27 +340,54 @@ class Wakeups:
             idle = not channel.waited_for()
             if idle and self._channels.get(channel.name) is channel:
                 channel.idle_since = self._runtime.now()
-                self._idle[channel.name] = channel
+                channel.line.idle[channel.name] = channel
         # Unless the subscriber looks in time anyway: to wake it at every hand-over costs more than all else here.
-        if idle and not channel.idle_since <= self._looks_at <= channel.idle_since + LINGER:
+        if idle and not channel.idle_since <= channel.line.looks_at <= channel.idle_since + LINGER:
             self._runtime.unsubscribe(channel.name)
 
     def _expect(self, bench: Bench, look_in: float) -> None:
         bench.next_check = self._runtime.now() + min(look_in, self._cap)
 
-    # ---- for the subscriber --------------------------------------------------------------------------------------
+    # ---- for the subscriber, or on a cluster for each ------------------------------------------------------------
 
-    def wanted(self) -> list[str]:
-        """Every channel to be subscribed."""
+    def wanted(self, line: Line | None = None) -> list[str]:
+        """Every channel to be subscribed, or those on one line."""
         with self._mutex:
-            return list(self._channels)
+            return list(self._channels if line is None else line.channels)
 
-    def confirmed(self, channel: str) -> None:
-        """From now on this channel's messages come."""
+    def unconfirmed(self, line: Line) -> list[str]:
+        """Those on a line whose messages do not come yet, or no more."""
         with self._mutex:
-            self.down = None
+            return [name for name, entry in line.channels.items() if not entry.confirmed]
+
+    def line_of(self, channel: str) -> Line:
+        """Where a channel is heard."""
+        entry = self._channels.get(channel)
+        return self.line if entry is None else entry.line
+
+    def move(self, channel: str, line: Line) -> Line | None:
+        """From now on a channel is heard on this line. Returns the one that it leaves, ``None`` if there is none."""
+        with self._mutex:
             entry = self._channels.get(channel)
-            if entry is None:
+            if entry is None or entry.line is line:
+                return None
+            former = entry.line
+            if former is not self.line:  # Which has them all, always.
+                del former.channels[channel]
+            line.channels[channel] = entry
+            if former.idle.pop(channel, None) is not None:
+                line.idle[channel] = entry
+            entry.line = line
+            entry.confirmed = False
+            return former
+
+    def confirmed(self, channel: str, line: Line | None = None) -> None:
+        """From now on this channel's messages come."""
+        line = line or self.line
+        with self._mutex:
+            line.down = None
+            entry = self._channels.get(channel)
+            if entry is None or entry.line is not line:
                 return
             entry.confirmed = True
             entry.rings += 1
@@ -361,11 +402,11 @@ class Wakeups:
         if first is not None and bench.soon < first.sleeps_until:
             first.ticket.ring()
 
-    def rang(self, channel: str, payload: bytes) -> None:
+    def rang(self, channel: str, payload: bytes, line: Line | None = None) -> None:
         """A message came."""
         with self._mutex:
             entry = self._channels.get(channel)
-            if entry is None:
+            if entry is None or entry.line is not (line or self.line):
                 return
             entry.rings += 1
             if entry.seat is not None and entry.seat.bench.message(payload):
@@ -373,44 +414,59 @@ class Wakeups:
             for bench in entry.benches.values():
                 bench.call(bench.message(payload))
 
-    def lost_connection(self, error: Exception) -> None:
-        """No messages come until each channel is confirmed again."""
+    def dropped(self, channel: str, line: Line) -> bool:
+        """The server sends this channel's messages no longer. Returns whether they came, and are still wanted."""
         with self._mutex:
-            self.down = error
-            for entry in self._channels.values():
+            entry = line.channels.get(channel)
+            if entry is None or not entry.confirmed:
+                return False
+            entry.confirmed = False
+            return True
+
+    def lost_connection(self, error: Exception, line: Line | None = None) -> None:
+        """No messages come on this line until each of its channels is confirmed again."""
+        line = line or self.line
+        with self._mutex:
+            line.down = error
+            for entry in line.channels.values():
                 entry.confirmed = False
 
-    def take_idle(self, now: float) -> list[str]:
+    def take_idle(self, now: float, line: Line | None = None) -> list[str]:
         """Forget the channels that nobody has waited for of late, and return them."""
+        line = line or self.line
         with self._mutex:
             # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
-            gone = [entry.name for entry in self._idle.values() if entry.idle_since + LINGER <= now and entry.confirmed]
+            gone = [entry.name for entry in line.idle.values() if entry.idle_since + LINGER <= now and entry.confirmed]
             for name in gone:
-                del self._idle[name], self._channels[name]
+                del line.idle[name], line.channels[name]
+                self._channels.pop(name, None)
             return gone
 
-    def idle_due(self) -> float:
+    def idle_due(self, line: Line | None = None) -> float:
         """When :meth:`take_idle` will find something next, as far as is known."""
+        line = line or self.line
         with self._mutex:
-            self._looks_at = LINGER + min(
-                (entry.idle_since for entry in self._idle.values() if entry.confirmed), default=math.inf
+            line.looks_at = LINGER + min(
+                (entry.idle_since for entry in line.idle.values() if entry.confirmed), default=math.inf
             )
-            return self._looks_at
+            return line.looks_at
 
-    def refuse(self, error: Exception) -> None:
-        """The server lets us subscribe to nothing: everybody who waits is told why."""
+    def refuse(self, error: Exception, line: Line | None = None) -> None:
+        """The server lets us subscribe to nothing on this line: everybody who waits there is told why."""
+        line = line or self.line
         with self._mutex:
-            for entry in self._channels.values():
+            for name, entry in list(line.channels.items()):
                 entry.error = error
                 for bench in entry.benches.values():
                     bench.call(ALL)
-            for bench in self._parties.values():
-                bench.channel.error = error
-                bench.call(ALL)
-            # The next one who waits shall try again.
-            self._channels.clear()
-            self._idle.clear()
-            self._parties.clear()
+                if entry.seat is not None and (bench := entry.seat.bench).channel.error is None:
+                    bench.channel.error = error
+                    bench.call(ALL)
+                    self._parties.pop(bench.channel.name, None)
+                # The next one who waits shall try again.
+                self._channels.pop(name, None)
+            line.channels.clear()
+            line.idle.clear()
 
     def close(self, error: Exception) -> None:
         """Wake everybody with an error, now and for ever."""

@@ -185,6 +185,9 @@ class SimulatedRuntime:
         raw = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
         return wire.script(script), [key.encode() for key in keys], raw
 
+    def place(self, name: str) -> None:
+        return None
+
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.append(args)
         result = callback(*args)
@@ -226,6 +229,15 @@ class SimulatedRuntime:
         for task in tasks:
             try:
                 answers.append(await task.outcome)
+            except Failure as failure:
+                answers.append(failure)
+        return answers
+
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        answers: list[Reply | Failure] = []
+        for request in requests:
+            try:
+                answers.append(await self.eval(request, timeout))
             except Failure as failure:
                 answers.append(failure)
         return answers

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 import redis
 
 from pyredisson.arguments import backoff_of
+from pyredisson.cluster import Cluster
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
@@ -24,9 +25,17 @@ from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TokenLockCore
-from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
+from pyredisson.endpoints import (
+    DEFAULT_URL,
+    asks_for_embedded,
+    check_client,
+    settings_of,
+    url_of,
+    url_of_cluster,
+)
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.synchronized import synchronized_function
+from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import (
     CountDownLatch,
@@ -50,6 +59,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.deadline import Seconds
     from pyredisson.embedded import EmbeddedServer
+    from pyredisson.link import Link
 
 __all__ = ["Redisson"]
 
@@ -66,20 +76,25 @@ class Redisson:
     which holds nothing of its parent's.
 
     Args:
-        redis: A client of redis-py to take the settings from; it stays the user's own and is not closed.
-            ``None``: ``redis://localhost:6379``.
+        redis: A client of redis-py to take the settings from (a ``redis.Redis``, or a ``redis.RedisCluster``); it
+            stays the user's own and is not closed. ``None``: ``redis://localhost:6379``.
         config: What differs from the defaults.
     """
 
-    def __init__(self, redis: redis.Redis | None = None, *, config: Config | None = None) -> None:
+    def __init__(self, redis: redis.Redis | redis.RedisCluster | None = None, *, config: Config | None = None) -> None:
         self._start(_default() if redis is None else redis, config, None)
 
-    def _start(self, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
-        check_client(client, redis.Redis)
+    def _start(
+        self,
+        client: redis.Redis | redis.RedisCluster | Cluster,
+        config: Config | None,
+        server: EmbeddedServer | None,
+    ) -> None:
         self._config = settings_of(config)
-        settings = client.connection_pool.connection_kwargs
-        self._url = server.url if server else url_of(settings, tls=_is_tls(client))
-        self._runtime = ThreadsRuntime(link_to(client), self._config)
+        self._url, link = _way_to(client, self._config)
+        if server is not None:
+            self._url = server.url
+        self._runtime = ThreadsRuntime(link, self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
         self._core.listen(log_event, wants_all)
@@ -90,12 +105,14 @@ class Redisson:
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """Connect to ``redis://``, ``rediss://``, ``unix://`` or ``embedded://``.
+        """Connect to ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://`` or ``embedded://``.
 
         Args:
-            url: As redis-py reads it; ``embedded://`` starts a private server, see :meth:`embedded`.
+            url: As redis-py reads it; ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names
+                some nodes of a Redis Cluster; ``embedded://`` starts a private server, see :meth:`embedded`.
             config: What differs from the defaults.
-            **redis_kwargs: Further settings for redis-py's connections.
+            **redis_kwargs: Further settings for redis-py's connections; for a cluster also ``address_remap``, a
+                function from the (host, port) that a node tells to the one that can be reached from here.
 
         Raises:
             ValueError: A URL that leads nowhere.
@@ -103,6 +120,9 @@ class Redisson:
         """
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
+        cluster = cluster_at(url, redis_kwargs)
+        if cluster is not None:
+            return cls._made(cluster, config, None)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
 
     @classmethod
@@ -120,7 +140,7 @@ class Redisson:
         return cls._made(redis.Redis.from_url(server.url), config, server)
 
     @classmethod
-    def _made(cls, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> Self:
+    def _made(cls, client: redis.Redis | Cluster, config: Config | None, server: EmbeddedServer | None) -> Self:
         self = cls.__new__(cls)
         self._start(client, config, server)
         return self
@@ -147,7 +167,8 @@ class Redisson:
         """Return a handle on the reentrant lock of that name.
 
         Raises:
-            TypeError, ValueError: Not a name; see :func:`pyredisson.core.names.check_name`.
+            TypeError, ValueError: Not a name; see :func:`pyredisson.core.names.check_name`. On a cluster also a name
+                whose keys would not share one slot.
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
@@ -282,8 +303,17 @@ def _default() -> redis.Redis:
     return redis.Redis.from_url(DEFAULT_URL)
 
 
-def _is_tls(client: redis.Redis) -> bool:
-    return issubclass(client.connection_pool.connection_class, redis.SSLConnection)
+def _way_to(client: redis.Redis | redis.RedisCluster | Cluster, config: Config) -> tuple[str | None, Link]:
+    """Where a client leads, its password masked, and the way to there."""
+    if isinstance(client, redis.RedisCluster):
+        client = cluster_of(client)
+    if isinstance(client, Cluster):
+        tls = issubclass(client.connection_class, redis.SSLConnection)
+        url = url_of_cluster(client.seeds, client.settings, tls=tls)
+        return url, link_to_cluster(client, config.sharded_subscription_mode)
+    check_client(client, redis.Redis)
+    pool = client.connection_pool
+    return url_of(pool.connection_kwargs, tls=issubclass(pool.connection_class, redis.SSLConnection)), link_to(client)
 
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:

@@ -25,8 +25,19 @@ from redis.retry import Retry
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, wait_command
-from pyredisson.wire import Packed, as_redis_error, failure_of, inspected, is_no_script, is_push, new_reader, pack
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
+from pyredisson.wire import (
+    ASKING,
+    Packed,
+    as_redis_error,
+    failure_of,
+    inspected,
+    is_no_script,
+    is_push,
+    new_reader,
+    pack,
+    resent,
+)
 
 if TYPE_CHECKING:
     import hiredis
@@ -145,6 +156,38 @@ class Connection:
                 raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
             except OSError as error:
                 raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+
+    def call_all(self, data: bytes, count: int, timeout: float) -> list[Any]:
+        """Send several requests at once and return the reply of each, or the error that came as one.
+
+        Raises:
+            Unanswered: Not all of them were answered; any may have been executed.
+        """
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        try:
+            self.sock.sendall(data)
+        except OSError as error:
+            raise Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        until = monotonic() + timeout
+        reader = new_reader()
+        replies: list[Any] = []
+        while len(replies) < count:
+            try:
+                if monotonic() > until:  # The socket's own timeout begins anew with every byte.
+                    raise TimeoutError
+                chunk = self.sock.recv(READ_SIZE)
+                if not chunk:
+                    raise Unanswered(rx.ConnectionError("Connection closed by server."))
+                reader.feed(chunk)
+                replies += [reply for reply in _all(reader) if not is_push(reply)]
+            except _WOULD_BLOCK:
+                raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
+            except rx.InvalidResponse as error:
+                raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
+            except OSError as error:
+                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+        return replies
 
     def usable(self) -> bool:
         """Whether an idle connection still stands, and nothing has come on it that nobody asked for."""
@@ -467,10 +510,27 @@ class OwnLink:
                     self._trim()
             return _checked(reply), acked
 
+    async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
+        over = monotonic() + timeout
+        try:
+            replies = self._call(b"".join([request.data for request in requests]), timeout, len(requests))
+            if again := resent(requests, replies):
+                left = max(0.001, over - monotonic())
+                answers = self._call(b"".join(again.values()), left, len(again))
+                for index, reply in zip(again, answers, strict=True):
+                    replies[index] = reply
+        except Failure as failure:
+            return [failure] * len(requests)
+        return [failure_of(reply) if isinstance(reply, Exception) else reply for reply in replies]
+
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        return _checked(self._call(ASKING + data, timeout, 2)[1])
+
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return _checked(self._call(pack(*command), timeout))
 
-    def _call(self, data: bytes, timeout: float) -> Any:
+    def _call(self, data: bytes, timeout: float, several: int = 0) -> Any:
+        """Send a request, or ``several`` at once, and return the reply, or a list of them."""
         idle = self._idle
         while True:
             try:
@@ -483,7 +543,7 @@ class OwnLink:
                     connection.close()
                     continue
             try:
-                reply = connection.call(data, timeout)
+                reply = connection.call_all(data, several, timeout) if several else connection.call(data, timeout)
             except NotSent:
                 connection.close()
                 if pooled:  # It had been closed behind our back; another one may do.
@@ -586,6 +646,9 @@ class BorrowedLink:
             return _checked(reply), acked
         finally:
             self._pool.release(connection)
+
+    async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
+        return await eval_each(self.eval, requests, timeout)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return _checked(self._call(pack(*command), timeout))

@@ -16,17 +16,20 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.clock import monotonic
+from pyredisson.cluster import ClusterLink, subscriber_for
 from pyredisson.core.runtime import Background, Request, Ticket, run
 from pyredisson.owners import current_thread_owner
-from pyredisson.pubsub import Subscriber
+from pyredisson.slots import prepare_call, slot_of
 from pyredisson.threads.connections import fan_out
 from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
+    from pyredisson.cluster import NodeSubscribers
     from pyredisson.config import Config
     from pyredisson.core.events import Event
     from pyredisson.core.wakeups import Wakeups
     from pyredisson.link import Inspect, Link
+    from pyredisson.pubsub import Subscriber
 
 __all__ = ["ThreadsRuntime"]
 
@@ -108,26 +111,37 @@ class ThreadsRuntime:
         self.link = link
         self.eval = link.eval  # Not a method around it: this is the hot path.
         self.eval_synced = link.eval_synced
+        self.eval_all = link.eval_all
         self.ask = link.ask
         self.fan_out = fan_out
+        self._scattered = isinstance(link, ClusterLink)
+        self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
+            prepare_call if self._scattered else prepare
+        )
         self._config = config
         self._loops: list[ThreadLoop] = []
-        self._subscriber: Subscriber | None = None
+        self._subscriber: Subscriber | NodeSubscribers | None = None
+        self._listening: list[threading.Thread] = []
 
     def attach(self, wakeups: Wakeups, emit: Callable[[Event], None], inspect: Inspect) -> None:
-        """Learn whom messages are for, and who wants to know of the connections."""
+        """Learn whom messages are for, and who wants to know of the connection."""
         self.link.inspect = inspect
-        self._listening: threading.Thread | None = None
-        self._only_listener = threading.Lock()
-        self._subscriber = Subscriber(self.link.stream, self._listen, self, self._config, wakeups, emit)
+        self._listening = []
+        self._only_listener: dict[Subscriber, threading.Lock] = {}
+        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, wakeups, emit)
 
     def _listen(self, subscriber: Subscriber) -> None:
         def listen() -> None:
             if only.acquire(blocking=False):  # As in ThreadLoop: there may be two of us.
-                self._listening = threading.current_thread()
-                run(subscriber.run())
+                listening.append(threading.current_thread())
+                try:
+                    run(subscriber.run())
+                finally:
+                    listening.remove(threading.current_thread())
+                    only_listener.pop(subscriber, None)
 
-        only = self._only_listener
+        listening, only_listener = self._listening, self._only_listener
+        only = only_listener.setdefault(subscriber, threading.Lock())
         threading.Thread(target=listen, name="pyredisson-subscriber", daemon=True).start()
 
     # ---- plain ---------------------------------------------------------------------------------------------------
@@ -155,8 +169,8 @@ class ThreadsRuntime:
         self._loops.append(loop)
         return loop
 
-    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
-        return prepare(script, keys, args)
+    def place(self, name: str) -> int | None:
+        return slot_of(name) if self._scattered else None
 
     def subscribe(self, channel: str) -> None:
         if self._subscriber is not None:
@@ -164,7 +178,7 @@ class ThreadsRuntime:
 
     def unsubscribe(self, channel: str) -> None:
         if self._subscriber is not None:
-            self._subscriber.look()
+            self._subscriber.unsubscribe(channel)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         threading.Thread(target=_call, args=(callback, args), name="pyredisson-callback", daemon=True).start()
@@ -184,9 +198,9 @@ class ThreadsRuntime:
         """End the threads and connections that were made here."""
         if self._subscriber is not None:
             self._subscriber.close()
-            thread = self._listening
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(2.0)
+            for thread in list(self._listening):
+                if thread is not threading.current_thread():
+                    thread.join(2.0)
         for loop in self._loops:
             loop.close()
         self.link.close()

@@ -177,7 +177,7 @@ def test_a_waiter_lives_through_it(
     taken = waiter.start(lock.lock)
     await_waiter(direct, client, unique_name)
     getattr(proxy, outage)()
-    until(lambda: client._core.wakeups.down is not None, what="the outage is seen")
+    until(lambda: client._core.wakeups.line.down is not None, what="the outage is seen")
     holder.do(theirs.unlock)  # Nobody hears it.
     assert not taken.done()
     proxy.heal()
@@ -200,7 +200,7 @@ def test_waiters_live_through_a_restart(world: World, fresh_server: Callable[...
     calls = [call for waiter in waiters for call in (waiter.start(lock.lock), waiter.start(lock.unlock))]
     until(lambda: waiting(client, unique_name) == 3, what="three wait")
     server.kill()
-    until(lambda: client._core.wakeups.down is not None, what="the outage is seen")
+    until(lambda: client._core.wakeups.line.down is not None, what="the outage is seen")
     server.restart()
     for call in calls:
         call.result(10)

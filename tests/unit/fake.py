@@ -135,6 +135,9 @@ class FakeRuntime:
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return (script, keys, args)
 
+    def place(self, name: str) -> None:
+        return None
+
     def subscribe(self, channel: str) -> None:
         self.subscriptions.append(channel)
 
@@ -155,6 +158,15 @@ class FakeRuntime:
         self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         return await self.eval(request, timeout), 0
+
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        answers: list[Reply | Failure] = []
+        for request in requests:
+            try:
+                answers.append(await self.eval(request, timeout))
+            except Failure as failure:
+                answers.append(failure)
+        return answers
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self.eval(command, timeout)

@@ -10,7 +10,9 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.endpoints import asks_for_embedded, own_settings, url_of
+import pyredisson
+import pyredisson.asyncio
+from pyredisson.endpoints import asks_for_embedded, cluster_url, own_settings, url_of
 
 
 @pytest.mark.parametrize(
@@ -98,3 +100,59 @@ def test_what_redis_py_would_repeat_is_left_out() -> None:
     assert (own["password"], own["db"], own["protocol"]) == ("secret", 2, 3)
     assert "retry" in pool.connection_kwargs or "retry_on_error" in pool.connection_kwargs, "the user's is untouched"
     redis.Connection(**own)  # It takes them all.
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "seeds", "first"),
+    [
+        ("redis+cluster://a:1,b:2", (("a", 1), ("b", 2)), "redis://a:1"),
+        ("redis+cluster://a", (("a", 6379),), "redis://a:6379"),
+        ("rediss+cluster://u:p@a:1,b", (("a", 1), ("b", 6379)), "rediss://u:p@a:1"),
+        ("redis+cluster://:p%40@a:1/?protocol=3", (("a", 1),), "redis://:p%40@a:1?protocol=3"),
+        ("redis+cluster://[::1]:7,[::2]/0", (("::1", 7), ("::2", 6379)), "redis://[::1]:7"),
+    ],
+)
+def test_cluster_urls(url: str, seeds: tuple[tuple[str, int], ...], first: str) -> None:
+    assert cluster_url(url) == (seeds, first)
+
+
+@pytest.mark.parametrize("url", ["redis://a:1", "rediss://a", "unix:///x", "embedded://", "redis+sentinel://a/b"])
+def test_other_urls_are_no_clusters(url: str) -> None:
+    assert cluster_url(url) is None
+
+
+@pytest.mark.parametrize("colour", [pyredisson, pyredisson.asyncio])
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ("", "needs nodes"),
+        ("/", "needs nodes"),
+        ("u:geheim@", "needs nodes"),
+        (",", "needs nodes"),
+        ("a:1,", "needs nodes"),
+        (":7000", "needs nodes"),
+        ("a:", "a port is"),
+        ("a:0", "a port is"),
+        ("a:65536", "a port is"),
+        ("a:x,b:1", "a port is"),
+        ("u:geheim@a:-1", "a port is"),
+        ("::1", "in brackets"),
+        ("u:geheim@a:1/1", "no databases"),
+        ("a:1/orders", "takes no path"),
+        ("a:1?db=2", "no databases"),
+    ],
+)
+def test_cluster_urls_that_lead_nowhere(colour: Any, rest: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as caught:
+        colour.Redisson.from_url(f"redis+cluster://{rest}")
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("colour", [pyredisson, pyredisson.asyncio])
+def test_the_url_of_a_client_of_a_cluster(colour: Any) -> None:
+    client = colour.Redisson.from_url("rediss+cluster://u:geheim@a:1,[::1]:2", socket_keepalive=True)
+    assert client.url == "rediss+cluster://u:***@a:1,[::1]:2"
+    assert "geheim" not in repr(client)

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.crc import key_slot
 
 from pyredisson.core.names import (
     MAX_NAME_BYTES,
+    LatchNames,
     LockNames,
     ReadWriteNames,
+    SemaphoreNames,
     check_name,
+    check_one_slot,
     owner_field,
     prefixed,
     writer_field,
@@ -119,3 +123,51 @@ def test_the_message_names_no_surrogate() -> None:
         check_name("ab\ud800")
     str(caught.value).encode()
     assert "at 2" in str(caught.value)
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+def keys_of(names: LockNames | SemaphoreNames | LatchNames) -> set[str]:
+    """Everything that scripts are told or build themselves."""
+    keys = {names.raw, names.channel}
+    if isinstance(names, LockNames):
+        keys |= {names.epoch(OWNER), names.token, names.queue, names.timeouts, names.channel_of(OWNER)}
+    else:
+        keys.add(names.done(OWNER))
+    if isinstance(names, ReadWriteNames):
+        keys.add(names.read_hold(OWNER, 3))
+    if isinstance(names, SemaphoreNames):
+        keys.add(names.taken)
+    return keys
+
+
+@given(
+    st.text("ab{}", min_size=1, max_size=8),
+    st.sampled_from([LockNames, ReadWriteNames, SemaphoreNames, LatchNames]),
+)
+def test_a_name_is_refused_on_a_cluster_if_its_keys_are_in_several_slots(name: str, kind: Any) -> None:
+    names = kind(name)
+    slots = {key_slot(key.encode()) for key in keys_of(names)}
+    try:
+        check_one_slot(names)
+    except ValueError:
+        assert len(slots) > 1
+    else:
+        assert len(slots) == 1
+
+
+@pytest.mark.parametrize("kind", [LockNames, ReadWriteNames, SemaphoreNames])
+@pytest.mark.parametrize(("name", "good"), [("a", 1), ("{a}b", 1), ("a{b}c", 1), ("x}{y}", 1), ("a}b", 0), ("{}a", 0)])
+def test_names_of_the_protocol_page(kind: Any, name: str, good: int) -> None:
+    if good:
+        check_one_slot(kind(name))
+    else:
+        with pytest.raises(ValueError, match=r"braces, as in '\{ab?\}:1'"):
+            check_one_slot(kind(name))
+
+
+def test_a_latch_must_have_no_braces() -> None:
+    check_one_slot(LatchNames("orders"))
+    with pytest.raises(ValueError, match="no braces there, as in 'ab'"):
+        check_one_slot(LatchNames("{a}b"))

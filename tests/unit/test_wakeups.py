@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pyredisson.core.wakeups import ALL, LINGER, LOOK_APART, Party, Seat, Wakeups, lock_message
+from pyredisson.core.wakeups import ALL, LINGER, LOOK_APART, Line, Party, Seat, Wakeups, lock_message
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -241,10 +241,10 @@ def test_a_confirmation_after_a_reconnect_does_so_again(wakeups: Wakeups) -> Non
     settle(wakeups, first, second)
     error = ConnectionError("lost")
     wakeups.lost_connection(error)
-    assert wakeups.down is error
+    assert wakeups.line.down is error
     assert wakeups.glance(CHANNEL) is None
     wakeups.confirmed(CHANNEL)
-    assert wakeups.down is None
+    assert wakeups.line.down is None
     assert (rings(first), rings(second)) == (1, 0)
 
 
@@ -485,3 +485,72 @@ def test_how_many_wait(wakeups: Wakeups) -> None:
     wakeups.leave(first, look_in=math.inf, pass_on=False)
     assert wakeups.waiting(CHANNEL) == 2
     assert wakeups.waiting("another channel") == 0
+
+
+# ---- rule 6: lines ---------------------------------------------------------------------------------------------------
+
+
+def test_a_channel_moves_to_another_line_and_is_confirmed_anew(wakeups: Wakeups) -> None:
+    here, there = Line(), Line()
+    seat = sit(wakeups)
+    assert wakeups.move(CHANNEL, here) is wakeups.line
+    wakeups.confirmed(CHANNEL, here)
+    assert has_to_look(wakeups, seat)
+    assert wakeups.move(CHANNEL, there) is here
+    assert wakeups.move(CHANNEL, there) is None
+    assert (wakeups.wanted(here), wakeups.wanted(there), wakeups.wanted()) == ([], [CHANNEL], [CHANNEL])
+    assert wakeups.unconfirmed(there) == [CHANNEL]
+    assert wakeups.glance(CHANNEL) is None
+    wakeups.confirmed(CHANNEL, here)  # Late.
+    wakeups.rang(CHANNEL, b"0", here)
+    assert not has_to_look(wakeups, seat)
+    wakeups.confirmed(CHANNEL, there)
+    assert has_to_look(wakeups, seat)
+    wakeups.rang(CHANNEL, b"0", there)
+    assert has_to_look(wakeups, seat)
+
+
+def test_a_line_that_breaks_concerns_its_own_channels(wakeups: Wakeups) -> None:
+    here, there = Line(), Line()
+    sit(wakeups)
+    other = wakeups.seat("another channel", "lock", lock_message)
+    wakeups.sit(other, seen=None, look_in=math.inf)
+    for channel, line in ((CHANNEL, here), ("another channel", there)):
+        wakeups.move(channel, line)
+        wakeups.confirmed(channel, line)
+    error = ConnectionError("lost")
+    wakeups.lost_connection(error, here)
+    assert (here.down, there.down) == (error, None)
+    assert wakeups.glance(CHANNEL) is None
+    assert wakeups.glance("another channel") is not None
+    wakeups.confirmed("another channel", there)
+    assert here.down is error
+    wakeups.confirmed(CHANNEL, here)
+    assert here.down is None
+    wakeups.refuse(error, here)
+    assert wakeups.wanted() == ["another channel"]
+    assert other.channel.error is None
+
+
+def test_an_idle_channel_stays_idle_where_it_moves(wakeups: Wakeups, world: FakeRuntime) -> None:
+    here, there = Line(), Line()
+    seat = sit(wakeups)
+    wakeups.move(CHANNEL, here)
+    wakeups.leave(seat, look_in=math.inf, pass_on=False)
+    wakeups.move(CHANNEL, there)
+    wakeups.confirmed(CHANNEL, there)
+    assert wakeups.take_idle(world.now() + 1, here) == []
+    assert wakeups.take_idle(world.now() + 1, there) == [CHANNEL]
+    assert wakeups.wanted() == wakeups.wanted(there) == []
+
+
+def test_a_channel_that_the_server_dropped(wakeups: Wakeups) -> None:
+    line = Line()
+    sit(wakeups)
+    wakeups.move(CHANNEL, line)
+    assert not wakeups.dropped(CHANNEL, line), "it was not heard yet"
+    wakeups.confirmed(CHANNEL, line)
+    assert wakeups.dropped(CHANNEL, line)
+    assert not wakeups.dropped(CHANNEL, line)
+    assert wakeups.unconfirmed(line) == [CHANNEL]
+    assert not wakeups.dropped("another channel", line)

@@ -1,0 +1,593 @@
+"""Redis Cluster: what works on one server works there, wherever slots and masters move meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.crc import key_slot
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson.core import events
+from pyredisson.core.names import LockNames
+from pyredisson.slots import slot_of
+from tests.clusters import RunningCluster
+from tests.real.looking import busy, waiting
+from tests.real.worlds import World
+from tests.servers import HOST, REDIS_6, Server
+from tests.waiting import until
+
+
+def slot(name: str) -> int:
+    return int(key_slot(name.encode()))
+
+
+def left_of(cluster: RunningCluster, name: str) -> list[str]:
+    """The keys that belong to a name."""
+    return [key for key in cluster.all_keys() if name in key]
+
+
+def nothing_left(cluster: RunningCluster, client: Any, name: str) -> None:
+    """Nothing is held, watched or unsettled (any more, within a few seconds)."""
+    until(lambda: client._core.watchdog.watching() == 0, what="nothing is watched")
+    until(lambda: not busy(client), what=f"nothing is pending: {busy(client)}")
+    until(
+        lambda: [key for key in left_of(cluster, name) if not key.startswith("pyredisson_")] == [],
+        what=f"no key of {name} is left",
+    )
+
+
+# ---- everything works there ------------------------------------------------------------------------------------------
+
+
+def test_every_primitive(world: World, any_cluster: RunningCluster, unique_name: str) -> None:
+    client, me, other = world.client(any_cluster.url, timeout=6.0), world.actor(), world.actor()
+    names = [f"{unique_name}-{kind}" for kind in ("plain", "fair", "spin", "once", "once-fair", "token")]
+    plain, fair, spin, once, once_fair, token = names
+    locks = [
+        client.get_lock(plain),
+        client.get_fair_lock(fair),
+        client.get_spin_lock(spin),
+        client.get_non_reentrant_lock(once),
+        client.get_non_reentrant_fair_lock(once_fair),
+        client.get_token_lock(token),
+    ]
+    for lock in locks:
+        me.do(lock.lock)
+        assert other.do(lock.try_lock) is False
+        waiter = other.start(lock.lock)
+        assert me.do(lock.locked)
+        me.do(lock.unlock)
+        waiter.result(20)
+        other.do(lock.unlock)
+    fenced = client.get_fenced_lock(f"{unique_name}-fenced")
+    assert me.do(fenced.lock_and_get_token) == 1
+    me.do(fenced.unlock)
+    both = client.get_read_write_lock(f"{unique_name}-both")
+    me.do(both.read_lock().lock)
+    other.do(both.read_lock().lock)
+    writer = me.start(both.write_lock().try_lock)
+    with pytest.raises(pyredisson.LockError):
+        writer.result(20)  # An upgrade.
+    me.do(both.read_lock().unlock)
+    writer = me.start(both.write_lock().lock)
+    other.do(both.read_lock().unlock)
+    writer.result(20)
+    assert me.do(both.write_lock().force_unlock)
+    semaphore = client.get_semaphore(f"{unique_name}-semaphore")
+    assert me.do(semaphore.try_set_permits, 1)
+    assert me.do(semaphore.acquire)
+    waiter = other.start(semaphore.acquire)
+    me.do(semaphore.release)
+    assert waiter.result(20)
+    permits = client.get_permit_expirable_semaphore(f"{unique_name}-permits")
+    assert me.do(permits.try_set_permits, 1)
+    permit = me.do(permits.acquire, 30)
+    waiter = other.start(permits.acquire, 30)
+    me.do(permits.release, permit)
+    other.do(permits.release, waiter.result(20))
+    latch = client.get_count_down_latch(f"{unique_name}-latch")
+    assert me.do(latch.try_set_count, 1)
+    waiter = other.start(latch.wait, 20)
+    me.do(latch.count_down)
+    assert waiter.result(20) is True
+    kept = {f"redisson_lock_token:{{{unique_name}-fenced}}", semaphore.name, permits.name}
+    until(
+        lambda: {key for key in left_of(any_cluster, unique_name) if not key.startswith("pyredisson_")} == kept,
+        what="only what has to stay is left",
+    )
+    assert not busy(client)
+
+
+@pytest.mark.parametrize("mode", ["ON", "OFF"])
+def test_how_messages_go_can_be_set(world: World, cluster: RunningCluster, unique_name: str, mode: str) -> None:
+    check_messages(world, cluster, unique_name, mode, sharded=mode == "ON")
+
+
+def test_waiters_are_woken_by_a_message(world: World, any_cluster: RunningCluster, unique_name: str) -> None:
+    """By that of a shard where the server has it, which nobody hears who subscribed otherwise, and the reverse."""
+    check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
+
+
+def check_messages(world: World, cluster: RunningCluster, unique_name: str, mode: str, *, sharded: bool) -> None:
+    client, holder, waiter = (
+        world.client(cluster.url, sharded_subscription_mode=mode, max_wait_without_check=60.0, timeout=6.0),
+        world.actor(),
+        world.actor(),
+    )
+    channel = LockNames(unique_name).channel
+    heard: dict[str, list[bytes]] = {"SUBSCRIBE": [], "SSUBSCRIBE": []}
+    with cluster.client(unique_name) as direct, direct.pubsub() as common, direct.pubsub() as shard:
+        common.subscribe(channel)
+        readers = [("SUBSCRIBE", common)]
+        if cluster.build is not REDIS_6:
+            shard.ssubscribe(channel)
+            readers.append(("SSUBSCRIBE", shard))
+        lock = client.get_lock(unique_name)
+        for _ in range(3):
+            holder.do(lock.lock)
+            waiting_for = waiter.start(lock.lock)
+            until(lambda: client._core.wakeups.glance(channel) is not None, what="it listens")
+            released = time.monotonic()
+            holder.do(lock.unlock)
+            waiting_for.result(20)
+            assert time.monotonic() - released < 5.0, "it waited for the lease to end, not for the message"
+            waiter.do(lock.unlock)
+
+        def count() -> int:
+            for kind, reader in readers:
+                while (message := reader.get_message(timeout=0.02)) is not None:
+                    if message["type"] in ("message", "smessage"):
+                        heard[kind].append(message["data"])
+            return sum(map(len, heard.values()))
+
+        until(lambda: count() >= 6, what="six releases are announced")
+        assert heard["SSUBSCRIBE" if sharded else "SUBSCRIBE"] == [b"0"] * 6
+        assert heard["SUBSCRIBE" if sharded else "SSUBSCRIBE"] == []
+    nothing_left(cluster, client, unique_name)
+
+
+def test_a_client_that_the_user_made(world: World, cluster: RunningCluster, unique_name: str) -> None:
+    """Its settings are used, it stays open, and all of it works although it was told of one node only."""
+    port = cluster.masters()[0].port
+    kinds: dict[str, Callable[..., Any]] = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
+    yours = kinds[world.colour](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    try:
+        client = world.adopt(redisson(yours))
+        assert client.url.startswith(f"redis+cluster://{HOST}:")
+        actor = world.actor()
+        locks = [client.get_lock(f"{unique_name}-{each}") for each in range(12)]
+        for lock in locks:
+            actor.do(lock.lock)
+        named = {each["name"] for node in cluster.masters() for each in node_clients(node) if each["cmd"] == "evalsha"}
+        assert "yours" in named
+        for lock in locks:
+            actor.do(lock.unlock)
+        world.run(client.close)
+        assert world.run(yours.set, f"{unique_name}-mine", "1")
+        assert world.run(yours.delete, f"{unique_name}-mine") == 1
+    finally:
+        world.run(yours.aclose if world.colour == "asyncio" else yours.close)
+
+
+def node_clients(node: Server) -> list[dict[str, str]]:
+    with node.client() as client:
+        return list(client.client_list())
+
+
+@pytest.mark.parametrize("name", ["a}b", "a{b", "{}a", "a{}b"])
+def test_names_whose_keys_would_be_scattered_are_refused(world: World, cluster: RunningCluster, name: str) -> None:
+    client = world.client(cluster.url)
+    for get in (
+        client.get_lock,
+        client.get_fair_lock,
+        client.get_spin_lock,
+        client.get_fenced_lock,
+        client.get_token_lock,
+        client.get_non_reentrant_lock,
+        client.get_non_reentrant_fair_lock,
+        client.get_read_write_lock,
+        client.get_semaphore,
+        client.get_permit_expirable_semaphore,
+        client.get_count_down_latch,
+    ):
+        with pytest.raises(ValueError, match=r"one slot of the cluster.*as in '"):
+            get(name)
+
+
+def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: World, cluster: RunningCluster) -> None:
+    client = world.client(cluster.url)
+    assert client.get_lock("{orders}:1").name == "{orders}:1"
+    with pytest.raises(ValueError, match="no braces there, as in 'orders:1'"):
+        client.get_count_down_latch("{orders}:1")
+    assert client.get_count_down_latch("orders").name == "orders"
+
+
+def test_nobody_there(world: World) -> None:
+    client, actor = world.client("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout=0.9), world.actor()
+    with pytest.raises(redis.ConnectionError):
+        actor.do(client.get_lock("x").lock)
+
+
+def test_a_server_that_is_no_cluster(world: World, valkey: Server) -> None:
+    client, actor = world.client(f"redis+cluster://127.0.0.1:{valkey.port}"), world.actor()
+    with pytest.raises(redis.ResponseError, match="cluster support disabled"):
+        actor.do(client.get_lock("x").lock)
+
+
+FORKING = """
+import os, sys
+import pyredisson
+
+client = pyredisson.Redisson.from_url(sys.argv[1])
+lock = client.get_lock(sys.argv[2])
+lock.lock()
+parent = client.id
+child = os.fork()
+if not child:
+    assert client.id != parent
+    assert not lock.is_held_by_current_thread() and not lock.try_lock(), "it holds nothing of its parent's"
+    got = lock.try_lock(20)
+    if got:
+        lock.unlock()
+    client.close()
+    os._exit(0 if got else 1)
+while not client._core.closed and lock.remain_time_to_live() > 29.9:
+    pass
+lock.unlock()
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+client.close()
+import threading
+assert threading.active_count() == 1, threading.enumerate()
+sys.exit(status)
+"""
+
+
+def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
+    """The child is another client, on connections of its own; a client that was closed leaves no thread."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, cluster.url, unique_name], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_client_that_was_dropped_ends(world: World, cluster: RunningCluster, unique_name: str) -> None:
+    """What it made goes with it: no connection stays at any node."""
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    actor, other = world.actor(), world.actor()
+
+    def connections() -> int:
+        return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
+
+    def use() -> None:
+        client = redisson.from_url(cluster.url, client_name=unique_name)
+        lock = client.get_lock(unique_name)
+        actor.do(lock.lock)
+        waiting_for = other.start(lock.lock)
+        until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+        actor.do(lock.unlock)
+        waiting_for.result(20)
+        other.do(lock.unlock)
+        assert connections() >= 2
+
+    use()
+
+    def gone() -> bool:
+        gc.collect()
+        return connections() == 0
+
+    until(gone, 10, what="its connections are closed")
+
+
+# ---- the watchdog ----------------------------------------------------------------------------------------------------
+
+
+def test_many_locks_in_many_slots_are_renewed(world: World, cluster: RunningCluster, unique_name: str) -> None:
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=2.4, timeout=6.0), world.actor()
+    names = [f"{unique_name}-{each}" for each in range(200)]
+    assert len({slot(name) for name in names}) > 150
+    locks = [client.get_lock(name) for name in names]
+    for lock in locks:
+        actor.do(lock.lock)
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 3.0, within=10, what="a lease has gone by")
+    for lock in locks:
+        assert actor.do(lock.is_held_by_current_thread)
+        actor.do(lock.unlock)
+    assert world.losses == []
+    full = [event for event in world.heard(events.Renewed) if event.locks == 200]
+    assert full
+    nothing_left(cluster, client, unique_name)
+
+
+# ---- slots that move -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def to_and_fro(cluster: RunningCluster, unique_name: str) -> Iterator[Callable[..., None]]:
+    """``to_and_fro(times)``: moves the slot of the test's name to another master and back, so often."""
+    home = cluster.master_of(unique_name)
+
+    def move(times: int = 1, *, between: Callable[[], object] = lambda: None, pause: Any = None) -> None:
+        away = next(each for each in cluster.masters() if each is not home)
+        for _ in range(times):
+            cluster.move_slot(slot(unique_name), home, away, pause)
+            between()
+            cluster.move_slot(slot(unique_name), away, home, pause)
+
+    yield move
+    assert cluster.master_of(unique_name) is home
+
+
+def test_a_hold_moves_with_its_slot(
+    world: World, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
+) -> None:
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=1.5, timeout=6.0), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+
+    def there() -> None:
+        assert actor.do(lock.is_held_by_current_thread)
+        actor.do(lock.lock)  # Once more, at the other node.
+        renewed = len(world.heard(events.Renewed))
+        until(lambda: len(world.heard(events.Renewed)) > renewed + 2, what="it is renewed there")
+
+    to_and_fro(between=there)
+    assert actor.do(lock.get_hold_count) == 2
+    actor.do(lock.unlock)
+    actor.do(lock.unlock)
+    assert world.losses == []
+    nothing_left(cluster, client, unique_name)
+
+
+def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
+    world: World, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
+) -> None:
+    """Some of a batch's names are still here, some are there already: each is asked for by itself, then."""
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=1.5, timeout=6.0), world.actor()
+    locks = [client.get_lock(f"{{{unique_name}}}{each}") for each in range(6)]
+    for lock in locks:
+        actor.do(lock.lock)
+    home = cluster.master_of(unique_name)
+
+    def half_way() -> None:
+        away = next(each for each in cluster.masters() if each is not home)
+        if not cluster.command(home, "CLUSTER", "COUNTKEYSINSLOT", slot(unique_name)):
+            return  # On the way back.
+        cluster.command(home, "MIGRATE", HOST, away.port, "", 0, 3000, "KEYS", *[each.name for each in locks[:3]])
+        assert [each for each in locks if not actor.do(each.is_held_by_current_thread)] == []
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > 2.0, what="a lease has gone by")
+
+    to_and_fro(pause=half_way)
+    for lock in locks:
+        assert actor.do(lock.is_held_by_current_thread)
+        actor.do(lock.unlock)
+    assert world.losses == []
+
+
+def test_waiters_hear_at_the_new_node(world: World, any_cluster: RunningCluster, unique_name: str) -> None:
+    client, holder, waiter = (
+        world.client(any_cluster.url, max_wait_without_check=60.0, timeout=6.0),
+        world.actor(),
+        world.actor(),
+    )
+    lock = client.get_lock(unique_name)
+    home = any_cluster.master_of(unique_name)
+    away = next(each for each in any_cluster.masters() if each is not home)
+    for source, target in ((home, away), (away, home)):
+        holder.do(lock.lock)
+        waiting_for = waiter.start(lock.lock)
+        until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+        any_cluster.move_slot(slot(unique_name), source, target)
+        moved = time.monotonic()
+        holder.do(lock.unlock)
+        waiting_for.result(20)
+        assert time.monotonic() - moved < 5.0, "it waited for the lease to end, not for the message"
+        waiter.do(lock.unlock)
+    nothing_left(any_cluster, client, unique_name)
+
+
+def lock_channel(lock: Any) -> str:
+    return LockNames(lock.name).channel
+
+
+class Contenders:
+    """Threads and tasks of two clients who all add to one counter, each reading, thinking and writing."""
+
+    def __init__(self, cluster: RunningCluster, worlds: list[World], name: str, kind: str = "get_lock") -> None:
+        self.counter = 0
+        self.done = 0
+        self.errors: list[BaseException] = []
+        self.enough = False
+        self.clients = []
+        self._running: list[Future[Any]] = []
+        for world in worlds:
+            client = world.client(cluster.url, timeout=15.0, lock_watchdog_timeout=6.0)
+            self.clients.append(client)
+            lock = getattr(client, kind)(name)
+            work = self._tasks if world.colour == "asyncio" else self._threads
+            self._running += [world.actor().start(work, lock) for _ in range(3)]
+
+    def _threads(self, lock: Any) -> None:
+        while not self.enough:
+            try:
+                with lock:
+                    before = self.counter
+                    time.sleep(0.0005)
+                    self.counter = before + 1
+                self.done += 1
+            except (redis.RedisError, pyredisson.RedissonError) as error:
+                self.errors.append(error)
+
+    async def _tasks(self, lock: Any) -> None:
+        while not self.enough:
+            try:
+                async with lock:
+                    before = self.counter
+                    await asyncio.sleep(0.0005)
+                    self.counter = before + 1
+                self.done += 1
+            except (redis.RedisError, pyredisson.RedissonError) as error:
+                self.errors.append(error)
+
+    def progress(self, by: int = 20) -> None:
+        """Wait until they have come on."""
+        mark = self.counter + by
+        until(lambda: self.counter >= mark, 30, what=f"they go on (errors: {self.errors[:3]})")
+
+    def stop(self) -> None:
+        self.enough = True
+        for each in self._running:
+            each.result(30)
+
+
+@pytest.fixture
+def both_worlds() -> Iterator[list[World]]:
+    from tests.real.worlds import WORLDS
+
+    worlds = [kind() for kind in WORLDS.values()]
+    yield worlds
+    for world in worlds:
+        world.close()
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
+def test_one_at_a_time_while_slots_move(
+    both_worlds: list[World],
+    cluster: RunningCluster,
+    unique_name: str,
+    to_and_fro: Callable[..., None],
+    volume: Callable[[int], int],
+    kind: str,
+) -> None:
+    contenders = Contenders(cluster, both_worlds, unique_name, kind)
+    try:
+        contenders.progress()
+        for _ in range(volume(30)):
+            to_and_fro(between=contenders.progress)
+            contenders.progress()
+    finally:
+        contenders.stop()
+    assert contenders.errors == []
+    assert contenders.counter == contenders.done
+    for client in contenders.clients:
+        nothing_left(cluster, client, unique_name)
+
+
+@pytest.mark.volume
+def test_one_at_a_time_while_masters_change(
+    both_worlds: list[World], cluster: RunningCluster, unique_name: str, volume: Callable[[int], int]
+) -> None:
+    """``CLUSTER FAILOVER`` loses nothing, so neither do we."""
+    contenders = Contenders(cluster, both_worlds, unique_name)
+    try:
+        contenders.progress()
+        for _ in range(volume(20)):
+            cluster.fail_over(cluster.master_of(unique_name))
+            contenders.progress()
+            until(cluster.ready, 20, what="the former master follows")
+    finally:
+        contenders.stop()
+    assert contenders.errors == []
+    assert contenders.counter == contenders.done
+    for client in contenders.clients:
+        nothing_left(cluster, client, unique_name)
+
+
+# ---- masters that change ---------------------------------------------------------------------------------------------
+
+
+def test_a_hold_and_a_waiter_outlive_a_change_of_master(
+    world: World, cluster: RunningCluster, unique_name: str
+) -> None:
+    client = world.client(cluster.url, lock_watchdog_timeout=3.0, max_wait_without_check=60.0, timeout=6.0)
+    holder, waiter = world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    holder.do(lock.lock)
+    waiting_for = waiter.start(lock.lock)
+    until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+    cluster.fail_over(cluster.master_of(unique_name))
+    renewed = len(world.heard(events.Renewed))
+    until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 10, what="it is renewed there")
+    assert holder.do(lock.is_held_by_current_thread)
+    holder.do(lock.unlock)
+    began = time.monotonic()
+    waiting_for.result(20)
+    assert time.monotonic() - began < 2.5, "it waited for the lease to end"
+    waiter.do(lock.unlock)
+    assert world.losses == []
+    nothing_left(cluster, client, unique_name)
+    until(cluster.ready, 20, what="the former master follows")
+
+
+def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_name: str) -> None:
+    """Holds at the others are not touched; what was there goes on with the replica, and nobody hangs."""
+    cluster = fresh_cluster
+    client = world.client(cluster.url, lock_watchdog_timeout=6.0, timeout=3.0)
+    holder, waiter = world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    victim = cluster.master_of(unique_name)
+    others = [client.get_lock(f"{unique_name}-{each}") for each in range(60)]
+    elsewhere = [other for other in others if cluster.master_of(other.name) is not victim][:20]
+    for each in (lock, *elsewhere):
+        holder.do(each.lock)
+    cluster.command(victim, "WAIT", 1, 2000)  # It was replicated: that it is lost would be for another reason.
+    waiting_for = waiter.start(lock.lock)
+    until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it waits")
+    victim.kill()
+    until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 15, what="the replica took over")
+    renewed = len(world.heard(events.Renewed))
+    until(lambda: len(world.heard(events.Renewed)) > renewed, 10, what="all of them are renewed")
+    assert world.losses == []
+    for each in (lock, *elsewhere):
+        assert holder.do(each.is_held_by_current_thread)
+    holder.do(lock.unlock)
+    began = time.monotonic()
+    waiting_for.result(20)
+    assert time.monotonic() - began < 4.0, "it waited for the lease to end"
+    waiter.do(lock.unlock)
+    for each in elsewhere:
+        holder.do(each.unlock)
+    nothing_left(cluster, client, unique_name)
+    assert waiting(client, unique_name) == 0
+
+
+def test_masters_are_killed_under_load(
+    both_worlds: list[World], fresh_cluster: RunningCluster, unique_name: str
+) -> None:
+    """Replication is asynchronous, so a hold may be lost; but everybody goes on, and nothing stays behind."""
+    cluster = fresh_cluster
+    contenders = Contenders(cluster, both_worlds, unique_name)
+    try:
+        contenders.progress()
+        victim = cluster.master_of(unique_name)
+        victim.kill()
+        until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 15, what="the replica took over")
+        contenders.progress(60)
+    finally:
+        contenders.stop()
+    assert all(
+        not isinstance(error, pyredisson.LockNotOwnedError) or isinstance(error, pyredisson.LockLostError)
+        for error in contenders.errors
+    )
+    for client in contenders.clients:
+        nothing_left(cluster, client, unique_name)
+
+
+def test_the_slot_of_a_lock_is_that_of_all_its_keys(unique_name: str) -> None:
+    names = LockNames(unique_name)
+    keys = (names.raw, names.channel, names.token, names.queue, names.timeouts, names.epoch("me"))
+    assert len({slot_of(key) for key in (*keys, names.channel_of("me"))}) == 1
