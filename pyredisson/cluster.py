@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 import redis.exceptions as rx
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Refused, Reply, Unanswered
 from pyredisson.core.wakeups import Line
-from pyredisson.link import Link, NodeLink, Stream
+from pyredisson.link import Inspect, Link, NodeLink, Stream
 from pyredisson.pubsub import Subscriber
 from pyredisson.slots import SLOTS, Address, Ask, Call, Moved, Remap, read_redirection, read_slots, slot_of
 from pyredisson.wire import pack
@@ -86,6 +86,7 @@ class ClusterLink:
         make_link: Makes the link to one node.
         make_turn: Makes what lets one of the callers who all need the map ask for it.
         sleep: Lets time pass.
+        beside: Begins a request beside others; see ``Link.begin``.
     """
 
     def __init__(
@@ -95,12 +96,14 @@ class ClusterLink:
         make_link: Callable[[Address], NodeLink],
         make_turn: Callable[[], Turn],
         sleep: Callable[[float], Awaitable[None]],
+        beside: Callable[[Link, Call, float], Any],
     ) -> None:
         self._cluster = cluster
         self._make_link = make_link
         self._make_turn = make_turn
         self._turn = make_turn()
         self._sleep = sleep
+        self._beside = beside
         self._links: dict[Address, NodeLink] = {}
         self._addresses: WeakKeyDictionary[NodeLink, Address] = WeakKeyDictionary()
         self._owners: list[NodeLink | None] = [None] * SLOTS
@@ -110,6 +113,7 @@ class ClusterLink:
         self._trouble: Failure | None = None
         self._suspects: set[Address] = set()
         self._closed = False
+        self.inspect: Inspect | None = None
         #: Called when slots may have moved.
         self.on_change: Callable[[], None] = lambda: None
 
@@ -126,6 +130,27 @@ class ClusterLink:
         except Failure as failure:
             left = timeout - (monotonic() - sent)
             return await self._execute(request.slot, self._sender(request), left, (link, failure))
+
+    def begin(self, request: Call, timeout: float) -> Any:
+        return self._beside(self, request, timeout)
+
+    async def eval_synced(
+        self, request: Call, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        acked: int | Failure = 0
+
+        async def send(link: NodeLink, timeout: float, asking: bool) -> Reply:
+            nonlocal acked
+            packed = request.pack(self._publish())
+            reply, acked = await link.eval_synced(packed, timeout, sync, sync_timeout, asking=asking)
+            return reply
+
+        return await self._execute(request.slot, send, timeout), acked
+
+    def _inspected(self, reply: object) -> None:
+        """A node says of itself who it is. Whoever is a replica is none that locks are asked of."""
+        if self.inspect is not None and not (isinstance(reply, bytes) and b"\nrole:slave" in reply):
+            self.inspect(reply)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
@@ -305,6 +330,7 @@ class ClusterLink:
         link = self._links.get(address)
         if link is None:
             made = self._make_link(address)
+            made.inspect = self._inspected
             link = self._links.setdefault(address, made)
             self._addresses.setdefault(link, address)
             if self._closed:

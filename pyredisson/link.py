@@ -79,6 +79,18 @@ class Link(Protocol):
 class NodeLink(Link, Protocol):
     """Connections of our own to one node of a cluster."""
 
+    async def eval_synced(
+        self,
+        request: Request,
+        timeout: float,
+        sync: Acknowledging,
+        sync_timeout: float,
+        *,
+        asking: bool = False,
+    ) -> tuple[Reply, int | Failure]:
+        """As for any link. ``asking``: although the node does not (yet) serve its slot, see :meth:`call_asking`."""
+        ...
+
     async def call_asking(self, data: bytes, timeout: float) -> Reply:
         """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
         ...

@@ -8,10 +8,12 @@ from typing import Any
 
 import redis.asyncio
 
-from pyredisson.asyncio.connections import AsyncOwnLink
+from pyredisson.asyncio.connections import AsyncOwnLink, Beside
 from pyredisson.clock import monotonic
 from pyredisson.cluster import Cluster, ClusterLink
+from pyredisson.core.runtime import Request
 from pyredisson.endpoints import cluster_url, kept_settings
+from pyredisson.link import Link
 
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
@@ -71,4 +73,7 @@ def link_to_cluster(cluster: Cluster, mode: str) -> Callable[[], ClusterLink]:
     def link_to_node(address: tuple[str, int]) -> AsyncOwnLink:
         return AsyncOwnLink(cluster.connection_class, cluster.settings_of(address))
 
-    return lambda: ClusterLink(cluster, mode, link_to_node, TaskTurn, asyncio.sleep)
+    def beside(link: Link, request: Request, timeout: float) -> Beside:
+        return Beside(link.eval(request, timeout))
+
+    return lambda: ClusterLink(cluster, mode, link_to_node, TaskTurn, asyncio.sleep, beside)

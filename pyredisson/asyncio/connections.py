@@ -355,15 +355,21 @@ class AsyncOwnLink:
         return reply  # type: ignore[no-any-return]
 
     async def eval_synced(
-        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+        self,
+        request: Packed,
+        timeout: float,
+        sync: Acknowledging,
+        sync_timeout: float,
+        *,
+        asking: bool = False,
     ) -> tuple[Reply, int | Failure]:
         await self._connected(timeout)
-        if not sync.needed():
+        if not (asking or sync.needed()):
             return await self.eval(request, timeout), 0
         while True:
             pipe, pooled = await self._one_apart(timeout, sync_timeout)
             try:
-                return await self._eval_on(pipe, request, timeout, sync, sync_timeout)
+                return await self._eval_on(pipe, request, timeout, sync, sync_timeout, asking=asking)
             except NotSent:
                 if not pooled:
                     raise
@@ -409,9 +415,19 @@ class AsyncOwnLink:
             self._put_back(task.result())
 
     async def _eval_on(
-        self, pipe: Pipe, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+        self,
+        pipe: Pipe,
+        request: Packed,
+        timeout: float,
+        sync: Acknowledging,
+        sync_timeout: float,
+        *,
+        asking: bool,
     ) -> tuple[Reply, int | Failure]:
-        reply = await pipe.call(request.data, timeout)
+        if asking:
+            await pipe.call(ASKING, timeout)
+        # In full: ASKING is about one request, and the answer could be that the script is not known.
+        reply = await pipe.call(request.in_full() if asking else request.data, timeout)
         if is_no_script(reply):
             reply = await pipe.call(request.in_full(), timeout)
         if isinstance(reply, Exception):

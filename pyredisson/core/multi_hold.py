@@ -267,18 +267,18 @@ class Keeper:
 
     async def renew(self, holds: list[MultiHold]) -> None:
         """Renew these, all nodes at once: what moves their deadlines is a quorum, inside of what was certain."""
-        batches: dict[tuple[ClientCore, object, int, bool], list[list[tuple[LockCore, Claim, int]]]] = {}
+        batches: dict[tuple[ClientCore, object, int, bool, object], list[list[tuple[LockCore, Claim, int]]]] = {}
         for hold in holds:
             lease = hold.lease_ms()
             for core, claim in hold.renewable_parts():
-                key = (core.home, core.renew, lease, hold.quick)
+                key = (core.home, core.renew, lease, hold.quick, core.home.runtime.place(claim.name))
                 full = batches.setdefault(key, [[]])
                 if len(full[-1]) >= core.home.config.lock_watchdog_batch_size:
                     full.append([])
                 full[-1].append((core, claim, claim.generation))
         asks: list[Ask] = []
         asked: list[tuple[int, list[tuple[LockCore, Claim, int]]]] = []
-        for (home, _, lease, quick), parts in batches.items():
+        for (home, _, lease, quick, _), parts in batches.items():
             for part in parts:
                 request = part[0][0].renew(
                     home.runtime, [(claim.name, claim.proof) for _, claim, _ in part], lease_ms=lease

@@ -109,7 +109,9 @@ class RestartGuard:
             starts = home.starts
             starts.longest_lease = max(starts.longest_lease, lease)
             guard = home.config.restart_guard
-            if guard is True:
+            if home.runtime.place("") is not None:
+                delays.append(0.0)  # Of the many servers of a cluster, no one's age says anything of the rest.
+            elif guard is True:
                 delays.append(max(home.config.lock_watchdog_timeout, starts.longest_lease))
             else:
                 delays.append(float(guard))  # False is 0: at once.
@@ -138,7 +140,7 @@ class RestartGuard:
     def _check_distinct(self, facts: tuple[ServerFacts | None, ...]) -> None:
         seen: dict[str, int] = {}
         for index, each in enumerate(facts):
-            if each is None or not each.run_id:
+            if each is None or not each.run_id or self._homes[index].runtime.place("") is not None:
                 continue
             other = seen.setdefault(each.run_id, index)
             if other != index:

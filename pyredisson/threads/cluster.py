@@ -11,7 +11,7 @@ import redis
 
 from pyredisson.cluster import Cluster, ClusterLink
 from pyredisson.endpoints import cluster_url, kept_settings
-from pyredisson.threads.connections import OwnLink
+from pyredisson.threads.connections import Apart, OwnLink
 
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
@@ -75,4 +75,4 @@ def link_to_cluster(cluster: Cluster, mode: str) -> ClusterLink:
     def link_to_node(address: tuple[str, int]) -> OwnLink:
         return OwnLink(cluster.connection_class, cluster.settings_of(address))
 
-    return ClusterLink(cluster, mode, link_to_node, ThreadTurn, _sleep)
+    return ClusterLink(cluster, mode, link_to_node, ThreadTurn, _sleep, Apart)

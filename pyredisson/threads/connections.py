@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Unanswered, run
+from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Request, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
 from pyredisson.wire import (
@@ -371,14 +371,14 @@ class Dial:
 class Apart:
     """A request in a thread of its own, over a link that knows nothing but to block."""
 
-    def __init__(self, link: Link, request: Packed, timeout: float) -> None:
+    def __init__(self, link: Link, request: Request, timeout: float) -> None:
         self._timeout = timeout
         self._until = monotonic() + max(timeout, CONNECTING)
         self._done = threading.Event()
         self._answer: Reply | Failure = None
         threading.Thread(target=self._run, args=(link, request), name="pyredisson-request", daemon=True).start()
 
-    def _run(self, link: Link, request: Packed) -> None:
+    def _run(self, link: Link, request: Request) -> None:
         try:
             self._answer = run(link.eval(request, self._timeout))
         except Failure as failure:
@@ -476,7 +476,13 @@ class OwnLink:
         dial.done.set()
 
     async def eval_synced(
-        self, request: Packed, timeout: float, sync: Acknowledging, sync_timeout: float
+        self,
+        request: Packed,
+        timeout: float,
+        sync: Acknowledging,
+        sync_timeout: float,
+        *,
+        asking: bool = False,
     ) -> tuple[Reply, int | Failure]:
         while True:
             try:
@@ -487,7 +493,10 @@ class OwnLink:
                 connection.close()
                 continue
             try:
-                reply = connection.call(request.data, timeout)
+                if asking:
+                    connection.call(ASKING, timeout)
+                # In full: ASKING is about one request, and the answer could be that the script is not known.
+                reply = connection.call(request.in_full() if asking else request.data, timeout)
                 if is_no_script(reply):
                     reply = connection.call(request.in_full(), timeout)
                 acked: int | Failure = 0

@@ -13,6 +13,7 @@ from pyredisson.cluster import Cluster, ClusterLink
 from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Refused, Unanswered, run
 from pyredisson.slots import Address, Call, slot_of
 from pyredisson.threads.cluster import ThreadTurn
+from pyredisson.threads.connections import Apart
 from pyredisson.wire import Packed, failure_of, pack, reply_error
 
 A: Address = ("a", 1)
@@ -89,7 +90,7 @@ class World:
         self.slept = 0.0
         self.asked: list[bytes] = []
         cluster = Cluster((A, B), redis.Connection, {}, None)
-        self.link = ClusterLink(cluster, mode, self._node, ThreadTurn, self._sleep)  # type: ignore[arg-type]
+        self.link = ClusterLink(cluster, mode, self._node, ThreadTurn, self._sleep, Apart)  # type: ignore[arg-type]
 
     def _node(self, address: Address) -> Node:
         return self.nodes.setdefault(address, Node(self, address))
