@@ -151,10 +151,14 @@ class ExponentialBackoff:
 
     def delays(self) -> Iterator[float]:
         """See :meth:`Backoff.delays`."""
+        return self._drawn(random.uniform)
+
+    def _drawn(self, between: Callable[[float, float], float], /) -> Iterator[float]:
+        """The delays, with the chance in them ``between`` two numbers of seconds; see ``core.spin_lock.Drawn``."""
         delay = float(self.initial)
-        for failures in itertools.count(1):
+        for failures in itertools.count():
             yield delay
-            delay = min(self.maximum, delay * self.multiplier + random.randrange(failures) / 1000)
+            delay = min(self.maximum, delay * self.multiplier + between(0.0, failures / 1000))
 
 
 @final

@@ -474,6 +474,11 @@ class Proxy:
         """How many requests were answered, over all connections that ever were."""
         return self._replies_before + sum(connection.replies for connection in self.connections)
 
+    @property
+    def under_way(self) -> int:
+        """How many requests the server has yet to answer, on all connections that are open."""
+        return sum(len(connection._awaited) for connection in list(self.connections))
+
     # --- toxics ---
 
     def drop_reply(self, match: Match, k: int | None = 1, *, then: Then = "hang") -> Toxic:

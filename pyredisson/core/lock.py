@@ -58,6 +58,8 @@ class LockCore:
     renew = staticmethod(scripts.renew_locks)
     #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
     polite = False
+    #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
+    one_sided = False
 
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
@@ -554,10 +556,10 @@ class LockCore:
                 await self._settle(claim)
             except LockLostError:
                 pass
-        others = [other for other in home.claims.of(self.names.raw) if other is not claim]
-        for other in others:
-            self._expire(other)  # What simply ran out before is not taken from anybody now.
-        victims = [(other, other.generation) for other in others]
+        held = dict.fromkeys((claim, *self._forced()))
+        for each in held:
+            self._expire(each)  # What simply ran out before is not taken from anybody now.
+        victims = [(each, each.generation) for each in held]
         turn, epoch = claim.begin_force()
 
         def make(epoch: int, repeat: bool) -> Request:
@@ -567,13 +569,20 @@ class LockCore:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
-        claim.clear()
-        home.watchdog.unwatch(claim)
-        for other, generation in victims:
-            if other.lose("it was forced open by this client", generation):
-                home.watchdog.unwatch(other)
-                home.tell_lost(other)
+        if reply is None and self.one_sided:
+            return False  # Whoever holds the other side keeps it.
+        for each, generation in victims:
+            if each.who is claim.who:
+                each.clear()
+                home.watchdog.unwatch(each)
+            elif each.lose("it was forced open by this client", generation):
+                home.watchdog.unwatch(each)
+                home.tell_lost(each)
         return reply is not None
+
+    def _forced(self) -> list[Claim]:
+        """This client's claims that end when the lock is forced open."""
+        return self.home.claims.of(self.names.raw)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 

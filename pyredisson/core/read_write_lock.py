@@ -25,7 +25,7 @@ from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.runtime import Failure
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
-from pyredisson.errors import LockError, LockLostError
+from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -75,6 +75,7 @@ class Side(LockCore):
 
     names: ReadWriteNames
     layout = "read-write lock"
+    one_sided = True
     writes = False
 
     def __init__(self, home: ClientCore, names: ReadWriteNames) -> None:
@@ -110,39 +111,9 @@ class Side(LockCore):
         """The request to free the lock if this side is held, by whomever."""
         return scripts.force_unlock_side(self.home.runtime, self.names, claim.owner, epoch=epoch, write=self.writes)
 
-    async def force_unlock(self) -> bool:
-        """Free this side, whoever holds it; and with the write side what the writer reads."""
-        home = self.home
-        home.check_open()
-        claim = self.claim_of(home.runtime.owner())
-        if claim.pending is not None:
-            try:
-                await self._settle(claim)
-            except LockLostError:
-                pass
-        held = home.claims.of(self.names.raw) if self.writes else self._claims()
-        for each in held:
-            self._expire(each)  # What simply ran out before is not taken from anybody now.
-        victims = [(each, each.generation) for each in held]
-        turn, epoch = claim.begin_force()
-
-        def make(epoch: int, repeat: bool) -> Request:
-            return self.force_request(claim, epoch)
-
-        try:
-            reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
-        except Failure as failure:
-            raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
-        if reply is None:
-            return False  # Whoever holds the other side keeps it.
-        for each, generation in victims:
-            if each.who is claim.who:
-                each.clear()
-                home.watchdog.unwatch(each)
-            elif each.lose("it was forced open by this client", generation):
-                home.watchdog.unwatch(each)
-                home.tell_lost(each)
-        return True
+    def _forced(self) -> list[Claim]:
+        """This client's claims that end when this side is forced open: with the write side go the writer's reads."""
+        return super()._forced() if self.writes else self._claims()
 
     async def remain_time_to_live(self) -> float | None:
         """For how long this side is locked, in seconds; infinite without a TTL; ``None`` if it is free."""

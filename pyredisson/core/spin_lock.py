@@ -6,7 +6,8 @@ costs more than it saves. What differs on purpose: a pause never outlasts the ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyredisson.core import scripts
 from pyredisson.core.deadline import Deadline
@@ -19,10 +20,19 @@ if TYPE_CHECKING:
     from pyredisson.core.holds import Claim, Level
     from pyredisson.core.runtime import Request
 
-__all__ = ["SpinLockCore"]
+__all__ = ["Drawn", "SpinLockCore"]
 
 #: So that a client that is closed does not have to wait for a long pause to end.
 LOOK_UP = 0.25
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """A back-off with chance in it. It draws from the runtime, so that a seed of the simulator says all its delays."""
+
+    def _drawn(self, between: Callable[[float, float], float], /) -> Iterable[float]:
+        """The delays, with what is drawn by ``between(low, high)``."""
+        ...
 
 
 class SpinLockCore(LockCore):
@@ -55,12 +65,13 @@ class SpinLockCore(LockCore):
 
     async def _wait(self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline) -> bool:
         runtime = self.home.runtime
-        delays = iter(self._backoff.delays())
+        backoff = self._backoff
+        delays = iter(backoff._drawn(runtime.jitter) if isinstance(backoff, Drawn) else backoff.delays())
         delay: float | None = None
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:
-                raise ValueError(f"{self._backoff!r} gives no delay at all")
+                raise ValueError(f"{backoff!r} gives no delay at all")
             until = min(now + self._pause(delay, refused), deadline.at)
             while (left := until - runtime.now()) > 0:
                 await runtime.sleep(min(left, LOOK_UP))

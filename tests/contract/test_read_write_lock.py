@@ -704,6 +704,20 @@ def test_force_unlock_ends_what_the_caller_held_itself(world: World) -> None:
         side.unlock()
 
 
+@each_runtime
+def test_forcing_the_write_side_open_ends_what_the_caller_read_before(world: World) -> None:
+    client, actor = world.client(), world.actor()
+    both = actor.get(client, "read_write_lock", "orders")
+    read, write = both.read_lock(), both.write_lock()
+    read.lock(0.2)
+    world.pass_time(0.3)
+    write.lock()
+    assert write.force_unlock() is True
+    with pytest.raises(LockNotOwnedError) as refusal:
+        read.unlock()
+    assert not isinstance(refusal.value, LockLostError), "it knows what it has done"
+
+
 @each_colour
 def test_other_readers_of_the_client_are_told_of_a_forced_unlock(world: World) -> None:
     lost: list[object] = []

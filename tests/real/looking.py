@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import redis
 
+import pyredisson
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.wire import script
 from tests.proxy import Proxy
@@ -21,14 +24,17 @@ def calls(*scripts: str) -> Callable[[list[bytes]], bool]:
     return lambda args: args[0].upper() in (b"EVALSHA", b"EVAL") and args[1] in wanted
 
 
-SCRIPTS = ("lock_acquire", "lock_release", "lock_renew", "lock_force_unlock")
+SCRIPTS = sorted(file.stem for file in (Path(pyredisson.__file__).parent / "lua").glob("*.lua"))
+#: Ours alone, and gone after a while: epochs, and the numbers of requests.
+RECORDS = ("pyredisson_epoch:", "pyredisson_done:")
 
 
 def load_scripts(server: Server) -> None:
     """Make the scripts known, so that no first call is answered by NOSCRIPT."""
-    with server.client() as client:
+    with server.client() as client, client.pipeline(transaction=False) as pipeline:
         for name in SCRIPTS:
-            client.script_load(script(name).text)
+            pipeline.script_load(script(name).text)
+        pipeline.execute()
 
 
 ACQUIRE = calls("lock_acquire")
@@ -71,15 +77,38 @@ def await_waiter(direct: redis.Redis, client: Any, name: str, count: int = 1) ->
     until(lambda: listeners(direct, name) >= 1, what=f"somebody listens for {name}")
 
 
+def waiting_on(handle: Any) -> int:
+    """How many wait for it in its client, by what it says of itself: of any kind."""
+    said = re.search(r"(\d+) waiting here", repr(handle))
+    return int(said[1]) if said else 0
+
+
+def await_waiting(direct: redis.Redis, handle: Any, count: int = 1) -> None:
+    """Until so many wait for something of any kind in its client, and will be told."""
+    until(lambda: waiting_on(handle) >= count, what=f"{count} wait for {handle}")
+    until(lambda: channels(direct, handle.name), what=f"somebody listens for {handle.name}")
+
+
+def channels(direct: redis.Redis, name: str) -> list[str]:
+    """Where somebody listens for something of this name."""
+    return list(direct.pubsub_channels(f"*{{{name}}}*"))
+
+
+def keys(direct: redis.Redis, name: str) -> set[str]:
+    """What Redis holds for something of this name, but for the records of requests."""
+    found = {key for key in direct.keys(f"*{{{name}}}*") if not key.startswith(RECORDS)}
+    return found | ({name} if direct.exists(name) else set())
+
+
 def nothing_left(direct: redis.Redis, client: Any, *names: str) -> None:
     """Nothing is held, queued, subscribed, watched or unsettled (any more, within a few seconds)."""
     core = client._core
     for name in names:
-        until(lambda name=name: not direct.exists(name), what=f"{name} is free")
-        until(lambda name=name: listeners(direct, name) == 0, what=f"nobody listens for {name}")
-        assert waiting(client, name) == 0
+        until(lambda name=name: not keys(direct, name), what=f"{name} is free")
+        until(lambda name=name: not channels(direct, name), what=f"nobody listens for {name}")
     until(lambda: core.watchdog.watching() == 0, what="nothing is watched")
     until(lambda: not busy(client), what=f"nothing is pending: {busy(client)}")
+    until(lambda: core.ledger.count() == 0, what="no request is open")
 
 
 def busy(client: Any) -> list[Any]:

@@ -26,13 +26,14 @@ class Peer:
     Args:
         colour: ``threads`` or ``asyncio``.
         url: The server.
-        name: The lock.
+        name: The lock's.
+        kind: What it is; see ``tests.real.kinds.handle``.
         config: Of the client.
     """
 
-    def __init__(self, colour: str, url: str, name: str, **config: Any) -> None:
+    def __init__(self, colour: str, url: str, name: str, kind: str = "lock", **config: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.real.peers", colour, url, name, json.dumps(config)],
+            [sys.executable, "-m", "tests.real.peers", colour, url, name, kind, json.dumps(config)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -91,18 +92,24 @@ class Peer:
             pipe.close()
 
 
-def main(colour: str, url: str, name: str, config: str) -> None:
+def main(colour: str, url: str, name: str, kind: str, config: str) -> None:
     """Do what stdin says, until it ends."""
+    from tests.real.kinds import handle
     from tests.real.worlds import WORLDS
 
     world = WORLDS[colour]()
     client = world.client(url, **json.loads(config))
-    lock, actor = client.get_lock(name), world.actor()
-    context = lock.hold()
+    lock, actor = handle(client, kind, name), world.actor()
+    contexts: list[Any] = []
     leases = []
+
+    def enter(*times: float | None) -> None:
+        contexts.append(lock.hold(*times))
+        leases.append(actor.do(world.enter(contexts[-1])))
+
     calls = {
-        "enter": lambda: leases.append(actor.do(world.enter(context))),
-        "leave": lambda: actor.do(world.leave(context)),
+        "enter": enter,
+        "leave": lambda: actor.do(world.leave(contexts.pop())),
         "ensure_held": lambda: leases[-1].ensure_held(),
         "remaining": lambda: leases[-1].remaining(),
         "losses": lambda: world.losses,

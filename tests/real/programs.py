@@ -20,8 +20,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import redis
 
@@ -29,6 +30,8 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from pyredisson.core.names import LockNames
+from pyredisson.core.runtime import run as step
+from tests.real.kinds import handle
 from tests.waiting import until
 
 PROGRAMS: dict[str, Callable[..., object]] = {}
@@ -582,99 +585,215 @@ def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
 
 # --- contention ---
 
+#: What a worker does to have a call done: at once under threads, awaited under asyncio.
+Do: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
+
+
+async def at_once(call: Callable[..., Any], *args: Any) -> Any:
+    return call(*args)
+
+
+async def awaited(call: Callable[..., Any], *args: Any) -> Any:
+    return await call(*args)
+
+
+class Turns:
+    """Turns at what only one may have, taken and given back whatever goes wrong, by one worker.
+
+    Attributes:
+        went_through: How often nobody knew, the server was away, and a hold was lost.
+    """
+
+    def __init__(self, guard: Any, do: Do) -> None:
+        self._guard = guard
+        self._do = do
+        self.went_through = {"unknown": 0, "away": 0, "lost": 0}
+
+    async def take(self) -> None:
+        """Have the turn."""
+        while not await self._tried(self._take):
+            pass
+
+    async def give(self) -> None:
+        """Give it back."""
+        while not await self._tried(self._give):
+            pass
+
+    def certain(self) -> bool:
+        """Whether what it guards may be written now."""
+        return True
+
+    async def _take(self) -> None:
+        await self._do(self._guard.lock)
+
+    async def _give(self) -> None:
+        await self._do(self._guard.unlock)  # If nobody knows, calling it again continues it.
+
+    async def _tried(self, step: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        try:
+            await step()
+        except LockLostError:
+            self.went_through["lost"] += 1
+            return step == self._give
+        except OutcomeUnknownError:
+            self.went_through["unknown"] += 1
+            return self._seen_to_behind(step)
+        except (redis.exceptions.RedisError, OSError):
+            self.went_through["away"] += 1
+            return False
+        return True
+
+    def _seen_to_behind(self, step: object) -> bool:
+        return False
+
+
+class Blocks(Turns):
+    """Turns by blocks, which say for how long they are certain. What cannot be left at once is left behind."""
+
+    async def _take(self) -> None:
+        block = self._guard.hold()
+        enter = block.__aenter__ if hasattr(block, "__aenter__") else block.__enter__
+        self._lease = await self._do(enter)
+        self._leave = block.__aexit__ if hasattr(block, "__aexit__") else block.__exit__
+
+    async def _give(self) -> None:
+        try:
+            await self._do(self._leave, None, None, None)
+        except (redis.exceptions.RedisError, OSError):
+            self.went_through["away"] += 1
+
+    def certain(self) -> bool:
+        return bool(self._lease.remaining() > CERTAIN)
+
+    def _seen_to_behind(self, step: object) -> bool:
+        return step == self._give
+
+
+class Permits(Turns):
+    """Turns by the only permit there is. A release of which nobody knows is repeated behind."""
+
+    async def _take(self) -> None:
+        await self._do(self._guard.acquire)
+
+    async def _give(self) -> None:
+        await self._do(self._guard.release)
+
+    def _seen_to_behind(self, step: object) -> bool:
+        return step == self._give
+
+
+class Leases(Permits):
+    """Turns by the only permit there is, which expires."""
+
+    def __init__(self, guard: Any, do: Do, sleep: Callable[[float], Any], lease: float) -> None:
+        super().__init__(guard, do)
+        self._sleep = sleep
+        self._seconds = lease
+        self._permit = ""
+        self._until = 0.0
+
+    async def take(self) -> None:
+        while True:
+            began = time.monotonic()
+            # No wait: what it waited would have to be taken off the lease.
+            if await self._tried(self._take) and self._permit:
+                self._until = began + self._seconds
+                return
+            await self._do(self._sleep, 0.005)
+
+    async def _take(self) -> None:
+        self._permit = ""
+        self._permit = await self._do(self._guard.try_acquire, 0, self._seconds) or ""
+
+    async def _give(self) -> None:
+        if not await self._do(self._guard.try_release, self._permit):
+            self.went_through["lost"] += 1
+
+    def certain(self) -> bool:
+        return time.monotonic() < self._until - CERTAIN
+
+
+#: Seconds that have to be left for a write to be begun.
+CERTAIN = 0.5
+
 
 @program
-def contend(url: str, direct_url: str, name: str, colour: str, workers: str, rounds: str) -> None:
-    """Read, think, write: exact only if the lock keeps everybody else out. Prints what it went through."""
-    went_through = {"unknown": 0, "away": 0, "lost": 0}
-    config = Config(timeout=1.0, lock_watchdog_timeout=6.0, ping_interval=0.5, ping_timeout=1.0)
-    away = (redis.exceptions.RedisError, OSError)
+def contend(
+    url: str, direct_url: str, name: str, colour: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
+) -> None:
+    """Read, think, write: exact only if the guard keeps everybody else out. Prints what it went through.
 
-    def note(error: BaseException) -> None:
-        if isinstance(error, LockLostError):
-            went_through["lost"] += 1
-        elif isinstance(error, OutcomeUnknownError):
-            went_through["unknown"] += 1
-        else:
-            went_through["away"] += 1
+    What each process has written is counted with the same stroke, so that it is known of one that is killed, too.
+    """
+    seconds = float(lease)
+    config = Config(
+        timeout=1.0, lock_watchdog_timeout=seconds, fair_lock_wait_timeout=seconds, ping_interval=0.5, ping_timeout=1.0
+    )
+    counter, written = f"{name}-counter", f"{name}-written"
 
-    def by_threads() -> None:
+    def turns(client: Any, do: Do, sleep: Callable[[float], Any]) -> Turns:
+        if kind == "semaphore":
+            return Permits(client.get_semaphore(name), do)
+        if kind == "permit_expirable_semaphore":
+            return Leases(client.get_permit_expirable_semaphore(name), do, sleep, seconds)
+        return Turns(client.get_lock(name), do) if kind == "lock" else Blocks(handle(client, kind, name), do)
+
+    async def worker(client: Any, direct: Any, do: Do, sleep: Callable[[float], Any]) -> dict[str, int]:
+        mine = turns(client, do, sleep)
+        reading = Blocks(handle(client, "read_lock", name), do) if kind == "write_lock" else None
+        left = int(rounds)
+        # Once they all are there it is known whose connections these are: nothing shall happen to them.
+        while not await do(direct.exists, f"{name}-go"):
+            await do(sleep, 0.01)
+        while left:
+            await mine.take()
+            value = int(await do(direct.get, counter) or 0)
+            await do(sleep, random.uniform(0, 0.002))
+            if mine.certain():
+                stroke = direct.pipeline(transaction=True)
+                stroke.set(counter, value + 1)
+                stroke.hincrby(written, str(os.getpid()))
+                await do(stroke.execute)
+                left -= 1
+            await mine.give()
+            if reading is not None:
+                await reading.take()
+                before = await do(direct.get, counter)
+                await do(sleep, random.uniform(0, 0.002))
+                after = await do(direct.get, counter)
+                assert before == after or not reading.certain(), "somebody wrote beside a reader"
+                await reading.give()
+        if reading is not None:
+            mine.went_through = {each: count + reading.went_through[each] for each, count in mine.went_through.items()}
+        return mine.went_through
+
+    def by_threads() -> list[dict[str, int]]:
         client = pyredisson.Redisson.from_url(url, config=config)
-        lock = client.get_lock(name)
-        errors: list[BaseException] = []
 
-        def worker() -> None:
+        def work(_: int) -> dict[str, int]:
             with redis.Redis.from_url(direct_url, lib_name="counter") as direct:
-                for _ in range(int(rounds)):
-                    while True:
-                        try:
-                            lock.lock()
-                            break
-                        except (OutcomeUnknownError, *away) as error:
-                            note(error)
-                    value = int(direct.get(f"{name}-counter") or 0)
-                    time.sleep(random.uniform(0, 0.002))
-                    direct.set(f"{name}-counter", value + 1)
-                    while True:
-                        try:
-                            lock.unlock()
-                            break
-                        except (OutcomeUnknownError, *away) as error:
-                            note(error)
-                        except LockLostError as error:
-                            note(error)
-                            break
+                return step(worker(client, direct, at_once, time.sleep))
 
-        def guarded() -> None:
-            try:
-                worker()
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=guarded) for _ in range(int(workers))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(int(workers)) as pool:
+            results = list(pool.map(work, range(int(workers))))
         client.close()
-        assert not errors, errors
+        return results
 
-    async def by_tasks() -> None:
+    async def by_tasks() -> list[dict[str, int]]:
         import redis.asyncio
 
         client = pyredisson.asyncio.Redisson.from_url(url, config=config)
-        lock = client.get_lock(name)
 
-        async def worker() -> None:
+        async def work() -> dict[str, int]:
             async with redis.asyncio.Redis.from_url(direct_url, lib_name="counter") as direct:
-                for _ in range(int(rounds)):
-                    while True:
-                        try:
-                            await lock.lock()
-                            break
-                        except (OutcomeUnknownError, *away) as error:
-                            note(error)
-                    value = int(await direct.get(f"{name}-counter") or 0)
-                    await asyncio.sleep(random.uniform(0, 0.002))
-                    await direct.set(f"{name}-counter", value + 1)
-                    while True:
-                        try:
-                            await lock.unlock()
-                            break
-                        except (OutcomeUnknownError, *away) as error:
-                            note(error)
-                        except LockLostError as error:
-                            note(error)
-                            break
+                return await worker(client, direct, awaited, asyncio.sleep)
 
-        await asyncio.gather(*(worker() for _ in range(int(workers))))
+        results = await asyncio.gather(*(work() for _ in range(int(workers))))
         await client.close()
+        return list(results)
 
-    work: Callable[[], None] | Callable[[], Coroutine[Any, Any, None]] = by_threads if colour == "threads" else by_tasks
-    result = work()
-    if result is not None:
-        asyncio.run(result)
-    print(" ".join(str(count) for count in went_through.values()))
+    results = by_threads() if colour == "threads" else asyncio.run(by_tasks())
+    print(*(sum(each[what] for each in results) for what in ("unknown", "away", "lost")))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Several processes contend for one lock while everything around them goes wrong: still one at a time.
+"""Several processes contend for what only one may have, while everything goes wrong: still one at a time.
 
 What the lock guards is a counter that is read, thought about and written back, by a connection that nothing happens
 to. It is exact at the end only if nobody was ever inside beside another.
@@ -7,18 +7,25 @@ to. It is exact at the end only if nobody was ever inside beside another.
 from __future__ import annotations
 
 import random
+import subprocess
 import time
 from collections.abc import Callable
+from itertools import cycle, islice
 
 import pytest
 import redis
 
+import pyredisson
 from tests.proxy import Held, Proxy
 from tests.real import programs
-from tests.real.looking import ANY_SCRIPT, listeners, load_scripts
+from tests.real.kinds import handle
+from tests.real.looking import ANY_SCRIPT, channels, keys, load_scripts
 from tests.real.worlds import WORLDS
 from tests.servers import Server
 from tests.waiting import until
+
+#: What the connections of those who keep the counter are called.
+COUNTER = "counter"
 
 
 class Saboteur:
@@ -108,7 +115,7 @@ class Saboteur:
         mine = self.direct.client_id()
         # Not those that keep the counter: they are outside of what is tested.
         clients = self.direct.client_list()
-        others = [each["id"] for each in clients if each["id"] != str(mine) and each["lib-name"] != "counter"]
+        others = [each["id"] for each in clients if each["id"] != str(mine) and each["lib-name"] != COUNTER]
         if others:
             self.kills += int(self.direct.execute_command("CLIENT", "KILL", "ID", self._random.choice(others)))
 
@@ -116,39 +123,124 @@ class Saboteur:
         self.proxy.reset_after(self._random.randint(1, 2000), direction=self._random.choice(["up", "down"]))  # type: ignore[arg-type]
 
 
+class Contenders:
+    """Some processes of both colours that contend for one thing."""
+
+    def __init__(self, url: str, server: Server, name: str, count: int, *arguments: object) -> None:
+        self.processes = [
+            programs.start("contend", url, server.url, name, colour, *arguments)
+            for colour in islice(cycle(WORLDS), count)
+        ]
+
+    def under_way(self) -> bool:
+        """Whether they are at it still, and none of them has failed: the others might wait for it for ever."""
+        ends = [process.poll() for process in self.processes]
+        return None in ends and not any(ends)
+
+    def losses(self) -> int:
+        """Wait for their ends, and say how many holds were lost."""
+        losses = 0
+        for process in sorted(self.processes, key=lambda process: process.poll() is None):
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+            assert not err
+            unknown, away, lost = map(int, out.split())
+            print(f"{unknown} unknown, {away} away, {lost} lost")
+            losses += lost
+        return losses
+
+    def __enter__(self) -> Contenders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+def counting(direct: redis.Redis) -> int:
+    """How many have come to keep the counter."""
+    return sum(each["lib-name"] == COUNTER for each in direct.client_list())
+
+
+def begin(direct: redis.Redis, kind: str, name: str) -> None:
+    """Where there have to be permits, let there be one."""
+    if kind in ("semaphore", "permit_expirable_semaphore"):
+        direct.set(name, 1)
+
+
+def over(direct: redis.Redis, kind: str, name: str) -> None:
+    """Nothing is left of it."""
+    if kind in ("semaphore", "permit_expirable_semaphore"):
+        until(lambda: direct.get(name) == "1", within=8, what="its permit is there")
+        direct.delete(name)
+    until(lambda: not keys(direct, name), within=8, what="free")
+    until(lambda: not channels(direct, name), what="nobody listens")
+
+
+# What it is that only one may have; how many processes, and how often each of three workers has it.
+CONTENTIONS = {
+    "lock": (4, 300),
+    "fair_lock": (2, 80),
+    "write_lock": (2, 80),
+    "semaphore": (2, 80),
+    "permit_expirable_semaphore": (2, 80),
+}
+
+
 @pytest.mark.volume
+@pytest.mark.parametrize("kind", CONTENTIONS)
 def test_one_at_a_time_whatever_goes_wrong(
-    fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int]
+    fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int], kind: str
 ) -> None:
     server = fresh_server()
     load_scripts(server)
-    workers, rounds = 3, volume(300)
+    processes, rounds = CONTENTIONS[kind]
+    workers, rounds = 3, volume(rounds)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     with Proxy(server.port) as proxy, server.client(decode_responses=True) as direct:
         saboteur = Saboteur(proxy, direct, seed)
-        processes = [
-            programs.start("contend", proxy.url, server.url, unique_name, colour, workers, rounds)
-            for colour in (*WORLDS, *WORLDS)
-        ]
-        try:
-            until(lambda: direct.exists(f"{unique_name}-counter"), within=20, what="it has begun")
-            while any(process.poll() is None for process in processes):
+        begin(direct, kind, unique_name)
+        with Contenders(proxy.url, server, unique_name, processes, workers, rounds, kind) as contenders:
+            until(lambda: counting(direct) == processes * workers, within=30, what="all have come")
+            direct.set(f"{unique_name}-go", 1)
+            while contenders.under_way():
                 saboteur.harm()
             proxy.clear()
-            for process in processes:
-                out, err = process.communicate(timeout=30)
-                assert process.returncode == 0, err
-                assert not err
-                unknown, away, lost = map(int, out.split())
-                print(f"{unknown} unknown, {away} away, {lost} lost")
-                assert lost == 0  # No outage was as long as a lease.
-        finally:
-            for process in processes:
-                process.kill()
-                process.communicate()
-        assert int(direct.get(f"{unique_name}-counter") or 0) == len(processes) * workers * rounds
+            assert contenders.losses() == 0  # No outage was as long as a lease.
+        assert int(direct.get(f"{unique_name}-counter") or 0) == processes * workers * rounds
         print(f"{saboteur.took_effect()} faults: {saboteur}, {dict(proxy.hits)}")
-        assert saboteur.took_effect() >= rounds
-        until(lambda: not direct.exists(unique_name), within=8, what="free")
-        until(lambda: listeners(direct, unique_name) == 0, what="nobody listens")
+        assert saboteur.took_effect() >= processes * rounds // 8
+        over(direct, kind, unique_name)
+
+
+@pytest.mark.parametrize("kind", ["fair_lock", "write_lock", "permit_expirable_semaphore"])
+def test_one_at_a_time_though_one_is_killed_in_the_middle(
+    valkey: Server, direct: redis.Redis, unique_name: str, kind: str
+) -> None:
+    begin(direct, kind, unique_name)
+    counter, written, go = (f"{unique_name}-{key}" for key in ("counter", "written", "go"))
+    direct.set(go, 1)
+    with Contenders(valkey.url, valkey, unique_name, 2, 2, 1_000_000, kind, 1.5) as contenders:
+        victim, survivor = contenders.processes
+
+        def has_written(process: subprocess.Popen[str]) -> int:
+            return int(direct.hget(written, str(process.pid)) or 0)
+
+        until(lambda: has_written(victim) >= 3 and has_written(survivor) >= 3, within=30, what="both are at it")
+        victim.kill()
+        victim.wait()
+        before = has_written(survivor)
+        until(lambda: has_written(survivor) >= before + 10, within=15, what="the other one goes on")
+        assert survivor.poll() is None
+    assert int(direct.get(counter) or 0) == sum(map(int, direct.hvals(written)))
+    direct.delete(counter, written, go)
+    with pyredisson.Redisson.from_url(valkey.url) as client:  # What the dead had, and their places: somebody comes.
+        guard = handle(client, kind, unique_name)
+        if kind == "permit_expirable_semaphore":
+            guard.release(guard.try_acquire(20))
+        else:
+            assert guard.try_lock(20)
+            guard.unlock()
+    over(direct, kind, unique_name)

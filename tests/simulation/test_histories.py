@@ -13,6 +13,9 @@ from tests.simulation.histories import History, Plan, quiet
 
 CHUNKS = 8
 
+#: Kinds whose waiters draw their pauses in ways of their own.
+SEEDED = ("lock", "spin_lock", "fair_lock")
+
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -64,13 +67,21 @@ def test_without_faults_nothing_is_ever_lost_or_unknown() -> None:
         assert (result.lost, result.unknown, result.errors) == (0, 0, 0) or result.lost, f"seed {seed}: {result}"
 
 
-def test_a_seed_is_a_history() -> None:
-    assert History(7).run().world.trace == History(7).run().world.trace
-    assert History(7).run().world.trace != History(8).run().world.trace
+@pytest.mark.parametrize("kind", SEEDED)
+def test_a_seed_is_a_history(kind: str) -> None:
+    def trace(seed: int) -> str:
+        return History(seed, Plan(kind=kind)).run().world.trace
+
+    assert [trace(seed) for seed in range(5)] == [trace(seed) for seed in range(5)]
+    assert trace(7) != trace(8)
 
 
-def test_a_seed_is_the_same_history_in_another_process() -> None:
-    code = "from tests.simulation.histories import History\nprint([History(s).run().world.trace for s in range(5)])"
+@pytest.mark.parametrize("kind", SEEDED)
+def test_a_seed_is_the_same_history_in_another_process(kind: str) -> None:
+    code = (
+        "from tests.simulation.histories import History, Plan\n"
+        f"print([History(seed, Plan(kind={kind!r})).run().world.trace for seed in range(5)])"
+    )
 
     def run(hash_seed: str) -> str:
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -3,49 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Literal
 
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
-from tests.contract.on_the_clock import ThreadsWorld
+from tests.contract.places import Place
 from tests.contract.simulated import SimulatedWorld
 from tests.contract.worlds import World
+from tests.servers import VALKEY, SharedServers
 
 __all__ = ["Machine", "run_on_server", "run_simulated"]
 
 
 class Machine(RuleBasedStateMachine):
-    """A state machine in a world of its own, new for each example.
+    """A state machine in a world of its own, new and empty for each example.
 
     Attributes:
-        port: Of a real server, emptied for each example; ``None``: the simulator.
-        steps: How many steps were taken, in all examples.
+        simulated: Whether that is the simulator. On a real server time is not ours: what is taken there has to last
+            longer than any example.
+        looks: How often it was looked at, in all examples: at the beginning of each, and after each step.
     """
 
-    port: ClassVar[int | None] = None
-    steps: ClassVar[int] = 0
+    open_world: ClassVar[Callable[[], World]]
+    simulated: ClassVar[bool]
+    looks: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self.world: World = SimulatedWorld() if self.port is None else ThreadsWorld(self.port)
-        self.world.redis.command("FLUSHALL")
+        self.world: World = type(self).open_world()
 
-    @property
-    def simulated(self) -> bool:
-        return self.port is None
-
-    def stepped(self) -> None:
-        type(self).steps += 1
+    @invariant()
+    def is_looked_at(self) -> None:
+        type(self).looks += 1
 
     def teardown(self) -> None:
         self.world.close()
 
 
-def _run(machine: type[Machine], examples: int, steps: int) -> None:
-    machine.steps = 0
+def run_simulated(machine: type[Machine], volume: Callable[[int], int]) -> None:
+    """2,000 examples of 60 steps in the full volume."""
+    _run(machine, SimulatedWorld, True, volume(2000), 60)
+
+
+def run_on_server(
+    machine: type[Machine],
+    volume: Callable[[int], int],
+    servers: SharedServers,
+    runtime: Literal["threads", "asyncio"] = "threads",
+) -> None:
+    """100 examples of 40 steps in the full volume."""
+    _run(machine, partial(Place(runtime, VALKEY).make, servers), False, volume(100), 40)
+
+
+def _run(machine: type[Machine], open_world: Callable[[], World], simulated: bool, examples: int, steps: int) -> None:
+    bound = type(machine.__name__, (machine,), {"open_world": staticmethod(open_world), "simulated": simulated})
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
+        bound,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -55,14 +70,4 @@ def _run(machine: type[Machine], examples: int, steps: int) -> None:
             phases=(Phase.generate, Phase.shrink),
         ),
     )
-    assert machine.steps >= examples, "the machine hardly did anything"
-
-
-def run_simulated(machine: type[Machine], volume: Callable[[int], int]) -> None:
-    """2,000 examples of 60 steps in the full volume."""
-    _run(machine, volume(2000), 60)
-
-
-def run_on_server(machine: type[Machine], volume: Callable[[int], int], port: int) -> None:
-    """100 examples of 40 steps in the full volume."""
-    _run(type(machine.__name__, (machine,), {"port": port}), volume(100), 40)
+    assert bound.looks > 2 * examples, "the machine hardly did anything"

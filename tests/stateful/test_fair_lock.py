@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.contract.on_the_clock import ThreadsWorld
-from tests.contract.simulated import SimulatedPending, SimulatedWorld
-from tests.contract.worlds import Pending, World
-from tests.servers import Server
+from tests.contract.simulated import SimulatedPending
+from tests.contract.worlds import Pending
+from tests.servers import SharedServers
+from tests.stateful.running import Machine, run_on_server, run_simulated
 
 QUEUE = "redisson_lock_queue:{orders}"
 TIMEOUTS = "redisson_lock_timeout:{orders}"
@@ -25,14 +24,11 @@ MUCH_TIME = 10_000.0
 someone = st.integers(0, OWNERS - 1)
 
 
-class FairLockMachine(RuleBasedStateMachine):
+class FairLockMachine(Machine):
     """Owners who do what they like, and what has to come of it."""
-
-    make_world: Callable[[], World]
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = type(self).make_world()
         clients = [self.world.client(), self.world.client()]
         actors = self.world.actors(OWNERS)
         self.names = [f"{clients[n % 2].id}:{actor.number}" for n, actor in enumerate(actors)]
@@ -62,7 +58,7 @@ class FairLockMachine(RuleBasedStateMachine):
             assert self.holder is not None
             self.waiting.pop(self.holder).result(within=MUCH_TIME)
         elif self.dead:
-            self.world.pass_time(MUCH_TIME if isinstance(self.world, SimulatedWorld) else 0)
+            self.world.pass_time(MUCH_TIME if self.simulated else 0)
 
     def idle(self, who: int) -> bool:
         return who not in self.waiting
@@ -143,7 +139,7 @@ class FairLockMachine(RuleBasedStateMachine):
         name = f"8743c9c0-0795-4907-87fd-6c719a6b4586:{self.dead}"
         waiting, scores = self.world.redis.list(QUEUE), self.world.redis.scores(TIMEOUTS)
         self.world.redis.command("RPUSH", QUEUE, name)
-        if isinstance(self.world, SimulatedWorld):  # Elsewhere nobody has the time; it has no score there.
+        if self.simulated:  # Elsewhere nobody has the time; it has no score there.
             before = scores[waiting[-1]] if waiting and waiting[-1] in scores else self.world.redis.time() * 1000
             self.world.redis.command("ZADD", TIMEOUTS, round(before + DEAD_FOR * 1000), name)
 
@@ -151,7 +147,7 @@ class FairLockMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.world.pass_time(seconds)
 
-    @precondition(lambda self: isinstance(self.world, SimulatedWorld))
+    @precondition(lambda self: self.simulated)
     @rule(seconds=st.sampled_from([1.0, 100.0, 1000.0]))
     def pass_much_time(self, seconds: float) -> None:
         self.world.pass_time(seconds)
@@ -166,31 +162,14 @@ class FairLockMachine(RuleBasedStateMachine):
         assert living == [self.names[who] for who in self.queue]
         assert not any(pending.done() for pending in self.waiting.values())
 
-    def teardown(self) -> None:
-        self.world.close()
 
-
-def run(make: Callable[[], World], examples: int, steps: int) -> None:
-    machine = type("Machine", (FairLockMachine,), {"make_world": staticmethod(make)})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+@pytest.mark.volume
+@pytest.mark.timeout(900)
+def test_simulated(volume: Callable[[int], int]) -> None:
+    run_simulated(FairLockMachine, volume)
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_in_virtual_time(volume: Callable[[int], int]) -> None:
-    run(SimulatedWorld, volume(2000), 60)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_on_a_real_server(valkey: Server, volume: Callable[[int], int]) -> None:
-    run(lambda: ThreadsWorld(valkey.port), volume(100), 40)
+def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
+    run_on_server(FairLockMachine, volume, shared_servers)

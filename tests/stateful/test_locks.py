@@ -13,7 +13,7 @@ from hypothesis.stateful import invariant, rule
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.core.deadline import certain_for
 from tests.contract.worlds import Actor, Remote
-from tests.servers import Server
+from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
 
 OWNERS = 3
@@ -100,7 +100,6 @@ class Locks(Machine):
 
     @rule(index=owners, kind=kinds, lease=st.integers(0, 2))
     def try_lock(self, index: int, kind: str, lease: int) -> None:
-        self.stepped()
         self._settle_time()
         owner, lock = self.owners[index], self.handles[index][kind]
         seconds = (LEASES if self.simulated else LONG)[lease]
@@ -125,7 +124,6 @@ class Locks(Machine):
 
     @rule(index=owners, kind=kinds)
     def unlock(self, index: int, kind: str) -> None:
-        self.stepped()
         self._settle_time()
         owner, lock = self.owners[index], self.handles[index][kind]
         if not owner.levels:
@@ -154,14 +152,12 @@ class Locks(Machine):
 
     @rule()
     def delete_the_key(self) -> None:
-        self.stepped()
         self._settle_time()
         self.world.redis.command("DEL", "orders")
         self.holder = None
 
     @rule(index=owners, kind=kinds)
     def force_unlock(self, index: int, kind: str) -> None:
-        self.stepped()
         self._settle_time()
         assert self.handles[index][kind].force_unlock() is (self.holder is not None)
         self.holder = None
@@ -176,7 +172,6 @@ class Locks(Machine):
     def let_time_pass(self, seconds: float) -> None:
         if not self.simulated:
             return
-        self.stepped()
         self._settle_time()
         before = self.world.now()
         self.world.pass_time(seconds)
@@ -214,10 +209,12 @@ class Locks(Machine):
 
 
 @pytest.mark.volume
+@pytest.mark.timeout(900)
 def test_simulated(volume: Callable[[int], int]) -> None:
     run_simulated(Locks, volume)
 
 
 @pytest.mark.volume
-def test_on_a_server(volume: Callable[[int], int], fresh_server: Callable[..., Server]) -> None:
-    run_on_server(Locks, volume, fresh_server().port)
+@pytest.mark.timeout(900)
+def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
+    run_on_server(Locks, volume, shared_servers)

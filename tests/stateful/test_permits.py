@@ -9,48 +9,37 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from pyredisson import LockNotOwnedError
-from tests.contract.places import SIMULATED, Place
-from tests.contract.worlds import World
-from tests.servers import VALKEY, SharedServers
-from tests.stateful.places import Party
+from tests.contract.places import RUNTIMES
+from tests.contract.worlds import Remote
+from tests.servers import SharedServers
+from tests.stateful.running import Machine, run_on_server, run_simulated
 
-OWNERS = st.integers(0, 2)
-FEW = st.integers(0, 4)
-SIGNED = st.integers(-3, 4)
+OWNERS = 3
+owners = st.integers(0, OWNERS - 1)
+few = st.integers(0, 4)
+signed = st.integers(-3, 4)
 
 
-class Machine(RuleBasedStateMachine):
-    """A machine that gets a fresh world for each of its lives."""
+class PartyMachine(Machine):
+    """A machine of some owners of two clients, with handles of one kind on one name."""
 
-    open_world: ClassVar[Callable[[], World]]
-    time_passes: ClassVar[bool]
     kind: ClassVar[str]
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = type(self).open_world()
-        self.party = Party(self.world, self.kind, "seats")
+        clients = [self.world.client(), self.world.client()]
+        self.actors = self.world.actors(OWNERS)
+        self.handles = [actor.get(clients[index % 2], self.kind, "seats") for index, actor in enumerate(self.actors)]
 
-    def handle(self, owner: int) -> Any:
-        return self.party.handles[owner]
-
-    def teardown(self) -> None:
-        self.world.close()
+    def handle(self, owner: int) -> Remote:
+        return self.handles[owner]
 
 
-class SemaphoreMachine(Machine):
+class SemaphoreMachine(PartyMachine):
     """A number, or none."""
 
     kind = "semaphore"
@@ -63,56 +52,56 @@ class SemaphoreMachine(Machine):
     def available(self) -> int:
         return self.permits or 0
 
-    @rule(owner=OWNERS, permits=FEW)
+    @rule(owner=owners, permits=few)
     def try_set(self, owner: int, permits: int) -> None:
         assert self.handle(owner).try_set_permits(permits) is (self.permits is None)
         if self.permits is None:
             self.permits = permits
 
-    @rule(owner=OWNERS, permits=FEW)
+    @rule(owner=owners, permits=few)
     def acquire(self, owner: int, permits: int) -> None:
         there = permits == 0 or (self.permits is not None and self.permits >= permits)
         assert self.handle(owner).try_acquire(permits) is there
         if there and permits:
             self.permits = self.available - permits
 
-    @rule(owner=OWNERS, permits=FEW)
+    @rule(owner=owners, permits=few)
     def acquire_in_time(self, owner: int, permits: int) -> None:
         there = permits == 0 or (self.permits is not None and self.permits >= permits)
-        if there or self.time_passes:
+        if there or self.simulated:
             assert self.handle(owner).acquire(permits, timeout=0.5) is there
             if there and permits:
                 self.permits = self.available - permits
 
-    @rule(owner=OWNERS, other=OWNERS, permits=st.integers(1, 4), extra=FEW)
+    @rule(owner=owners, other=owners, permits=st.integers(1, 4), extra=few)
     def wait_until_released(self, owner: int, other: int, permits: int, extra: int) -> None:
         if owner == other or self.available >= permits:
             return
-        waiting = self.party.actors[owner].start(self.handle(owner).acquire, permits)
+        waiting = self.actors[owner].start(self.handle(owner).acquire, permits)
         given = permits - self.available + extra
         self.handle(other).release(given)
         assert waiting.result() is True
         self.permits = extra
 
-    @rule(owner=OWNERS, permits=FEW)
+    @rule(owner=owners, permits=few)
     def release(self, owner: int, permits: int) -> None:
         self.handle(owner).release(permits)
         if permits:
             self.permits = self.available + permits
 
-    @rule(owner=OWNERS, permits=SIGNED)
+    @rule(owner=owners, permits=signed)
     def add(self, owner: int, permits: int) -> None:
         self.handle(owner).add_permits(permits)
         self.permits = self.available + permits
 
-    @rule(owner=OWNERS)
+    @rule(owner=owners)
     def drain(self, owner: int) -> None:
         assert self.handle(owner).drain_permits() == self.available
         if self.permits is not None:
             self.permits = 0
 
     @precondition(lambda self: self.available > 0)
-    @rule(owner=OWNERS)
+    @rule(owner=owners)
     def block(self, owner: int) -> None:
         with self.handle(owner):
             assert self.handle(owner).available_permits() == self.available - 1
@@ -123,7 +112,7 @@ class SemaphoreMachine(Machine):
         self.world.redis.delete("seats")
         self.permits = None
 
-    @rule(owner=OWNERS, permits=st.integers(-5, -1))
+    @rule(owner=owners, permits=st.integers(-5, -1))
     def nonsense(self, owner: int, permits: int) -> None:
         for call in (self.handle(owner).acquire, self.handle(owner).release, self.handle(owner).try_set_permits):
             with pytest.raises(ValueError, match="permits"):
@@ -135,7 +124,7 @@ class SemaphoreMachine(Machine):
         assert stored == (None if self.permits is None else b"%d" % self.permits)
 
 
-class PermitMachine(Machine):
+class PermitMachine(PartyMachine):
     """A number, or none; and the permits taken, each with the time at which it expires, or none."""
 
     kind = "permit_expirable_semaphore"
@@ -154,14 +143,14 @@ class PermitMachine(Machine):
             self.gone.append(permit)
             self.permits = (self.permits or 0) + 1
 
-    @initialize(permits=FEW)
+    @initialize(permits=few)
     def begin(self, permits: int) -> None:
         self.handle(0).set_permits(permits)
         self.permits = permits
 
-    @rule(owner=OWNERS, lease=st.sampled_from((None, 0.3, 2.0, 600.0)), wait=st.sampled_from((0, 0.05)))
+    @rule(owner=owners, lease=st.sampled_from((None, 0.3, 2.0, 600.0)), wait=st.sampled_from((0, 0.05)))
     def acquire(self, owner: int, lease: float | None, wait: float) -> None:
-        if not self.time_passes:
+        if not self.simulated:
             lease, wait = (None if lease is None else 600.0), 0
         before = self.world.now()
         self._purge(1)
@@ -177,7 +166,7 @@ class PermitMachine(Machine):
             self.permits -= 1
             self.taken[permit] = None if lease is None else before + lease
 
-    @rule(owner=OWNERS, data=st.data())
+    @rule(owner=owners, data=st.data())
     def release(self, owner: int, data: st.DataObject) -> None:
         if not self.taken:
             return
@@ -187,16 +176,16 @@ class PermitMachine(Machine):
         self.gone.append(permit)
         assert self.handle(owner).try_release(permit) is (ends is None or ends > self.world.now())
 
-    @rule(owner=OWNERS, data=st.data())
+    @rule(owner=owners, data=st.data())
     def release_what_is_gone(self, owner: int, data: st.DataObject) -> None:
         permit = data.draw(st.sampled_from(self.gone), "permit")
         assert self.handle(owner).try_release(permit) is False
         with pytest.raises(LockNotOwnedError):
             self.handle(owner).release(permit)
 
-    @rule(owner=OWNERS, lease=st.sampled_from((None, 0.3, 600.0)), data=st.data())
+    @rule(owner=owners, lease=st.sampled_from((None, 0.3, 600.0)), data=st.data())
     def update(self, owner: int, lease: float | None, data: st.DataObject) -> None:
-        if not self.time_passes and lease is not None:
+        if not self.simulated and lease is not None:
             lease = 600.0
         permit = data.draw(st.sampled_from(sorted({*self.taken, *self.gone})), "permit")
         before = self.world.now()
@@ -205,28 +194,28 @@ class PermitMachine(Machine):
         if permit in self.taken:
             self.taken[permit] = None if lease is None else before + lease
 
-    @rule(owner=OWNERS, permits=SIGNED)
+    @rule(owner=owners, permits=signed)
     def add(self, owner: int, permits: int) -> None:
         self.handle(owner).add_permits(permits)
         self.permits = (self.permits or 0) + permits
 
-    @rule(owner=OWNERS, permits=FEW)
+    @rule(owner=owners, permits=few)
     def set(self, owner: int, permits: int) -> None:
         self.handle(owner).set_permits(permits)
         self.permits = permits if self.permits is None else permits - len(self.taken)
 
-    @rule(owner=OWNERS, permits=FEW)
+    @rule(owner=owners, permits=few)
     def try_set(self, owner: int, permits: int) -> None:
         assert self.handle(owner).try_set_permits(permits) is (self.permits is None)
         if self.permits is None:
             self.permits = permits
 
-    @precondition(lambda self: self.time_passes)
+    @precondition(lambda self: self.simulated)
     @rule(seconds=st.sampled_from((0.1, 0.5, 3.0)))
     def pass_time(self, seconds: float) -> None:
         self.world.pass_time(seconds)
 
-    @rule(owner=OWNERS)
+    @rule(owner=owners)
     def count(self, owner: int) -> None:
         self._purge()
         assert self.handle(owner).available_permits() == (self.permits or 0)
@@ -244,7 +233,7 @@ class PermitMachine(Machine):
         assert {permit.hex() for permit in permits} == set(self.taken)
 
 
-class LatchMachine(Machine):
+class LatchMachine(PartyMachine):
     """A number, or none."""
 
     kind = "count_down_latch"
@@ -253,32 +242,32 @@ class LatchMachine(Machine):
         super().__init__()
         self.count: int | None = None
 
-    @rule(owner=OWNERS, count=FEW)
+    @rule(owner=owners, count=few)
     def try_set(self, owner: int, count: int) -> None:
         assert self.handle(owner).try_set_count(count) is (self.count is None)
         if self.count is None:
             self.count = count
 
-    @rule(owner=OWNERS)
+    @rule(owner=owners)
     def count_down(self, owner: int) -> None:
         self.handle(owner).count_down()
         self.count = None if self.count is None or self.count <= 1 else self.count - 1
 
-    @rule(owner=OWNERS)
+    @rule(owner=owners)
     def look(self, owner: int) -> None:
         assert self.handle(owner).get_count() == (self.count or 0)
         assert self.handle(owner).wait(0) is not bool(self.count)
 
-    @precondition(lambda self: self.time_passes or not self.count)
-    @rule(owner=OWNERS)
+    @precondition(lambda self: self.simulated or not self.count)
+    @rule(owner=owners)
     def wait(self, owner: int) -> None:
         assert self.handle(owner).wait(0.2) is not bool(self.count)
 
-    @rule(owner=OWNERS, other=OWNERS)
+    @rule(owner=owners, other=owners)
     def wait_until_open(self, owner: int, other: int) -> None:
         if owner == other:
             return
-        waiting = self.party.actors[owner].start(self.handle(owner).wait)
+        waiting = self.actors[owner].start(self.handle(owner).wait)
         for _ in range(self.count or 0):
             self.handle(other).count_down()
         assert waiting.result() is True
@@ -296,55 +285,21 @@ class LatchMachine(Machine):
         assert stored == (None if self.count is None else b"%d" % self.count)
 
 
-MACHINES: list[type[Machine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
-
-
-@pytest.fixture
-def run(shared_servers: SharedServers) -> Callable[[type[Machine], Place, int, int], None]:
-    """Let a machine live so many times, for so many steps each."""
-
-    def run_machine(machine: type[Machine], place: Place, lives: int, steps: int) -> None:
-        bound = type(
-            machine.__name__,
-            (machine,),
-            {"open_world": staticmethod(lambda: place.make(shared_servers)), "time_passes": place is SIMULATED},
-        )
-        run_state_machine_as_test(
-            bound,
-            settings=settings(
-                max_examples=lives,
-                stateful_step_count=steps,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                print_blob=False,
-                phases=[Phase.generate, Phase.shrink],
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-
-    return run_machine
+MACHINES: list[type[PartyMachine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_on_the_simulator(
-    machine: type[Machine],
-    run: Callable[[type[Machine], Place, int, int], None],
-    volume: Callable[[int], int],
-) -> None:
-    run(machine, SIMULATED, volume(2_000), 60)
+def test_simulated(machine: type[PartyMachine], volume: Callable[[int], int]) -> None:
+    run_simulated(machine, volume)
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_on_a_real_server(
-    machine: type[Machine],
-    runtime: Any,
-    run: Callable[[type[Machine], Place, int, int], None],
-    volume: Callable[[int], int],
+def test_on_a_server(
+    machine: type[PartyMachine], runtime: Any, volume: Callable[[int], int], shared_servers: SharedServers
 ) -> None:
-    run(machine, Place(runtime, VALKEY), volume(100), 40)
+    run_on_server(machine, volume, shared_servers, runtime)

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.contract.on_the_clock import ThreadsWorld
-from tests.contract.simulated import SimulatedWorld
-from tests.contract.worlds import Remote, World
-from tests.servers import VALKEY, SharedServers
+from tests.contract.worlds import Remote
+from tests.servers import SharedServers
+from tests.stateful.running import Machine, run_on_server, run_simulated
 
 LEASE = 5.0  # of a read that simply ends
 ACTORS = 4
@@ -33,25 +31,18 @@ class Person:
         self.writes = 0
 
 
-class ReadWriteMachine(RuleBasedStateMachine):
+class ReadWriteMachine(Machine):
     """Four actors of two clients on one lock."""
-
-    make_world: Callable[[], World]
-    timed = True  # whether time may pass
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = type(self).make_world()
         clients = [self.world.client(), self.world.client()]
-        self.looks = 0
+        self.questions = 0
         self.people = [Person() for _ in range(ACTORS)]
         self.sides: list[tuple[Remote, Remote]] = []
         for number in range(ACTORS):
             both = self.world.actor().get(clients[number % 2], "read_write_lock", "orders")
             self.sides.append((both.read_lock(), both.write_lock()))
-
-    def teardown(self) -> None:
-        self.world.close()
 
     # ---- the model -----------------------------------------------------------------------------------------------
 
@@ -85,7 +76,7 @@ class ReadWriteMachine(RuleBasedStateMachine):
     @rule(number=who, fixed=st.booleans())
     def read(self, number: int, fixed: bool) -> None:
         person = self.person(number)
-        fixed = person.fixed if person.reads else fixed and self.timed and not person.writes
+        fixed = person.fixed if person.reads else fixed and self.simulated and not person.writes
         got = self.sides[number][0].try_lock(0, LEASE if fixed else None)
         assert got == (not any(other.writes for other in self.others(number)))
         if got:
@@ -134,10 +125,9 @@ class ReadWriteMachine(RuleBasedStateMachine):
         assert self.sides[number][side].force_unlock() is locked
         if locked:
             person = self.people[number]
-            person.reads = person.writes = 0
-            person.over = 0 if side == 0 else person.over
+            person.reads = person.writes = person.over = 0
 
-    @precondition(lambda self: self.timed)
+    @precondition(lambda self: self.simulated)
     @rule(seconds=st.sampled_from([0.3, 1.1, 6.0, 40.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.pass_time(seconds)
@@ -147,8 +137,8 @@ class ReadWriteMachine(RuleBasedStateMachine):
     @invariant()
     def everybody_agrees(self) -> None:
         people = [self.person(number) for number in range(ACTORS)]
-        self.looks += 1  # One after another, since each question takes a request.
-        person, (read, write) = people[self.looks % ACTORS], self.sides[self.looks % ACTORS]
+        self.questions += 1  # One after another, since each question takes a request.
+        person, (read, write) = people[self.questions % ACTORS], self.sides[self.questions % ACTORS]
         assert read.get_hold_count() == person.reads
         assert write.get_hold_count() == person.writes
         assert read.is_held_by_current_thread() == (person.reads > 0)
@@ -159,39 +149,13 @@ class ReadWriteMachine(RuleBasedStateMachine):
             assert self.world.redis.hash("orders") == {}
 
 
-def run(machine: type[ReadWriteMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_in_the_simulation(volume: Callable[[int], int]) -> None:
-    class Machine(ReadWriteMachine):
-        make_world = SimulatedWorld
-
-    examples = volume(2_000)
-    run(Machine, examples if examples >= 2_000 else examples // 4, 60)
+def test_simulated(volume: Callable[[int], int]) -> None:
+    run_simulated(ReadWriteMachine, volume)
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
-    port = shared_servers.get(VALKEY).port
-
-    class Machine(ReadWriteMachine):
-        timed = False
-
-        @staticmethod
-        def make_world() -> World:
-            return ThreadsWorld(port)
-
-    run(Machine, volume(100), 40)
+    run_on_server(ReadWriteMachine, volume, shared_servers)

@@ -13,7 +13,7 @@ from hypothesis.stateful import invariant, rule
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.core.deadline import certain_for
 from tests.contract.worlds import Actor, Remote
-from tests.servers import Server
+from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
 
 OWNERS = 3
@@ -73,7 +73,6 @@ class TokenLocks(Machine):
 
     @rule(index=owners, lease=st.integers(0, 2))
     def try_lock(self, index: int, lease: int) -> None:
-        self.stepped()
         self._settle_time()
         owner, lock = self.owners[index], self.locks[index]
         seconds = (LEASES if self.simulated else LONG)[lease]
@@ -100,7 +99,6 @@ class TokenLocks(Machine):
 
     @rule(index=owners)
     def unlock(self, index: int) -> None:
-        self.stepped()
         self._settle_time()
         owner, lock = self.owners[index], self.locks[index]
         if not owner.held:
@@ -122,7 +120,6 @@ class TokenLocks(Machine):
 
     @rule(index=owners)
     def force_unlock(self, index: int) -> None:
-        self.stepped()
         self._settle_time()
         assert self.locks[index].force_unlock() is (self.holder is not None)
         self.holder = None
@@ -133,14 +130,12 @@ class TokenLocks(Machine):
 
     @rule()
     def delete_the_key(self) -> None:
-        self.stepped()
         self._settle_time()
         self.world.redis.command("DEL", "orders")
         self.holder = None
 
     @rule(milliseconds=st.sampled_from((1_500, 200_000)))
     def a_stranger_asks(self, milliseconds: int) -> None:
-        self.stepped()
         self._settle_time()
         if not self.simulated and milliseconds == 1_500:
             return
@@ -151,7 +146,6 @@ class TokenLocks(Machine):
 
     @rule()
     def the_stranger_lets_go(self) -> None:
-        self.stepped()
         self._settle_time()
         if self.holder == STRANGER:
             self.delete_the_key()
@@ -160,7 +154,6 @@ class TokenLocks(Machine):
     def let_time_pass(self, seconds: float) -> None:
         if not self.simulated:
             return
-        self.stepped()
         self._settle_time()
         self.world.pass_time(seconds)
         for index, owner in enumerate(self.owners):
@@ -193,10 +186,12 @@ class TokenLocks(Machine):
 
 
 @pytest.mark.volume
+@pytest.mark.timeout(900)
 def test_simulated(volume: Callable[[int], int]) -> None:
     run_simulated(TokenLocks, volume)
 
 
 @pytest.mark.volume
-def test_on_a_server(volume: Callable[[int], int], fresh_server: Callable[..., Server]) -> None:
-    run_on_server(TokenLocks, volume, fresh_server().port)
+@pytest.mark.timeout(900)
+def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
+    run_on_server(TokenLocks, volume, shared_servers)

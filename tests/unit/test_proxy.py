@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -273,6 +274,20 @@ def test_what_it_does_not_understand_fails_the_test(valkey: Server) -> None:
 
 
 # --- drop_reply ---
+
+
+def test_what_the_server_has_not_answered_yet_is_counted(
+    proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str
+) -> None:
+    client = connect(socket_timeout=10.0)
+    client.ping()
+    assert proxy.under_way == 0
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.blpop, unique_name, 10)
+        until(lambda: proxy.under_way == 1)
+        direct.rpush(unique_name, "done")
+        waiting.result(10)
+    assert proxy.under_way == 0
 
 
 def test_drop_reply_and_hang(

@@ -1,0 +1,215 @@
+"""Requests that are lost, late or doubled, for each kind of the family: each counts once, and nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+import redis
+from redis.exceptions import RedisError
+
+from pyredisson.core.names import LockNames
+from pyredisson.errors import OutcomeUnknownError
+from tests.proxy import Held, Proxy, Toxic
+from tests.real.kinds import FAIR, FAMILY, LATCH, SEMAPHORE, Kind
+from tests.real.looking import ANY_SCRIPT, Tally, await_waiting
+from tests.real.worlds import World
+from tests.servers import Server
+from tests.waiting import until
+
+#: What happens to the k-th request that matches.
+FAULTS: dict[str, Callable[[Proxy, Callable[[list[bytes]], bool], int], Toxic]] = {
+    "reply lost": lambda proxy, match, k: proxy.drop_reply(match, k, then="reset"),
+    "silence": lambda proxy, match, k: proxy.drop_reply(match, k, then="hang"),
+    "late": lambda proxy, match, k: proxy.hold_request(match, k, then="reset"),
+    "doubled": lambda proxy, match, k: proxy.duplicate_request(match, k),
+}
+
+each_kind = pytest.mark.parametrize("kind", FAMILY, ids=str)
+each_fault = pytest.mark.parametrize("fault", FAULTS)
+
+
+def about(match: Callable[[list[bytes]], bool], name: str) -> Callable[[list[bytes]], bool]:
+    """Of the requests that match, those about this name."""
+    ours = (name.encode(), f"{{{name}}}".encode())
+    return lambda args: match(args) and any(key in arg for arg in args[1:] for key in ours)
+
+
+@each_kind
+@each_fault
+def test_each_request_in_turn(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
+) -> None:
+    def one_run(k: int) -> None:
+        """All goes well but for the k-th request, and its copies."""
+        name = f"{unique_name}-{k}"
+        client, actor = world.client(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
+        handle, permit = kind.of(client, name), None
+        wrong = FAULTS[fault](proxy, about(ANY_SCRIPT, name), k)
+        for step in kind.run:
+            args = [permit if arg is ... else arg for arg in step.args]
+            result = actor.do(getattr(handle, step.method), *args)
+            if step.result is ...:
+                permit = result
+            else:
+                assert result == step.result, step
+            if isinstance(wrong, Held) and wrong.hits:
+                wrong.release()  # It comes when all is long settled, and again after each further call.
+            assert kind.look(direct, handle, actor) == step.state, step
+        assert wrong.hits == 1
+        kind.at_rest(direct, client, name, kind.run[-1].free)
+
+    # Each request's turn has a run of its own, all of them at once: a silence lasts.
+    side_by_side(one_run, range(1, len(kind.run) + 1))
+
+
+def side_by_side(work: Callable[[int], None], numbers: Iterable[int]) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        for done in [pool.submit(work, number) for number in numbers]:
+            done.result()
+
+
+@pytest.mark.parametrize("fault", ["reply lost", "late"])
+@each_kind
+def test_each_request_of_a_waiter_in_turn(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
+) -> None:
+    theirs, holders = world.client(valkey.url), {k: world.actor() for k in (1, 2, 3)}
+
+    def one_wait(k: int) -> None:
+        name = f"{unique_name}-{k}"
+        let_in = kind.block(holders[k], theirs, name)
+        client, actor = world.client(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
+        handle = kind.of(client, name)
+        asked = Tally(proxy, about(kind.asks, name))
+        wrong = FAULTS[fault](proxy, about(kind.asks, name), k)
+        waiting = actor.start(getattr(handle, kind.take))
+        await_waiting(direct, handle)
+        # Before it listens and after, and the third time when it is let in. What goes wrong before that is asked again.
+        until(lambda: asked.count >= (2 if k == 3 else 3), what=f"request {k} goes wrong, and it asks again")
+        until(lambda: not proxy.under_way, what="it is told to wait")
+        let_in()
+
+        taken = waiting.result(10)
+
+        assert wrong.hits == 1
+        if isinstance(wrong, Held):
+            wrong.release()
+        if kind.glance:
+            assert not holders[k].do(getattr(kind.opponent(theirs, name), kind.glance)), "nobody gets in beside it"
+        kind.give_back(actor, handle, taken)
+        if isinstance(wrong, Held):
+            wrong.release()
+        kind.at_rest(direct, client, name, 1)
+
+    side_by_side(one_wait, holders)
+
+
+@pytest.mark.parametrize("kind", FAMILY, ids=str)
+def test_a_waiter_lives_through_an_outage(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    let_in = kind.block(world.actor(), world.client(valkey.url), unique_name)
+    client, actor = world.client(proxy.url, timeout=0.6, ping_interval=0.2, ping_timeout=0.4), world.actor()
+    handle = kind.of(client, unique_name)
+    waiting = actor.start(getattr(handle, kind.take))
+    await_waiting(direct, handle)
+    proxy.cut()
+    until(lambda: client._core.wakeups.down is not None, what="the outage is seen")
+    let_in()  # Nobody hears it.
+    assert not waiting.done()
+    proxy.heal()
+
+    kind.give_back(actor, handle, waiting.result(5))
+
+    kind.at_rest(direct, client, unique_name, 1)
+
+
+@pytest.mark.parametrize("kind", FAMILY, ids=str)
+@pytest.mark.parametrize("which", ["take", "give"])
+def test_what_cannot_be_settled_is_made_good_behind(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: Kind, which: str
+) -> None:
+    if kind is LATCH and which == "take":
+        pytest.skip("whoever waits for a latch takes nothing")
+    client, actor = world.client(proxy.url, timeout=0.6), world.actor()
+    handle = kind.of(client, unique_name)
+    call = partial(actor.do, getattr(handle, kind.take))
+    if kind.permits:
+        actor.do(handle.try_set_permits, 3)
+    if kind is LATCH:
+        actor.do(handle.try_set_count, 2)
+        call = partial(actor.do, handle.count_down)
+    elif which == "give":
+        call = partial(kind.give_back, actor, handle, call())
+    before = kind.look(direct, handle, actor)
+    lost = proxy.drop_reply(about(ANY_SCRIPT, unique_name), None, then="reset")
+
+    with pytest.raises(OutcomeUnknownError) as error:
+        call()
+
+    assert error.value.name == unique_name
+    assert isinstance(error.value.__cause__, RedisError)
+    assert lost.hits > 1
+    assert kind.look(direct, handle, actor) != before, "it was executed"
+    lost.remove()
+    if kind is LATCH:
+        until(lambda: client._core.ledger.count() == 0, what="settled")
+        assert kind.look(direct, handle, actor) == 1
+        actor.do(handle.count_down)
+    elif which == "give" and not kind.permits:
+        until(lambda: not client._core.watchdog._unsettled, what="settled")
+        actor.do(handle.unlock)  # The same one, continued: it learns that it is done.
+    kind.at_rest(direct, client, unique_name, 3)
+    assert not world.losses
+
+
+def test_a_place_in_the_queue_is_given_up_behind_an_outage(
+    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    theirs, holder, third = world.client(valkey.url), world.actor(), world.actor()
+    let_in = FAIR.block(holder, theirs, unique_name)
+    client, actor = world.client(proxy.url, timeout=0.6, ping_interval=0.2, ping_timeout=0.3), world.actor()
+    handle, queue = FAIR.of(client, unique_name), LockNames(unique_name).queue
+    waiting = actor.start(handle.try_lock, 0.5)
+    until(lambda: direct.llen(queue) == 1, what="it queues up")
+    proxy.cut()
+    with pytest.raises((RedisError, OutcomeUnknownError)):
+        waiting.result(10)
+    assert direct.llen(queue) == 1, "nobody could tell the server"
+    proxy.heal()
+
+    until(lambda: direct.llen(queue) == 0, what="its place is given up")
+
+    let_in()
+    assert third.do(FAIR.of(theirs, unique_name).try_lock)
+    third.do(FAIR.of(theirs, unique_name).unlock)
+    FAIR.at_rest(direct, client, unique_name, 0)
+
+
+def test_permits_wanted_by_many_are_conserved(
+    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(proxy.url, timeout=4.5)
+    semaphore, actors = SEMAPHORE.of(client, unique_name), [world.actor() for _ in range(8)]
+    actors[0].do(semaphore.try_set_permits, 3)
+    match = about(ANY_SCRIPT, unique_name)
+    faults = zip((2, 5, 9, 14, 20, 26), (*FAULTS, "late", "reply lost"), strict=True)
+    wrongs = [FAULTS[fault](proxy, match, k) for k, fault in faults]
+
+    turns = [
+        future
+        for _ in range(3)
+        for actor in actors
+        for future in (actor.start(semaphore.acquire, 2), actor.start(semaphore.release, 2))
+    ]
+    for turn in turns:
+        turn.result(20)
+    for wrong in wrongs:
+        if isinstance(wrong, Held) and wrong.hits:
+            wrong.release()
+
+    assert sum(wrong.hits for wrong in wrongs) == len(wrongs)
+    SEMAPHORE.at_rest(direct, client, unique_name, 3)

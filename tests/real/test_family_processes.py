@@ -1,0 +1,305 @@
+"""Processes that hold or wait for each kind of the family, and are killed or stopped in the middle of it.
+
+What becomes of a killed process does not depend on its colour: it is of threads here, and who stays is of tasks.
+What a stopped one finds when it goes on is looked at in both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+
+from pyredisson.core.names import LockNames
+from tests.real.kinds import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real.looking import await_waiting, channels
+from tests.real.peers import Peer, PeerError
+from tests.real.worlds import Actor, World
+from tests.servers import Server
+from tests.waiting import until
+
+LEASE = 0.8
+#: For a machine that is busy. What is bounded here would take 10 s and more if nobody saw to it.
+MARGIN = 1.5
+LOCKS = (FAIR, READ, WRITE)
+
+by_a_task = pytest.mark.parametrize("world", ["asyncio"], indirect=True)
+
+
+def within(began: float, seconds: float) -> bool:
+    return time.monotonic() - began < seconds + MARGIN
+
+
+def scripts_run(direct: redis.Redis) -> int:
+    """How many scripts the server has run."""
+    return int(direct.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+# --- killed ---
+
+
+@by_a_task
+@pytest.mark.parametrize("lease", [None, LEASE])
+@pytest.mark.parametrize("kind", LOCKS, ids=str)
+def test_a_killed_holder_is_followed_within_its_lease(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
+) -> None:
+    client = world.client(valkey.url)
+    theirs, actor = kind.opponent(client, unique_name), world.actor()
+    with Peer("threads", valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
+        peer.do("lock", lease)
+        peer.do("lock", lease)
+        taken = actor.start(theirs.lock)
+        await_waiting(direct, theirs)
+        peer.kill()
+        began = time.monotonic()
+        taken.result(10)
+        assert within(began, LEASE)
+    actor.do(theirs.unlock)
+    kind.at_rest(direct, client, unique_name, 0)
+
+
+@by_a_task
+def test_a_killed_reader_ends_no_other_read(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client, reader, writer = world.client(valkey.url), world.actor(), world.actor()
+    both = client.get_read_write_lock(unique_name)
+    read, write = both.read_lock(), both.write_lock()
+    with Peer("threads", valkey.url, unique_name, "read_lock", lock_watchdog_timeout=LEASE) as peer:
+        reader.do(read.lock)
+        peer.do("lock")
+        waiting = writer.start(write.lock)
+        await_waiting(direct, write)
+        peer.kill()
+        gone = f"{{{unique_name}}}:{peer.client_id}:{peer.number}:rwlock_timeout:1"
+        until(lambda: not direct.exists(gone), what="the dead one's lease is over")
+        assert reader.do(read.get_hold_count) == 1
+        assert not waiting.done()
+        reader.do(read.unlock)
+        waiting.result(10)  # Nothing of the dead one keeps the lock alive.
+    writer.do(write.unlock)
+    READ.at_rest(direct, client, unique_name, 0)
+
+
+@by_a_task
+def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url)
+    permits, actor = PERMITS.of(client, unique_name), world.actor()
+    actor.do(permits.try_set_permits, 2)
+    with Peer("threads", valkey.url, unique_name, PERMITS.name) as peer:
+        for_good, for_a_while = peer.do("acquire"), peer.do("acquire", LEASE)
+        waiting = actor.start(permits.acquire)
+        await_waiting(direct, permits)
+        peer.kill()
+        began = time.monotonic()
+        mine = waiting.result(10)
+        assert within(began, LEASE)
+    # The one without a lease has nothing that ends it, but whoever knows its id can.
+    assert actor.do(permits.acquired_permits) == 2
+    assert actor.do(permits.try_release, for_a_while) is False
+    for permit in (for_good, mine):
+        actor.do(permits.release, permit)
+    PERMITS.at_rest(direct, client, unique_name, 2)
+
+
+@by_a_task
+def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url)
+    semaphore, actor = SEMAPHORE.of(client, unique_name), world.actor()
+    actor.do(semaphore.try_set_permits, 1)
+    with Peer("threads", valkey.url, unique_name, SEMAPHORE.name) as peer:
+        peer.do("acquire")
+        waiting = actor.start(semaphore.acquire)
+        await_waiting(direct, semaphore)
+        peer.kill()
+    assert direct.get(unique_name) == "0"
+    assert not waiting.done()
+    operator = world.actor()
+    operator.do(semaphore.release)
+    assert waiting.result(10) is True
+    actor.do(semaphore.release)
+    SEMAPHORE.at_rest(direct, client, unique_name, 1)
+
+
+@by_a_task
+@pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
+def test_a_killed_waiter_delays_nobody(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    client, holder, waiter = world.client(valkey.url), world.actor(), world.actor()
+    let_in = kind.block(holder, client, unique_name)
+    handle = kind.of(client, unique_name)
+    with Peer("threads", valkey.url, unique_name, kind.name) as peer:
+        peer.send(kind.take)
+        until(lambda: channels(direct, unique_name), what="it waits")
+        waiting = waiter.start(getattr(handle, kind.take))
+        await_waiting(direct, handle)
+        peer.kill()
+        began = time.monotonic()
+        let_in()
+        taken = waiting.result(10)
+        assert within(began, 0)
+    kind.give_back(waiter, handle, taken)
+    kind.at_rest(direct, client, unique_name, 1)
+
+
+@dataclass
+class Queue:
+    """A fair lock that is held by one, wanted by another process, and then by somebody here.
+
+    Attributes:
+        believed_for: For how many seconds from now the server believes in the first of the queue.
+    """
+
+    waiting: Future[Any]
+    waiter: Actor
+    lock: Any
+    let_in: Callable[[], None]
+    believed_for: Callable[[], float]
+
+
+def queue_up(world: World, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
+    client = world.client(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
+    let_in, waiter = FAIR.block(world.actor(), client, name), world.actor()
+    lock, names = FAIR.of(client, name), LockNames(name)
+    peer.send("lock")
+    until(lambda: direct.llen(names.queue) == 1, what="it is the first")
+    waiting = waiter.start(lock.lock)
+    until(lambda: direct.llen(names.queue) == 2, what="somebody is behind it")
+
+    def believed_for() -> float:
+        seconds, micros = direct.time()
+        score = direct.zscore(names.timeouts, f"{peer.client_id}:{peer.number}")
+        return (score or 0.0) / 1000 - seconds - micros / 1e6
+
+    return Queue(waiting, waiter, lock, let_in, believed_for)
+
+
+def comes_when_the_first_has_had_its_time(queue: Queue) -> None:
+    """What the first had, was the rest of the lease that it waited for, and its own wait."""
+    until(lambda: queue.believed_for() <= 2 * LEASE, what="its time is counted")
+    began, left = time.monotonic(), queue.believed_for()
+    queue.let_in()
+    queue.waiting.result(10)
+    assert within(began, left)
+
+
+@by_a_task
+def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    with Peer("threads", valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
+        queue = queue_up(world, valkey, direct, unique_name, peer)
+        peer.kill()
+        comes_when_the_first_has_had_its_time(queue)
+    queue.waiter.do(queue.lock.unlock)
+    FAIR.at_rest(direct, queue.lock._client, unique_name, 0)
+
+
+# --- stopped ---
+
+
+@pytest.mark.parametrize("kind", LOCKS, ids=str)
+def test_a_holder_that_was_stopped_past_its_lease_is_told_before_it_writes(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    client = world.client(valkey.url)
+    theirs, actor = kind.opponent(client, unique_name), world.actor()
+    with Peer(world.colour, valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
+        peer.do("enter")
+        peer.do("ensure_held")
+        assert actor.do(theirs.try_lock) is False
+        peer.stop()
+        began = time.monotonic()
+        actor.do(theirs.lock)
+        assert within(began, LEASE)
+        # What it asks first when it goes on is answered with the truth, whatever its watchdog has done by then.
+        peer.send("ensure_held")
+        peer.go_on()
+        with pytest.raises(PeerError, match="LockLostError"):
+            peer.result()
+        with pytest.raises(PeerError, match="LockLostError"):
+            peer.do("leave")
+        until(lambda: peer.do("losses") == [[unique_name, peer.number]], what="called back")
+        assert actor.do(theirs.is_held_by_current_thread), "and takes nothing from the next one"
+        assert peer.do("try_lock") is False
+        actor.do(theirs.unlock)
+        peer.do("lock")
+        peer.do("unlock")
+    kind.at_rest(direct, client, unique_name, 0)
+
+
+def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.client(valkey.url)
+    permits, actor = PERMITS.of(client, unique_name), world.actor()
+    actor.do(permits.try_set_permits, 1)
+    with Peer(world.colour, valkey.url, unique_name, PERMITS.name) as peer:
+        permit = peer.do("acquire", LEASE)
+        peer.stop()
+        began = time.monotonic()
+        mine = actor.do(permits.acquire)
+        assert within(began, LEASE)
+        peer.send("update_lease_time", permit, 60)
+        peer.send("try_release", permit)
+        peer.send("release", permit)
+        peer.go_on()
+        assert peer.result() is False
+        assert peer.result() is False
+        with pytest.raises(PeerError, match="LockNotOwnedError"):
+            peer.result()
+        assert peer.do("try_acquire") is None
+        actor.do(permits.release, mine)
+        peer.do("release", peer.do("acquire"))
+    PERMITS.at_rest(direct, client, unique_name, 1)
+
+
+def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    with Peer(world.colour, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
+        queue = queue_up(world, valkey, direct, unique_name, peer)
+        peer.stop()
+        comes_when_the_first_has_had_its_time(queue)
+        # It has lost its place, and queues up again when it goes on: it neither gets in beside nor is forgotten.
+        peer.go_on()
+        until(lambda: queue.believed_for() > 0, what="it queues up again")
+        assert queue.waiter.do(queue.lock.is_held_by_current_thread)
+        queue.waiter.do(queue.lock.unlock)
+        peer.result()
+        assert direct.hkeys(unique_name) == [f"{peer.client_id}:{peer.number}"]
+        peer.do("unlock")
+    FAIR.at_rest(direct, queue.lock._client, unique_name, 0)
+
+
+@pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)
+def test_a_stopped_waiter_takes_nothing_that_is_anothers(
+    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    client, holder = world.client(valkey.url), world.actor()
+    let_in = kind.block(holder, client, unique_name)
+    with Peer(world.colour, valkey.url, unique_name, kind.name) as peer:
+        peer.send(kind.take)
+        until(lambda: channels(direct, unique_name), what="it waits")
+        peer.stop()
+        let_in()
+        again = kind.block(holder, client, unique_name)
+        before, asked = kind.look(direct, kind.of(client, unique_name), holder), scripts_run(direct)
+        peer.go_on()
+        until(lambda: scripts_run(direct) > asked, what="it hears that it was let in, and asks")
+        assert kind.look(direct, kind.of(client, unique_name), holder) == before
+        again()
+        taken = peer.result()
+        peer.do(kind.give, *([taken] if isinstance(taken, str) else []))
+    kind.at_rest(direct, client, unique_name, 1)
