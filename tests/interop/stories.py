@@ -226,7 +226,7 @@ class Permits(Semaphores):
         """As if its time were over."""
         for twin in (self.both.java, self.both.python):
             member = bytes.fromhex(twin.permits[number])
-            self.both.server.redis.execute_command("ZADD", f"{{{twin.name}}}:timeout", "XX", 1, member)
+            self.both.server.redis.execute_command("ZADD", f"{{{twin.name}}}:timeout", "XX", 1 + number, member)
         self.both.to_the_server(about=f"permit {number} is overdue")
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import redis
 
 from tests.interop.conftest import Sides
 from tests.interop.kinds import LOCK_CASES, OTHERS
+from tests.interop.looking import until_it_waits
 from tests.interop.sides import Handle, Owner
-from tests.waiting import until
 
 CASES = [
     *((version, kind) for version, kind in LOCK_CASES if kind not in ("spin_lock", "read_lock")),
@@ -72,11 +71,6 @@ class Way:
             self.theirs.unlock()
 
 
-def listens(direct: redis.Redis, name: str) -> bool:
-    """Whether a connection listens to a channel of an object."""
-    return any(name in channel for channel in direct.pubsub_channels())
-
-
 @pytest.mark.volume
 @pytest.mark.parametrize(("version", "kind"), CASES)
 def test_a_message_ends_the_wait(
@@ -97,10 +91,7 @@ def test_a_message_ends_the_wait(
             way = Way(kind, holder, waiter, name)
             way.prepare()
             waiting = way.theirs.start(way.waits)
-            until(partial(listens, direct, name), what="it listens")
-            if kind == "readers":
-                # Redisson's would miss what is said between its second look and its wait.
-                until(waiter.waits, what="it waits")
+            until_it_waits(direct, way.theirs)
             assert not waiting.done()
             began = time.monotonic()
             way.let_go()

@@ -27,12 +27,13 @@ class Peer:
         colour: ``threads`` or ``asyncio``.
         url: The server.
         name: The lock.
+        kind: Of lock: what the client's ``get_<kind>`` makes, or ``read_lock``, ``write_lock``.
         config: Of the client.
     """
 
-    def __init__(self, colour: str, url: str, name: str, **config: Any) -> None:
+    def __init__(self, colour: str, url: str, name: str, kind: str = "lock", **config: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.real.peers", colour, url, name, json.dumps(config)],
+            [sys.executable, "-m", "tests.real.peers", colour, url, name, kind, json.dumps(config)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -91,13 +92,15 @@ class Peer:
             pipe.close()
 
 
-def main(colour: str, url: str, name: str, config: str) -> None:
+def main(colour: str, url: str, name: str, kind: str, config: str) -> None:
     """Do what stdin says, until it ends."""
     from tests.real.worlds import WORLDS
 
     world = WORLDS[colour]()
     client = world.client(url, **json.loads(config))
-    lock, actor = client.get_lock(name), world.actor()
+    sides = ("read_lock", "write_lock")
+    maker, args = (client.get_read_write_lock(name), ()) if kind in sides else (client, (name,))
+    lock, actor = getattr(maker, kind if kind in sides else f"get_{kind}")(*args), world.actor()
     context = lock.hold()
     leases = []
     calls = {
