@@ -114,7 +114,7 @@ def test_the_watchdog_of_one_side_keeps_the_other_out(
     mine = clients.pop(first).owner().get(kind, unique_name)
     theirs = clients.popitem()[1].owner().get(kind.replace("read", "write"), unique_name)
     mine.lock()
-    assert theirs.try_lock(1.5) is False  # Two and a half leases.
+    assert theirs.try_lock(1.2) is False  # Two leases.
     mine.unlock()
     assert theirs.try_lock(5)
     theirs.unlock()
