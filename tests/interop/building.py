@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,16 @@ def _attempt(version: str) -> tuple[list[str] | None, str | None]:
         return None, str(error)
 
 
-def peer_command(version: str) -> list[str]:
+#: It is small, short-lived, and has to share the machine with two more and with the tests.
+SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+def peer_command(version: str, *, settings: Sequence[str] = SMALL) -> list[str]:
     """The command that starts the peer, built before if need be.
+
+    Args:
+        version: Of Redisson.
+        settings: Of the JVM.
 
     Raises:
         NoJava: There is no Java or no Maven here, or Maven could not fetch what is needed.
@@ -61,8 +70,7 @@ def peer_command(version: str) -> list[str]:
         _build(version, directory)
     return [
         java,
-        # It is small, short-lived, and has to share the machine with two more and with the tests.
-        *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+        *settings,
         *("-cp", f"{directory / 'classes'}{os.pathsep}{directory / 'lib' / '*'}"),
         "pyredisson.Peer",
     ]

@@ -76,7 +76,7 @@ class Jvm:
 
         Args:
             addresses: Of the server, or with ``mode="cluster"`` of some nodes, with commas between them.
-            mode: ``single`` or ``cluster``.
+            mode: ``single`` or ``cluster``; ``untouched``: single, with nothing but Redisson's defaults.
             watchdog_ms: Its ``lockWatchdogTimeout``.
             sharded: Its ``shardedSubscriptionMode``, in a cluster: ``AUTO``, ``ON`` or ``OFF``.
         """

@@ -89,7 +89,16 @@ def test_forced_open(
     assert theirs.force_unlock() is False
 
 
-@pytest.mark.parametrize(("version", "kind"), LOCK_CASES)
+# A fair waiter of Redisson before 3.45 may look a moment too early, and then waits for a message.
+@pytest.mark.parametrize(
+    ("version", "kind", "first"),
+    [
+        (*case, language)
+        for case in LOCK_CASES
+        for language in LANGUAGES
+        if (*case, language) != (OLD, "fair_lock", "python")
+    ],
+)
 def test_a_lease_that_runs_out(
     open_sides: Callable[..., Sides], version: str, kind: str, first: str, unique_name: str
 ) -> None:
@@ -167,8 +176,8 @@ def test_python_is_killed_while_it_holds(
 def test_python_is_killed_while_it_waits_its_turn(sides: Sides, unique_name: str, valkey: Server) -> None:
     """Its place in the queue costs those behind it no more than the patience that it came with."""
     holder, behind = sides.java().owner().get("fair_lock", unique_name), sides.python().owner()
-    holder.lock(2)  # What it has to wait for counts as well.
     with Peer("threads", valkey.url, unique_name, "fair_lock", fair_lock_wait_timeout=1.0) as peer:
+        holder.lock(4)  # What it has to wait for counts as well.
         peer.send("lock")
         queue = f"redisson_lock_queue:{{{unique_name}}}"
         with valkey.client() as direct:
@@ -177,7 +186,7 @@ def test_python_is_killed_while_it_waits_its_turn(sides: Sides, unique_name: str
             until(lambda: direct.llen(queue) == 2, what="the next one, too")
         peer.kill()
         holder.force_unlock()
-        waits.result(15)
+        waits.result(20)
 
 
 @pytest.mark.parametrize("version", LOCKS["fair_lock"])

@@ -127,6 +127,17 @@ public final class Peer {
                 case "contend":
                     return new Contention(clients.get(request[3]), unquoted(request[4]), unquoted(request[5]), request)
                             .run();
+                case "pairs":
+                    return Benchmark.pairs(clients.get(request[3]), (int) number(request, 4), number(request, 5),
+                            number(request, 6));
+                case "turns":
+                    return Benchmark.turns(clients.get(request[3]), number(request, 4), number(request, 5),
+                            number(request, 6));
+                case "many":
+                    Benchmark.many(clients.get(request[3]), request[4].equals("take"), (int) number(request, 5));
+                    return null;
+                case "used":
+                    return Benchmark.used();
                 case "call":
                     return handle(request[3], unquoted(request[4]), unquoted(request[5])).call(request, 6);
                 default:
@@ -203,7 +214,6 @@ public final class Peer {
     /** {@code connect name mode addresses watchdogMs sharded}: a client, and its id. */
     private String connect(String[] request) throws Exception {
         Config config = new Config();
-        config.setThreads(4).setNettyThreads(4);
         config.setLockWatchdogTimeout(Long.parseLong(request[6]));
         BaseMasterSlaveServersConfig<?> cluster = null;
         if (request[4].equals("cluster")) {
@@ -212,7 +222,11 @@ public final class Peer {
             servers.setScanInterval(1000);
             servers.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
             cluster = servers;
+        } else if (request[4].equals("untouched")) {
+            config.useSingleServer().setAddress(unquoted(request[5])); // As it comes, to be measured.
         } else {
+            // Many clients share a JVM here, and none has much to do.
+            config.setThreads(4).setNettyThreads(4);
             SingleServerConfig server = config.useSingleServer();
             server.setAddress(unquoted(request[5])).setConnectionMinimumIdleSize(1);
             server.setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(50);
@@ -228,6 +242,10 @@ public final class Peer {
         RedissonClient client = Redisson.create(config);
         clients.put(request[3], client);
         return client.getId();
+    }
+
+    private static long number(String[] request, int at) {
+        return Long.parseLong(request[at]);
     }
 
     private void answer(String... words) {
