@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import signal
 import sys
 import traceback
@@ -16,6 +17,7 @@ from .coroutines import many_coroutines
 from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
+from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
 from .report import Figure, environment, text, write
@@ -82,8 +84,22 @@ FIGURES: dict[str, Play] = {
     "held_locks": lambda server, effort, tournament: held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
     ),
+    "java_one_thread": _rates(java_one_thread),
+    "java_many_threads": _rates(java_many_threads),
+    "java_hand_over": lambda server, effort, tournament: java_hand_over(
+        server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
+    ),
+    "java_held_locks": lambda server, effort, tournament: java_held_locks(
+        server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
+    ),
     "import_time": lambda server, effort, tournament: import_time(rounds=effort.rounds, tournament=tournament),
 }
+
+
+def _by_default() -> list[str]:
+    """All figures; those beside Redisson if there is a Java that could run it."""
+    java = shutil.which("java") and shutil.which("mvn")
+    return [name for name in FIGURES if java or not name.startswith("java_")]
 
 
 def figure_name(word: str) -> str:
@@ -137,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Server(options.server) as server:
         tournament = Tournament(random.Random(options.seed), server.pid, calm=options.calm)
         about = environment(server.version(), {"effort": "quick" if options.quick else "full"})
-        for name in options.figure or FIGURES:
+        for name in options.figure or _by_default():
             try:
                 figure = FIGURES[name](server, effort, tournament)
             except Exception:

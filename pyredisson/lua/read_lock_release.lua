@@ -95,6 +95,9 @@ elseif left == 0 then
     if alive == 0 then
         reply = false -- It had ended before; only its field was left.
     end
+elseif left < 0 and not mode and ARGV[6] ~= '1' and ARGV[7] ~= '' and redis.call('exists', KEYS[1]) == 0 then
+    -- It has gone without a word, and some may wait for its time to be over.
+    redis.pcall(ARGV[7], KEYS[2], ARGV[1])
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then
     -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.

@@ -36,6 +36,9 @@ elseif left == 0 then
         redis.call('hdel', KEYS[1], ARGV[3])
         redis.call('hset', KEYS[1], 'mode', 'read')
     end
+elseif not found[1] and ARGV[6] ~= '1' and ARGV[7] ~= '' and redis.call('exists', KEYS[1]) == 0 then
+    -- It has gone without a word, and some may wait for its time to be over.
+    redis.pcall(ARGV[7], KEYS[2], ARGV[1])
 end
 if ARGV[5] ~= '0' and stored ~= ARGV[5] then
     -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.

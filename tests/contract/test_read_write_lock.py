@@ -679,13 +679,15 @@ def test_force_unlock_frees_its_own_side_only(world: World) -> None:
     assert said.received() == [b"0"]
     with pytest.raises(LockLostError):
         read.unlock()
+    assert said.received() == [b"0", b"0"]  # It finds the lock gone, and says so, too.
     write.lock()
     assert their_read.force_unlock() is False
     assert write.get_hold_count() == 1
     assert their_write.force_unlock() is True
-    assert said.received() == [b"0", b"1"]
+    assert said.received() == [b"0", b"0", b"1"]
     with pytest.raises(LockLostError):
         write.unlock()
+    assert said.received() == [b"0", b"0", b"1", b"1"]
 
 
 def test_force_unlock_ends_what_the_caller_held_itself(world: World) -> None:

@@ -1209,7 +1209,8 @@ END_READ: Final = [
     ),
     Case("who does not read", rw("read", other=1) | theirs(30_000), end_read(), None),
     Case("who only writes", rw("write", writer=1), end_read(), None),
-    Case("a free lock", FREE, end_read(), None),
+    Case("a lock that is gone: those who wait are told", FREE, end_read(), None, FREE, READ_ENDED),
+    Case("a lock that is gone, and nobody is to be told", FREE, end_read(publish=""), None),
     Case("a lock of another kind", lock(me=1), end_read(), None),
     # The client counts other holds than are stored.
     Case("more holds are counted than stored", rw("read", me=1) | mine(30_000), end_read(counts=2), None),
@@ -1450,7 +1451,8 @@ END_WRITE: Final = [
     Case("others read", rw("read", other=1) | theirs(30_000), end_write(), None),
     Case("this owner reads", rw("read", me=1) | mine(30_000), end_write(), None),
     Case("a field without the mode", rw("read", writer=1), end_write(), None),
-    Case("a free lock", FREE, end_write(), None),
+    Case("a lock that is gone: those who wait are told", FREE, end_write(), None, FREE, WRITE_ENDED),
+    Case("a lock that is gone, and nobody is to be told", FREE, end_write(publish=""), None),
     # The client counts other holds than are stored.
     Case("more holds are counted than stored", rw("write", writer=1), end_write(counts=2), None),
     Case("giving up whatever stands there", rw("write", writer=3), end_write(counts=0), RELEASED, FREE, WRITE_ENDED),

@@ -1,0 +1,153 @@
+"""Fixtures of the interoperability tests: JVMs with Redisson, and a side in each language."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.interop.building import CURRENT, VERSIONS, require
+from tests.interop.peer import Jvm
+from tests.interop.sides import JavaSide, PythonSide, Side
+from tests.real.worlds import WORLDS, World
+from tests.servers import Server
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of a version may have to wait for Maven, or for another worker that does."""
+    for item in items:
+        if item.path.is_relative_to(_HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+class Jvms:
+    """One running JVM a version and worker, started when first asked for: it takes a second, and 100 MB."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Jvm] = {}
+
+    def get(self, version: str) -> Jvm:
+        """The shared one; do not kill it."""
+        if version not in self._running:
+            self._running[version] = start(version)
+        return self._running[version]
+
+    def stop(self) -> None:
+        for jvm in self._running.values():
+            jvm.kill()
+
+
+def start(version: str) -> Jvm:
+    """A new JVM, of the caller's own."""
+    jvm = Jvm(require(version))
+    # What happened when is compared between the two, so both have to read one clock.
+    before = time.monotonic_ns()
+    there = jvm.do("main", "clock")
+    assert before <= there <= time.monotonic_ns(), "Java's nanoTime() is another clock than time.monotonic_ns()"
+    return jvm
+
+
+@pytest.fixture(scope="session")
+def jvms() -> Iterator[Jvms]:
+    jvms = Jvms()
+    yield jvms
+    jvms.stop()
+
+
+@pytest.fixture
+def own_jvm() -> Iterator[Callable[..., Jvm]]:
+    """``own_jvm(version=CURRENT)``: a JVM of the test's own, to be killed."""
+    started: list[Jvm] = []
+
+    def start_one(version: str = CURRENT) -> Jvm:
+        started.append(start(version))
+        return started[-1]
+
+    yield start_one
+    for jvm in started:
+        jvm.kill()
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Each version of Redisson in turn."""
+    each: str = request.param
+    require(each)
+    return each
+
+
+@pytest.fixture
+def worlds() -> Iterator[dict[str, World]]:
+    """Threads, and tasks."""
+    made = {colour: make() for colour, make in WORLDS.items()}
+    try:
+        yield made
+    finally:
+        for world in made.values():
+            world.close()
+
+
+class Sides:
+    """What makes the clients of a test, on one server; ended with it.
+
+    Attributes:
+        version: Of Redisson.
+    """
+
+    def __init__(self, version: str, jvm: Jvm, worlds: dict[str, World], url: str) -> None:
+        self.version = version
+        self._jvm, self._worlds, self._url = jvm, worlds, url
+        self._java: list[JavaSide] = []
+
+    def java(self, **settings: Any) -> Side:
+        """A new client of Redisson's."""
+        self._java.append(JavaSide(self._jvm, self._url, **settings))
+        return self._java[-1]
+
+    def python(self, colour: str = "threads", **config: Any) -> Side:
+        """A new client of ours."""
+        return PythonSide(self._worlds[colour], self._url, **config)
+
+    def both(self, first: str) -> tuple[Side, Side]:
+        """One in ``first`` (``java`` or ``python``), and one in the other."""
+        sides = {"java": self.java, "python": self.python}
+        second = "python" if first == "java" else "java"
+        return sides[first](), sides[second]()
+
+    def close(self) -> None:
+        for side in self._java:
+            side.client.close()
+
+
+@pytest.fixture
+def open_sides(jvms: Jvms, worlds: dict[str, World], valkey: Server) -> Iterator[Callable[..., Sides]]:
+    """``open_sides(version, url=...)``: clients of one version of Redisson and of ours."""
+    opened: list[Sides] = []
+
+    def make(version: str, url: str = valkey.url) -> Sides:
+        require(version)
+        opened.append(Sides(version, jvms.get(version), worlds, url))
+        return opened[-1]
+
+    yield make
+    for sides in opened:
+        sides.close()
+
+
+@pytest.fixture
+def sides(open_sides: Callable[..., Sides], version: str) -> Sides:
+    """Clients of each version of Redisson in turn, and of ours."""
+    return open_sides(version)
+
+
+@pytest.fixture
+def direct(valkey: Server) -> Iterator[redis.Redis]:
+    """The server itself."""
+    with valkey.client(decode_responses=True) as client:
+        yield client

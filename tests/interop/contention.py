@@ -1,0 +1,109 @@
+"""Some owners, of either language, who count up together under a lock, and what can be said of it afterwards.
+
+Each reads a number and writes the next one, twice: before and after it has been inside for a while. Whoever finds two
+different ones, or comes in while another is inside, has found a lock that does not exclude. The same is done in Java by
+``java/src/main/java/pyredisson/Contention.java``, with the same keys and on the same clock (that of ``nanoTime()``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import redis
+import redis.asyncio
+
+Times: TypeAlias = list[tuple[int, int]]
+"""When one came in and when it began to go out, in nanoseconds, for each time it was inside."""
+
+_LEASE = 60.0  # of a permit
+
+
+def contend(shared: Any, url: str, kind: str, counter: str, until: int, hold: float, rest: float) -> Times:
+    """Count until the number is reached, as a thread."""
+    times: Times = []
+    permit = None
+    with redis.Redis.from_url(url) as client:
+        while True:
+            permit = _enter(shared, kind)
+            came = time.monotonic_ns()
+            value, twin = int(client.get(counter) or 0), int(client.get(f"{counter}:twin") or 0)
+            assert value == twin, f"somebody else is inside: {value}, then {twin}"
+            over = value >= until
+            if not over and kind != "read_lock":
+                client.set(counter, value + 1)
+            if hold:
+                time.sleep(hold)
+            if not over and kind != "read_lock":
+                client.set(f"{counter}:twin", value + 1)
+            if not over:
+                times.append((came, time.monotonic_ns()))
+            _leave(shared, kind, permit)
+            if over:
+                return times
+            if rest:
+                time.sleep(random.uniform(0, 2 * rest))
+
+
+async def contend_as_task(
+    shared: Any, url: str, kind: str, counter: str, until: int, hold: float, rest: float
+) -> Times:
+    """Count until the number is reached, as a task."""
+    times: Times = []
+    async with redis.asyncio.Redis.from_url(url) as client:
+        while True:
+            permit = await _enter(shared, kind)
+            came = time.monotonic_ns()
+            value, twin = int(await client.get(counter) or 0), int(await client.get(f"{counter}:twin") or 0)
+            assert value == twin, f"somebody else is inside: {value}, then {twin}"
+            over = value >= until
+            if not over and kind != "read_lock":
+                await client.set(counter, value + 1)
+            if hold:
+                await asyncio.sleep(hold)
+            if not over and kind != "read_lock":
+                await client.set(f"{counter}:twin", value + 1)
+            if not over:
+                times.append((came, time.monotonic_ns()))
+            await _leave(shared, kind, permit)
+            if over:
+                return times
+            if rest:
+                await asyncio.sleep(random.uniform(0, 2 * rest))
+
+
+def _enter(shared: Any, kind: str) -> Any:
+    if kind == "permit_expirable_semaphore":
+        return shared.acquire(_LEASE)
+    return shared.acquire()
+
+
+def _leave(shared: Any, kind: str, permit: Any) -> Any:
+    if kind == "permit_expirable_semaphore":
+        return shared.release(permit)
+    return shared.release()
+
+
+def check_exclusion(everybody: Sequence[Times]) -> int:
+    """No two were inside at once. Returns how often it went from one of them to another."""
+    stays = sorted((came, left, who) for who, times in enumerate(everybody) for came, left in times)
+    handed_over = 0
+    for before, after in itertools.pairwise(stays):
+        assert after[0] > before[1], f"{before} and {after} were inside together"
+        handed_over += before[2] != after[2]
+    return handed_over
+
+
+def waits_between(everybody: Sequence[Times], languages: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+    """How long each hand-over took, in seconds, by the languages of who left and who came."""
+    stays = sorted((came, left, who) for who, times in enumerate(everybody) for came, left in times)
+    waits: dict[tuple[str, str], list[float]] = {}
+    for before, after in itertools.pairwise(stays):
+        if before[2] != after[2]:
+            pair = languages[before[2]], languages[after[2]]
+            waits.setdefault(pair, []).append((after[0] - before[1]) / 1e9)
+    return waits

@@ -1,0 +1,238 @@
+"""Java and Python behind one face, so that a test can say "one side" and "the other".
+
+An :class:`Owner` is a thread (or task) of one client. What it holds in its hands are :class:`Handle`\\ s, used by our
+names and in seconds on either side::
+
+    mine, theirs = java.owner().get("fair_lock", name), python.owner().get("fair_lock", name)
+    mine.lock(10)
+    waiting = theirs.start("lock")        # a future
+    mine.unlock()
+    waiting.result(5)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from typing import Any, Final
+
+from pyredisson import LockNotOwnedError
+from tests.interop.contention import Times, contend, contend_as_task
+from tests.interop.peer import WITHIN, JavaClient, JavaError, Jvm, quoted
+from tests.real.worlds import Actor, World
+
+LOCKS: Final = ("lock", "non_reentrant_lock", "fair_lock", "spin_lock", "fenced_lock", "write_lock")
+
+
+class Handle:
+    """An object in the hands of an owner: its methods are done there, and are plain calls here."""
+
+    def __init__(self, owner: Owner, kind: str, name: str) -> None:
+        self.owner, self.kind, self.name = owner, kind, name
+
+    def start(self, method: str, *args: Any) -> Future[Any]:
+        """Begin a call that may block."""
+        return self.owner.call(self.kind, self.name, method, *args)
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda *args: self.start(method, *args).result(WITHIN)
+
+
+class Owner(ABC):
+    """A thread or task of one client.
+
+    Attributes:
+        field: What stands for it in Redis.
+    """
+
+    field: str
+
+    @abstractmethod
+    def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
+        """Begin a call."""
+
+    @abstractmethod
+    def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
+        """Begin to count up with others; see ``contention.py``. Times are in seconds."""
+
+    @abstractmethod
+    def waits(self) -> bool:
+        """Whether it is about to be woken by a message, in Java: it has asked, listened and asked again. One of ours
+        has nothing to miss: what it hears before it waits counts as well.
+        """
+
+    def get(self, kind: str, name: str) -> Handle:
+        """What its client's ``get_<kind>`` makes, or one side of a read-write lock: ``read_lock``, ``write_lock``."""
+        return Handle(self, kind, name)
+
+
+class Side(ABC):
+    """A client on one side, and its owners.
+
+    Attributes:
+        language: ``java`` or ``python``.
+        id: The client's UUID.
+    """
+
+    language: str
+    id: str
+
+    @abstractmethod
+    def owner(self) -> Owner:
+        """A new one."""
+
+
+class PythonSide(Side):
+    """A client of ours, in this process."""
+
+    language = "python"
+
+    def __init__(self, world: World, url: str, **config: Any) -> None:
+        self.world = world
+        self.url = url
+        self.client = world.client(url, **config)
+        self.id = self.client.id
+
+    def owner(self) -> Owner:
+        return _PythonOwner(self)
+
+
+class _PythonOwner(Owner):
+    def __init__(self, side: PythonSide) -> None:
+        self._side = side
+        self._actor: Actor = side.world.actor()
+        self.field = f"{side.id}:{self._actor.number}"
+
+    def waits(self) -> bool:
+        return True
+
+    def _object(self, kind: str, name: str) -> Any:
+        client = self._side.client
+        if kind in ("read_lock", "write_lock"):
+            return getattr(client.get_read_write_lock(name), kind)()
+        return getattr(client, f"get_{kind}")(name)
+
+    def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
+        return self._actor.start(getattr(self._object(kind, name), method), *args)
+
+    def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
+        loop = contend if self._side.world.colour == "threads" else contend_as_task
+        return self._actor.start(loop, self._object(kind, name), self._side.url, kind, counter, until, hold, rest)
+
+
+class JavaSide(Side):
+    """A client of Redisson's, in a JVM."""
+
+    language = "java"
+
+    def __init__(self, jvm: Jvm, url: str, **settings: Any) -> None:
+        self.client: JavaClient = jvm.connect(url, **settings)
+        self.id = self.client.id
+
+    def owner(self) -> Owner:
+        return _JavaOwner(self.client)
+
+
+class _JavaOwner(Owner):
+    def __init__(self, client: JavaClient) -> None:
+        self._client = client
+        self._thread = client.jvm.new_name("thread")
+        self.field = f"{client.id}:{client.jvm.do(self._thread, 'number')}"
+
+    def waits(self) -> bool:
+        return bool(self._client.jvm.do(self._thread, "waits"))
+
+    def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
+        java_method, java_args, read = _translated(kind, method, *args)
+        future = self._client.call(self._thread, kind, name, java_method, *java_args)
+        return _Read(future, read) if read else future
+
+    def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
+        times = (str(round(hold * 1e6)), str(round(rest * 1e6)))
+        future = self._client.jvm.start(
+            self._thread, "contend", self._client.name, kind, quoted(name), quoted(counter), str(until), *times
+        )
+        return _Read(future, lambda flat: list(zip(flat[::2], flat[1::2], strict=True)))
+
+
+class _Read(Future[Any]):
+    """The outcome of another one, read in another way."""
+
+    def __init__(self, future: Future[Any], read: Any) -> None:
+        super().__init__()
+        self._how = read
+        future.add_done_callback(self._come)
+
+    def _come(self, future: Future[Any]) -> None:
+        error = future.exception()
+        if error is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(self._how(future.result()))
+
+
+def not_owned(error: BaseException | None) -> bool:
+    """Whether it says that the caller does not hold what it wanted to give back."""
+    if isinstance(error, JavaError):
+        return error.kind == "IllegalMonitorStateException" or "has already been released" in str(error)
+    return isinstance(error, LockNotOwnedError)
+
+
+# ---- our calls in Redisson's words -----------------------------------------------------------------------------------
+
+_FOREVER = math.inf
+
+
+def _time(seconds: float) -> list[str]:
+    return [f"m{math.ceil(seconds * 1000)}"]
+
+
+def _translated(kind: str, method: str, *args: Any) -> tuple[str, list[str], Any]:
+    """The name of the method, its arguments as they are sent, and how to read the result (``None``: as it is)."""
+    words = method.split("_")
+    camel = words[0] + "".join(word.capitalize() for word in words[1:])
+    if kind == "permit_expirable_semaphore":
+        return _of_permits(camel, *args)
+    if kind == "semaphore":
+        permits = args[0] if args else 1
+        wait = args[1] if len(args) > 1 else 0
+        if camel in ("availablePermits", "drainPermits"):
+            return camel, [], None
+        if camel == "acquire":
+            return camel, [f"i{permits}"], lambda _: True
+        return camel, [f"i{permits}", *([*_time(wait), "u"] if wait else [])], None
+    if kind == "count_down_latch":
+        if camel == "wait":
+            return ("await", [*_time(args[0]), "u"], None) if args else ("await", [], lambda _: True)
+        return camel, [f"l{each}" for each in args], None
+    if camel in ("lock", "lockAndGetToken"):
+        lease = args[0] if args else None
+        return camel, [] if lease is None else [*_time(lease), "u"], (lambda _: True) if camel == "lock" else None
+    if camel in ("tryLock", "tryLockAndGetToken"):
+        wait, lease = (*args, None, None)[:2] if args else (0, None)
+        if lease is not None:
+            return camel, [*_time(wait or 0), *_time(lease), "u"], None
+        # Without a wait, tryLockAndGetToken() waits for ever in Java; a time that is over at once does not.
+        return camel, [*_time(wait), "u"] if wait or camel != "tryLock" else [], None
+    if camel == "remainTimeToLive":
+        return camel, [], lambda ms: None if ms == -2 else math.inf if ms == -1 else ms / 1000
+    if camel == "isHeldByThread":
+        return camel, [f"l{args[0]}"], None
+    assert not args, (kind, method, args)
+    return camel, [], None
+
+
+def _of_permits(camel: str, *args: Any) -> tuple[str, list[str], Any]:
+    if camel in ("acquire", "tryAcquire"):
+        wait, lease = (None, *args, None)[:2] if camel == "acquire" else (*args, 0, None)[:2]
+        if camel == "acquire":
+            return camel, [] if lease is None else [*_time(lease), "u"], None
+        if lease is None and not wait:
+            return camel, [], None
+        return camel, [*_time(wait), *(_time(lease) if lease is not None else ["l-1"]), "u"], None
+    if camel in ("release", "tryRelease"):
+        return camel, [f"s{args[0]}"], None
+    if camel == "updateLeaseTime":
+        return camel, [f"s{args[0]}", *(_time(args[1]) if args[1] is not None else ["l-1"]), "u"], None
+    return camel, [f"i{each}" for each in args], None

@@ -1,0 +1,96 @@
+"""Many owners in both languages count up together: no two are inside at once, whatever they hold to be inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from tests.interop.conftest import Sides
+from tests.interop.contention import check_exclusion
+from tests.interop.kinds import EXCLUSIVE_CASES, VERSIONS
+from tests.interop.sides import Handle, Owner
+
+HAND_OVERS = 5_000  # in the full volume
+
+
+def crowd(sides: Sides) -> list[Owner]:
+    """Three of Java's, two of them of one client; two threads and a task of ours."""
+    java, python = sides.java(), sides.python()
+    return [
+        *(java.owner(), java.owner(), sides.java().owner()),
+        *(python.owner(), python.owner(), sides.python("asyncio").owner()),
+    ]
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("version", "kind"), EXCLUSIVE_CASES)
+def test_nobody_is_inside_with_another(
+    open_sides: Callable[..., Sides],
+    version: str,
+    kind: str,
+    unique_name: str,
+    direct: redis.Redis,
+    volume: Callable[[int], int],
+) -> None:
+    owners = crowd(open_sides(version))
+    counter = f"counter-{unique_name}"
+    wanted = volume(HAND_OVERS)
+    if "semaphore" in kind:
+        assert owners[0].get(kind, unique_name).try_set_permits(1)
+    counting = [owner.contend(kind, unique_name, counter, wanted, 0.0001, 0.001) for owner in owners]
+    everybody = [each.result(800) for each in counting]
+    assert direct.get(counter) == str(wanted)
+    assert sum(map(len, everybody)) == wanted
+    assert check_exclusion(everybody) >= wanted / 3, "they did not take turns"
+    assert all(everybody), "somebody was never inside"
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_readers_and_writers(
+    open_sides: Callable[..., Sides],
+    version: str,
+    unique_name: str,
+    direct: redis.Redis,
+    volume: Callable[[int], int],
+) -> None:
+    sides = open_sides(version)
+    writers, readers = (
+        crowd(sides)[1:5],
+        [sides.java().owner(), sides.python().owner(), sides.python("asyncio").owner()],
+    )
+    counter = f"counter-{unique_name}"
+    wanted = volume(HAND_OVERS)
+    writing = [each.contend("write_lock", unique_name, counter, wanted, 0.0001, 0.001) for each in writers]
+    # They rest longer than they read: who writes has to wait for a moment when nobody reads.
+    reading = [each.contend("read_lock", unique_name, counter, wanted, 0.0001, 0.003) for each in readers]
+    written = [each.result(800) for each in writing]
+    assert direct.get(counter) == str(wanted)
+    assert sum(map(len, written)) == wanted
+    check_exclusion(written)
+    for each in reading:
+        read = each.result(30)
+        assert read, "a reader was never inside"
+        check_exclusion([[stay for times in written for stay in times], read])
+
+
+def test_what_one_side_holds_the_other_does_not_get(sides: Sides, unique_name: str) -> None:
+    for first in ("java", "python"):
+        one, other = sides.both(first)
+        mine: Handle = one.owner().get("lock", unique_name)
+        theirs = other.owner().get("lock", unique_name)
+        assert mine.try_lock()
+        assert not theirs.try_lock()
+        assert not theirs.try_lock(0.02)
+        assert theirs.is_locked()
+        assert not theirs.is_held_by_current_thread()
+        assert theirs.get_hold_count() == 0
+        assert 29 < theirs.remain_time_to_live() <= 30
+        mine.unlock()
+        assert theirs.remain_time_to_live() is None
+        assert theirs.try_lock()
+        theirs.unlock()

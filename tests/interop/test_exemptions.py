@@ -1,0 +1,186 @@
+"""What differs on purpose (``twins.EXEMPT``): that it does, and that both exclude and wake each other all the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from pyredisson import LockError, LockLostError, LockNotOwnedError
+from tests.interop.building import CURRENT, OLD, require
+from tests.interop.conftest import Sides
+from tests.interop.looking import until_it_waits
+from tests.interop.peer import JavaError
+from tests.interop.sides import not_owned
+from tests.waiting import until
+
+
+@pytest.fixture
+def version() -> str:
+    """The newest."""
+    require(CURRENT)
+    return CURRENT
+
+
+def test_a_ttl_is_never_lowered(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+    mine, theirs = sides.python().owner().get("lock", unique_name), sides.java().owner().get("lock", unique_name)
+    mine.lock(30)
+    mine.lock(5)
+    assert 28_000 < direct.pttl(unique_name) <= 30_000
+    assert not theirs.try_lock()
+    mine.unlock()
+    mine.unlock()
+    theirs.lock(30)
+    theirs.lock(5)
+    assert direct.pttl(unique_name) <= 5_000
+    assert not mine.try_lock()
+    theirs.unlock()
+    assert not mine.try_lock()
+    theirs.unlock()
+    assert mine.try_lock()
+    mine.unlock()
+
+
+def test_a_fenced_re_entry_joins(sides: Sides, unique_name: str) -> None:
+    mine = sides.python().owner().get("fenced_lock", unique_name)
+    theirs = sides.java().owner().get("fenced_lock", unique_name)
+    assert mine.lock_and_get_token() == mine.lock_and_get_token() == 1
+    assert not theirs.try_lock()
+    mine.unlock()
+    mine.unlock()
+    assert [theirs.lock_and_get_token(), theirs.lock_and_get_token()] == [2, 3]
+    assert not mine.try_lock()
+    theirs.unlock()
+    theirs.unlock()
+    assert mine.lock_and_get_token() == 4
+    mine.unlock()
+
+
+def test_a_fair_waiter_of_ours_stays_alive(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+    """It waits for longer than it was first believed in, and is served in its turn, before Java's behind it."""
+    java = sides.java()
+    holder, last = java.owner().get("fair_lock", unique_name), java.owner().get("fair_lock", unique_name)
+    waiter = sides.python(fair_lock_wait_timeout=0.5).owner()
+    mine = waiter.get("fair_lock", unique_name)
+    queue, timeouts = f"redisson_lock_queue:{{{unique_name}}}", f"redisson_lock_timeout:{{{unique_name}}}"
+    holder.lock(0.6)
+    waits = mine.start("lock")
+    until(lambda: direct.llen(queue) == 1, what="it is queued up")
+    believed = direct.zscore(timeouts, waiter.field)
+    waits_too = last.start("lock")
+    until(lambda: direct.llen(queue) == 2, what="the next one, too")
+    while time.time() * 1000 < float(str(believed)) + 200:
+        assert holder.try_lock(0.1, 0.6)  # The lock must not run out meanwhile.
+    assert direct.lindex(queue, 0) == waiter.field
+    holder.force_unlock()
+    waits.result(10)
+    assert not waits_too.done()
+    mine.unlock()
+    waits_too.result(10)
+    last.unlock()
+
+
+@pytest.mark.parametrize("first", ["java", "python"])
+def test_a_downgrade_tells(sides: Sides, first: str, unique_name: str, direct: redis.Redis) -> None:
+    """Ours does. Java's does not; but a reader of ours looks again by itself."""
+    clients = {"java": sides.java(), "python": sides.python(max_wait_without_check=1.0)}
+    writer, reader = clients.pop(first).owner(), clients.popitem()[1].owner()
+    write, read = writer.get("write_lock", unique_name), writer.get("read_lock", unique_name)
+    theirs, their_write = reader.get("read_lock", unique_name), reader.get("write_lock", unique_name)
+    write.lock()
+    read.lock()
+    waits = theirs.start("lock")
+    until_it_waits(direct, theirs)
+    before = time.monotonic()
+    write.unlock()
+    waits.result(10)
+    assert time.monotonic() - before < 5
+    theirs.unlock()
+    assert not their_write.try_lock()
+    read.unlock()
+    assert their_write.try_lock()
+    their_write.unlock()
+
+
+def test_a_fair_lock_that_is_gone(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+    mine, theirs = (side.owner().get("fair_lock", unique_name) for side in (sides.python(), sides.java()))
+    mine.lock()
+    direct.delete(unique_name)
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    theirs.lock()
+    direct.delete(unique_name)
+    theirs.unlock()
+    assert mine.try_lock()
+    assert not theirs.try_lock()
+    mine.unlock()
+
+
+def test_nothing_is_asked_for_nothing(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+    mine, theirs = (side.owner().get("write_lock", unique_name) for side in (sides.python(), sides.java()))
+    with direct.pubsub() as heard:  # type: ignore[no-untyped-call]
+        heard.subscribe(f"redisson_rwlock:{{{unique_name}}}")
+        until(heard.get_message, what="it is subscribed")
+        with pytest.raises(LockNotOwnedError):
+            mine.unlock()
+        with pytest.raises(JavaError) as refusal:
+            theirs.unlock()
+        assert not_owned(refusal.value)
+        direct.publish(f"redisson_rwlock:{{{unique_name}}}", "the end")
+        said = [until(heard.get_message, what="the messages")["data"] for _ in range(2)]
+    assert said == ["1", "the end"], "one by Java"
+
+
+def test_an_upgrade_raises(sides: Sides, unique_name: str) -> None:
+    mine, theirs = sides.python().owner(), sides.java().owner()
+    for owner in (mine, theirs):
+        owner.get("read_lock", unique_name).lock()
+    with pytest.raises(LockError, match="read"):
+        mine.get("write_lock", unique_name).try_lock()
+    assert theirs.get("write_lock", unique_name).try_lock() is False
+    mine.get("read_lock", unique_name).unlock()
+    assert mine.get("write_lock", unique_name).try_lock() is False
+    theirs.get("read_lock", unique_name).unlock()
+    assert mine.get("write_lock", unique_name).try_lock() is True
+    mine.get("write_lock", unique_name).unlock()
+
+
+def test_each_side_has_its_time(sides: Sides, unique_name: str) -> None:
+    mine, theirs = sides.python().owner(), sides.java().owner()
+    theirs.get("read_lock", unique_name).lock(20)
+    assert 19 < mine.get("read_lock", unique_name).remain_time_to_live() <= 20
+    assert mine.get("write_lock", unique_name).remain_time_to_live() is None
+    assert 19 < theirs.get("write_lock", unique_name).remain_time_to_live() <= 20
+    assert mine.get("write_lock", unique_name).try_lock() is False
+
+
+def test_keys_of_one_side(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+    """Each goes on beside those that only the other one writes, and they all have an end."""
+    mine, theirs = (side.owner().get("semaphore", unique_name) for side in (sides.python(), sides.java()))
+    assert mine.try_set_permits(1)
+    for one in (mine, theirs, mine):
+        assert one.try_acquire()
+        one.release()
+    keys = [key for key in direct.scan_iter(f"*{unique_name}*") if key != unique_name]
+    assert keys == [f"pyredisson_done:{{{unique_name}}}:{mine.owner.field}"]
+    assert 0 < direct.pttl(keys[0]) <= 60_000
+
+
+def test_long_ago(open_sides: Callable[..., Sides], unique_name: str) -> None:
+    """The oldest version: an unlock of nothing succeeds, and a reader who writes is not said to read."""
+    sides = open_sides(OLD)
+    mine, theirs = sides.python().owner(), sides.java().owner()
+    assert theirs.get("read_lock", unique_name).unlock() is None
+    with pytest.raises(LockNotOwnedError):
+        mine.get("read_lock", unique_name).unlock()
+    for each in (theirs, mine):
+        each.get("write_lock", unique_name).lock()
+        each.get("read_lock", unique_name).lock()
+        assert theirs.get("read_lock", unique_name).is_locked() is False
+        assert mine.get("read_lock", unique_name).is_locked() is True
+        other = mine if each is theirs else theirs
+        assert other.get("read_lock", unique_name).try_lock() is False
+        each.get("write_lock", unique_name).unlock()
+        each.get("read_lock", unique_name).unlock()
