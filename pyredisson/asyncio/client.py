@@ -16,6 +16,7 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.sentinel import Sentinels, parse_sentinel_url
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,14 +37,20 @@ class Redisson(Factory):
     def __init__(self, redis: redis.asyncio.Redis | None = None, *, config: Config | None = None) -> None:
         self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
 
-    def _start(self, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
+    def _start(
+        self,
+        client: redis.asyncio.Redis,
+        config: Config | None,
+        server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
+    ) -> None:
         check_client(client, redis.asyncio.Redis)
         self._config = settings_of(config)
         pool = client.connection_pool
         tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
-        self._url = server.url if server else url_of(pool.connection_kwargs, tls=tls)
+        self._url = server.url if server else sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
         self._server = server
-        self._runtime = AsyncioRuntime(link_to(client), self._config)
+        self._runtime = AsyncioRuntime(link_to(client, sentinels), self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.listen(log_event, wants_all)
         self._runtime.attach(self._core)
@@ -56,6 +63,9 @@ class Redisson(Factory):
         """See :meth:`pyredisson.Redisson.from_url`. A plain call: nothing is sent yet."""
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
+        if (found := parse_sentinel_url(url)) is not None:
+            sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
+            return cls._made(_from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(_from_url(url, **redis_kwargs), config, None)
 
     @classmethod
@@ -67,9 +77,15 @@ class Redisson(Factory):
         return cls._made(_from_url(server.url), config, server)
 
     @classmethod
-    def _made(cls, client: redis.asyncio.Redis, config: Config | None, server: EmbeddedServer | None) -> Self:
+    def _made(
+        cls,
+        client: redis.asyncio.Redis,
+        config: Config | None,
+        server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
+    ) -> Self:
         self = cls.__new__(cls)
-        self._start(client, config, server)
+        self._start(client, config, server, sentinels)
         return self
 
     def __repr__(self) -> str:

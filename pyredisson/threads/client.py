@@ -26,6 +26,7 @@ from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.endpoints import DEFAULT_URL, asks_for_embedded, check_client, settings_of, url_of
 from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import (
@@ -72,12 +73,18 @@ class Redisson:
     def __init__(self, redis: redis.Redis | None = None, *, config: Config | None = None) -> None:
         self._start(_default() if redis is None else redis, config, None)
 
-    def _start(self, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> None:
+    def _start(
+        self,
+        client: redis.Redis,
+        config: Config | None,
+        server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
+    ) -> None:
         check_client(client, redis.Redis)
         self._config = settings_of(config)
         settings = client.connection_pool.connection_kwargs
-        self._url = server.url if server else url_of(settings, tls=_is_tls(client))
-        self._runtime = ThreadsRuntime(link_to(client), self._config)
+        self._url = server.url if server else sentinels.url if sentinels else url_of(settings, tls=_is_tls(client))
+        self._runtime = ThreadsRuntime(link_to(client, sentinels), self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.listen(log_event, wants_all)
         self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
@@ -87,12 +94,13 @@ class Redisson:
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """Connect to ``redis://``, ``rediss://``, ``unix://`` or ``embedded://``.
+        """Connect to ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://`` or ``embedded://``.
 
         Args:
-            url: As redis-py reads it; ``embedded://`` starts a private server, see :meth:`embedded`.
+            url: As redis-py reads it; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the master that
+                these sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
             config: What differs from the defaults.
-            **redis_kwargs: Further settings for redis-py's connections.
+            **redis_kwargs: Further settings for redis-py's connections; ``sentinel_kwargs``: those of the sentinels.
 
         Raises:
             ValueError: A URL that leads nowhere.
@@ -100,6 +108,9 @@ class Redisson:
         """
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
+        if (found := parse_sentinel_url(url)) is not None:
+            sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
+            return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
 
     @classmethod
@@ -117,9 +128,15 @@ class Redisson:
         return cls._made(redis.Redis.from_url(server.url), config, server)
 
     @classmethod
-    def _made(cls, client: redis.Redis, config: Config | None, server: EmbeddedServer | None) -> Self:
+    def _made(
+        cls,
+        client: redis.Redis,
+        config: Config | None,
+        server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
+    ) -> Self:
         self = cls.__new__(cls)
-        self._start(client, config, server)
+        self._start(client, config, server, sentinels)
         return self
 
     def __repr__(self) -> str:
