@@ -25,6 +25,7 @@ from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply,
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
+from pyredisson.sentinel import ASK_AGAIN
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -41,7 +42,9 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "fan_out", "link_to"]
+    from pyredisson.sentinel import Address, Locator
+
+__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
 
 T = TypeVar("T")
 
@@ -307,8 +310,11 @@ class Beside:
 class AsyncOwnLink:
     """A connection of our own, made from the settings of a client."""
 
-    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
+        self._locator = locator
+        self._address: Address | None = None
+        self._located = 0.0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._pipe: Pipe | None = None
@@ -323,6 +329,8 @@ class AsyncOwnLink:
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
     def begin(self, request: Packed, timeout: float) -> Begun:
+        if self._locator is not None:
+            return Beside(self.eval(request, timeout))  # Which master it is has to be looked up.
         pipe = self._pipe
         if pipe is None or pipe.broken is not None or pipe.retired:
             return Beside(self._when_connected(request, timeout))
@@ -343,6 +351,8 @@ class AsyncOwnLink:
         return await self._call(request.in_full(), timeout)
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
+        if self._locator is not None:
+            await self._look_again(timeout)
         pipe = self._pipe
         if pipe is None or pipe.broken is not None or pipe.retired:
             pipe = await self._connected(timeout)
@@ -351,8 +361,17 @@ class AsyncOwnLink:
         except NotSent:  # The connection had been closed behind our back; another one may do.
             reply = await (await self._connected(timeout)).call(request.data, timeout)
         if isinstance(reply, Exception):
-            return await self.answer(reply, request, timeout)
+            if not self._demoted(reply):
+                return await self.answer(reply, request, timeout)
+            return await self._call(request.data, timeout)  # It had no effect; the master is elsewhere now.
         return reply  # type: ignore[no-any-return]
+
+    def _demoted(self, reply: Any) -> bool:
+        """Whether its server is the master no longer; then so it is for all connections to it."""
+        if type(reply) is not rx.ReadOnlyError or self._locator is None:
+            return False
+        self._leave()
+        return True
 
     async def eval_synced(
         self,
@@ -363,6 +382,7 @@ class AsyncOwnLink:
         *,
         asking: bool = False,
     ) -> tuple[Reply, int | Failure]:
+        await self._look_again(timeout)
         await self._connected(timeout)
         if not (asking or sync.needed()):
             return await self.eval(request, timeout), 0
@@ -431,6 +451,7 @@ class AsyncOwnLink:
         if is_no_script(reply):
             reply = await pipe.call(request.in_full(), timeout)
         if isinstance(reply, Exception):
+            self._demoted(reply)
             raise failure_of(reply)
         replicas = sync.asked(reply)
         if not replicas:
@@ -514,11 +535,11 @@ class AsyncOwnLink:
 
     async def _open(self, timeout: float) -> Pipe:
         pipe = Pipe(self._loop)
-        reader, writer = await open_connection(self._class, self._settings, timeout)
+        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
         pipe.adopt(reader, writer)
         if self.inspect is not None:
             try:
-                self.inspect(inspected(await pipe.call(INFO, timeout)))
+                self.inspect(inspected(await pipe.call(INFO, timeout), found=self._locator is not None))
             except Unanswered as failure:
                 pipe.close()
                 raise NotSent(failure.cause) from None
@@ -532,9 +553,34 @@ class AsyncOwnLink:
         if not task.cancelled():
             task.exception()  # Looked at, even if all who waited for it were cancelled.
 
+    async def _where(self, timeout: float) -> dict[str, Any]:
+        """The settings of the next connection."""
+        if self._locator is None:
+            return self._settings
+        self._located = monotonic()
+        self._address = host, port = await self._locator.locate_async(timeout)
+        return {**self._settings, "host": host, "port": port}
+
+    async def _look_again(self, timeout: float) -> None:
+        """Leave the master if it is another by now, as far as the sentinels tell."""
+        if self._locator is None or self._address is None or monotonic() - self._located < ASK_AGAIN:
+            return
+        self._located = monotonic()  # One of many tasks asks.
+        try:
+            address = await _apart(self._locator.locate_async(min(timeout, CONNECTING)))
+        except NotSent:
+            return
+        if address != self._address:
+            self._leave()
+
+    def _leave(self) -> None:
+        for pipe in (self._pipe, *self._apart):
+            if pipe is not None:
+                pipe.retire()
+
     async def stream(self, timeout: float) -> Stream:
         stream = AsyncSocketStream(self._loop)
-        reader, writer = await open_connection(self._class, self._settings, timeout)
+        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
         stream.adopt(reader, writer)
         return stream
 
@@ -836,13 +882,16 @@ def _disconnect(connection: Any) -> None:
     task.add_done_callback(_leaving.discard)
 
 
-def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
-    """The way to the server of a client that the user made, or that we made for a URL; to be made in each loop."""
+def link_to(client: redis.asyncio.Redis, locator: Locator | None = None) -> Callable[[], Link]:
+    """The way to the server of a client that the user made, or that we made for a URL; to be made in each loop.
+
+    ``locator`` tells where that is each time; then host and port of the client mean nothing.
+    """
     pool: Any = client.connection_pool
     ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
     if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
         kind, settings = pool.connection_class, kept_settings(pool.connection_kwargs)
-        return lambda: AsyncOwnLink(kind, settings)  # Which keeps nothing of the pool.
+        return lambda: AsyncOwnLink(kind, settings, locator)  # Which keeps nothing of the pool.
     return lambda: AsyncBorrowedLink(pool)
 
 

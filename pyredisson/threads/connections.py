@@ -26,6 +26,7 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Request, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
+from pyredisson.sentinel import ASK_AGAIN
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -42,7 +43,9 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
+    from pyredisson.sentinel import Address, Locator
+
+__all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
 
 #: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
 FRESH = 1.0
@@ -402,8 +405,11 @@ class Apart:
 class OwnLink:
     """Connections of our own, made from the settings of a client. As many as requests are under way at once."""
 
-    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
+        self._locator = locator
+        self._address: Address | None = None
+        self._located = 0.0
         self._settings = settings
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
@@ -425,6 +431,8 @@ class OwnLink:
         return _checked(self._call(request.in_full(), timeout))
 
     def begin(self, request: Packed, timeout: float) -> Begun:
+        if self._locator is not None:
+            return Apart(self, request, timeout)  # Which master it is has to be looked up.
         return self.post(request, timeout) or Dialled(self, request, timeout)
 
     def post(self, request: Packed, timeout: float) -> Posted | None:
@@ -492,6 +500,9 @@ class OwnLink:
             if pooled and monotonic() - connection.used > FRESH and not connection.usable():
                 connection.close()
                 continue
+            if pooled and self._elsewhere(timeout):
+                self._demoted(connection)
+                continue
             try:
                 if asking:
                     connection.call(ASKING, timeout)
@@ -510,7 +521,11 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            if isinstance(acked, Unanswered):
+            if type(reply) is rx.ReadOnlyError and self._locator is not None:
+                self._demoted(connection)
+                if pooled:
+                    continue
+            elif isinstance(acked, Unanswered):
                 connection.close()
             else:
                 connection.used = monotonic()
@@ -551,6 +566,9 @@ class OwnLink:
                 if monotonic() - connection.used > FRESH and not connection.usable():
                     connection.close()
                     continue
+                if self._locator is not None and self._elsewhere(timeout):
+                    self._demoted(connection)
+                    continue
             try:
                 reply = connection.call_all(data, several, timeout) if several else connection.call(data, timeout)
             except NotSent:
@@ -562,20 +580,32 @@ class OwnLink:
                 # Whatever comes on it later would be taken for the answer to something else.
                 connection.close()
                 raise
+            if type(reply) is rx.ReadOnlyError and self._locator is not None:
+                self._demoted(connection)
+                if not pooled:
+                    return reply
+                continue  # It had no effect; the master is elsewhere now.
             connection.used = monotonic()
             idle.append(connection)
             if self._closed or (len(idle) > KEEP_IDLE and connection.used - idle[0].used > IDLE_FOR):
                 self._trim()
             return reply
 
+    def _demoted(self, connection: Connection) -> None:
+        """Its server is the master no longer, and so for all that are connected to it."""
+        connection.close()
+        idle, self._idle[:] = list(self._idle), []
+        for each in idle:
+            each.close()
+
     def _connect(self, timeout: float) -> Connection:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
-        connection = Connection(open_socket(self._class, self._settings, timeout), monotonic())
+        connection = Connection(open_socket(self._class, self._where(timeout), timeout), monotonic())
         if self.inspect is not None:
             try:
-                self.inspect(inspected(connection.call(INFO, timeout)))
+                self.inspect(inspected(connection.call(INFO, timeout), found=self._locator is not None))
             except Unanswered as failure:
                 connection.close()
                 raise NotSent(failure.cause) from None
@@ -584,8 +614,27 @@ class OwnLink:
                 raise
         return connection
 
+    def _where(self, timeout: float) -> dict[str, Any]:
+        """The settings of the next connection."""
+        if self._locator is None:
+            return self._settings
+        self._located = monotonic()
+        self._address = host, port = self._locator.locate(timeout)
+        return {**self._settings, "host": host, "port": port}
+
+    def _elsewhere(self, timeout: float) -> bool:
+        """Whether the master is another by now, as far as the sentinels tell."""
+        if self._locator is None or monotonic() - self._located < ASK_AGAIN:
+            return False
+        self._located = monotonic()  # One of many threads asks.
+        try:
+            address = self._locator.locate(min(timeout, CONNECTING))
+        except NotSent:
+            return False
+        return address != self._address
+
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(open_socket(self._class, self._settings, timeout))
+        return SocketStream(open_socket(self._class, self._where(timeout), timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
@@ -781,12 +830,15 @@ def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: 
     return sock
 
 
-def link_to(client: redis.Redis) -> Link:
-    """The way to the server of a client that the user made, or that we made for a URL."""
+def link_to(client: redis.Redis, locator: Locator | None = None) -> Link:
+    """The way to the server of a client that the user made, or that we made for a URL.
+
+    ``locator`` tells where that is each time; then host and port of the client mean nothing.
+    """
     pool: Any = client.connection_pool
     ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
-        return OwnLink(pool.connection_class, kept_settings(pool.connection_kwargs))
+        return OwnLink(pool.connection_class, kept_settings(pool.connection_kwargs), locator)
     return BorrowedLink(pool)
 
 
