@@ -257,12 +257,17 @@ class LockCore:
             await self._make_ready(claim)
         return await self.attempt(claim, level)
 
-    def give_back(self, claim: Claim) -> Coroutine[Any, Any, None]:
+    async def give_back(self, claim: Claim) -> None:
         """Give back one hold for which nobody will come and ask; whoever is interrupted sees to it that it is done.
 
-        Raises as :meth:`unlock`.
+        Raises as :meth:`unlock`, but for a ``Failure`` of an earlier request: then it is given back behind that.
         """
-        return self._release_one(claim, block=True)
+        if claim.pending is not None:
+            owes = claim.owe(block=True)
+            await self.home.settle(claim, behind=True)
+            if owes:
+                return
+        await self._release_one(claim, block=True)
 
     # For a node among many, whose requests go out together: the usual attempt and release of :meth:`attempt` and
     # :meth:`_release_one`, cut in two where the request is under way, and without a coroutine each.

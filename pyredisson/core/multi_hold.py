@@ -29,6 +29,9 @@ RETRY_MAX = 1.0
 #: How many fixed leases that ran out an owner is reminded of.
 REMEMBERED = 1000
 
+#: With so many holds in the table it is looked through for those that nobody will come for.
+SWEEP_AT = 1000
+
 
 class MultiLevel:
     """One hold among the nested ones of an owner of a multi-lock.
@@ -176,6 +179,7 @@ class Keeper:
         self._runtime = home.runtime
         self._table: dict[tuple[object, int], MultiHold] = {}
         self._kept: dict[MultiHold, None] = {}
+        self._sweep_at = SWEEP_AT
 
     # ---- the table of holds --------------------------------------------------------------------------------------
 
@@ -185,7 +189,17 @@ class Keeper:
 
     def enter(self, hold: MultiHold) -> MultiHold:
         """Put a hold into the table, unless there is one: then return that."""
+        if len(self._table) >= self._sweep_at:
+            self._sweep()
         return self._table.setdefault((hold.key, hold.who.number), hold)
+
+    def _sweep(self) -> None:
+        """Forget what owners that are gone have left behind with a fixed lease: nobody comes to unlock it."""
+        now = self._runtime.now()
+        for hold in self.holds():
+            if not hold.who.alive() and hold not in self._kept and not hold.remaining(now):
+                self._table.pop((hold.key, hold.who.number), None)
+        self._sweep_at = max(SWEEP_AT, 2 * len(self._table))
 
     def tidy(self, hold: MultiHold) -> None:
         """Forget a hold that is none any more."""
@@ -215,6 +229,10 @@ class Keeper:
         if hold.taking is None and not (hold.watched() or hold.renewable()):
             self._kept.pop(hold, None)
             hold.renew_at = math.inf
+
+    def holds(self) -> list[MultiHold]:
+        """Everything in the table."""
+        return list(self._table.values())
 
     def keeping(self) -> int:
         """How many holds are renewed or watched."""

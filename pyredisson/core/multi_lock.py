@@ -234,7 +234,7 @@ class MultiLockCore:
         raise NotImplementedError
 
     def _granted(self, hold: MultiHold, level: MultiLevel) -> None:
-        hold.taking = None
+        hold.taking = hold.open = None
         hold.levels.append(level)
         self.home.keeper.enter(hold)
         if level.watched:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pyredisson.core.events import Acquired, Event
 from pyredisson.core.holds import Claim, Pending
+from pyredisson.core.multi_hold import MultiHold
 from pyredisson.core.names import ReadWriteNames
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Node, World
 
 __all__ = [
     "LockRules",
+    "QuorumRules",
     "ReadWriteRules",
     "TokenRules",
     "Violation",
@@ -113,6 +116,56 @@ class TokenRules(LockRules):
         return isinstance(value, bytes) and bool(value)
 
 
+class QuorumRules:
+    """The rules of a lock on a quorum of nodes.
+
+    1. At no time two owners believe to hold it: whenever it is granted, everybody else's validity is over, or its last
+       unlock has been asked for. Looked at after each script on any node, too, since renewals prolong a validity.
+    2. On each node it has one holder at most, and always a TTL.
+    """
+
+    def __init__(self, world: World, clients: Iterable[SimulatedClient]) -> None:
+        self._clients = list(clients)
+        self._world = world
+        self.grants = 0
+        world.watchers.append(self._after)
+        for client in self._clients:
+            client.core.listen(self._heard, lambda: True)
+
+    def believers(self, name: str) -> list[MultiHold]:
+        """The holds whose owners may, at this moment, act as holders."""
+        return [
+            hold
+            for client in self._clients
+            for hold in client.core.keeper.holds()
+            if hold.name == name and hold.remaining(client.runtime.now()) > 0
+        ]
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, Acquired):
+            self.grants += 1
+            self._check(event.name)
+
+    def _check(self, name: str) -> None:
+        believers = self.believers(name)
+        if len({hold.owner for hold in believers}) > 1:
+            owners = [(hold.owner, hold.claims) for hold in believers]
+            raise Violation(f"{name!r} is held by {len(owners)} at {self._world.now:.6f} s: {owners}")
+
+    def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        for key in keys[:1] if not script.endswith("renew") else keys:
+            name = key.decode()
+            if self.believers(name):
+                self._check(name)
+            entry = node.redis.dump().get(key)
+            if entry is None:
+                continue
+            if entry.ttl_ms is None:
+                raise Violation(f"{key!r} has no TTL on {node.name} after {script}")
+            if isinstance(entry.value, dict) and len(entry.value) != 1:
+                raise Violation(f"{key!r} has not one holder on {node.name} after {script}: {entry}")
+
+
 class ReadWriteRules:
     """The rules of read-write locks, on one server.
 
@@ -208,6 +261,9 @@ def leftovers(world: World, clients: Iterable[SimulatedClient]) -> list[str]:
         found += [repr(claim) for claim in client.core.claims.held() if claim.pending or claim.remaining(now) > 0]
         found += [f"waiting for {channel}" for channel in client.core.wakeups.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
+        open_ = [hold for hold in client.core.keeper.holds() if hold.remaining(now) or hold.taking]
+        if open_ or client.core.keeper.keeping():
+            found.append(f"multi-locks of {client.id}: {open_}, {client.core.keeper.keeping()} kept")
         if client.core.watchdog.watching():
             found.append(f"{client.core.watchdog.watching()} claims watched by {client.id}")
     return found

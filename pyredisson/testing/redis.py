@@ -240,6 +240,11 @@ class SimulatedRedis(Keyspace):
             self.started_us,
         )
 
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return self._restarts
+
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a state. One snapshot can be restored many times, also into another server."""
         self._values = _copied(snapshot.values)

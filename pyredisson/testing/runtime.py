@@ -234,6 +234,7 @@ class SimulatedRuntime:
             self._known = True
         self.requests += 1
         reply: Promise[Any] = Promise()
+        incarnation = node.incarnation
 
         def draw(fault: str, probability: float) -> bool:
             if probability and rng.random() < probability:
@@ -242,6 +243,8 @@ class SimulatedRuntime:
             return False
 
         def serve(answer: bool) -> None:
+            if answer and node.incarnation != incarnation:
+                return  # Its connection ended with the server that it led to.
             node.commands += 1
             result: Any
             try:

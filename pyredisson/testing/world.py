@@ -245,6 +245,11 @@ class Node:
         self.commands = 0
         self._held_back: list[Callable[[], None]] = []
 
+    @property
+    def incarnation(self) -> int:
+        """How often it was started again: what was sent to one is not answered by the next."""
+        return self.redis.restarts
+
     def _clock(self) -> int:
         return int((EPOCH + self.world.now * self.rate + self.wall_jump) * 1_000_000)
 
