@@ -12,7 +12,7 @@ import math
 import socket
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis.asyncio
@@ -118,12 +118,28 @@ class _Wire(asyncio.Protocol):
             socket.close(sock.detach())
 
 
+class Outcome(Protocol):
+    """Who gets what comes of a request: a future, as a rule."""
+
+    def done(self) -> bool:
+        """Whether it came, or nobody wants it any more."""
+        ...
+
+    def set_result(self, reply: Any, /) -> None:
+        """The reply came, or the error that came as one."""
+        ...
+
+    def set_exception(self, failure: Failure, /) -> None:
+        """No reply came."""
+        ...
+
+
 class _Call:
     """A request under way."""
 
     __slots__ = ("due", "future")
 
-    def __init__(self, future: asyncio.Future[Any], due: float) -> None:
+    def __init__(self, future: Outcome, due: float) -> None:
         self.future = future
         self.due = due
 
@@ -143,6 +159,11 @@ class Pipe(_Wire):
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
         future = self._loop.create_future()
+        self.post(data, timeout, future)
+        return future
+
+    def post(self, data: bytes, timeout: float, future: Outcome) -> None:
+        """Send a request, for somebody who brings something to put its outcome into."""
         due = self._loop.time() + timeout
         self._calls.append(_Call(future, due))
         if not self._out:
@@ -150,7 +171,6 @@ class Pipe(_Wire):
         self._out.append(data)
         if self._timer is None or due < self._timer.when():
             self._set_timer(due)
-        return future
 
     def _flush(self) -> None:
         # All that was asked for in this turn of the loop leaves by one system call.
@@ -267,30 +287,65 @@ class Begun(Protocol):
         ...
 
 
-class Sent:
-    """A request that was sent on the shared connection."""
+class Gathering:
+    """One that waits for several requests: it is woken once, when all of them have come to something."""
 
-    __slots__ = ("_future", "_link", "_request", "_timeout")
+    __slots__ = ("_left", "all_done")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, left: int) -> None:
+        self.all_done: asyncio.Future[None] = loop.create_future()
+        self._left = left
+
+    def one_done(self) -> None:
+        """One of them has."""
+        self._left -= 1
+        if not self._left and not self.all_done.done():
+            self.all_done.set_result(None)
+
+
+class Sent:
+    """A request that was sent on the shared connection; an :class:`Outcome`."""
+
+    __slots__ = ("_done", "_failure", "_link", "_reply", "_request", "_timeout", "gathering")
 
     def __init__(self, link: AsyncOwnLink, pipe: Pipe, request: Packed, timeout: float) -> None:
         self._link = link
         self._request = request
         self._timeout = timeout
-        self._future = pipe.call(request.data, timeout)
+        self._done = False
+        self._reply: Any = None
+        self._failure: Failure | None = None
+        self.gathering: Gathering | None = None
+        pipe.post(request.data, timeout, self)
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, reply: Any) -> None:
+        self._reply = reply
+        self._done = True
+        if self.gathering is not None:
+            self.gathering.one_done()
+
+    def set_exception(self, failure: Failure) -> None:
+        self._failure = failure
+        self.set_result(None)
 
     async def take(self) -> Reply:
-        try:
-            reply = await self._future
-        except Unanswered:
-            self._link.away = True
-            raise
-        self._link.away = False
+        if not self._done:
+            self.gathering = Gathering(self._link.loop, 1)
+            await self.gathering.all_done
+        link, reply = self._link, self._reply
+        if self._failure is not None:
+            link.away = link.away or isinstance(self._failure, Unanswered)
+            raise self._failure
+        link.away = False
         if isinstance(reply, Exception):
-            return await self._link.answer(reply, self._request, self._timeout)
+            return await link.answer(reply, self._request, self._timeout)
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
-        self._future.add_done_callback(_look_at)
+        pass  # Its reply comes here, and nobody looks.
 
 
 class Beside:
@@ -316,7 +371,7 @@ class AsyncOwnLink:
         self._address: Address | None = None
         self._located = 0.0
         self._settings = settings
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
@@ -398,7 +453,7 @@ class AsyncOwnLink:
 
     async def _one_apart(self, timeout: float, sync_timeout: float) -> tuple[Pipe, bool]:
         """A connection that nobody else uses, and whether it is not new. ``WAIT`` holds up all that comes behind it."""
-        until = self._loop.time() + timeout + sync_timeout
+        until = self.loop.time() + timeout + sync_timeout
         pause = 0.001
         while True:
             while self._apart:
@@ -410,11 +465,11 @@ class AsyncOwnLink:
                 raise NotSent(ClientClosedError("this client was closed meanwhile"))
             if len(self._all_apart) + len(self._opening) < APART:
                 break
-            if self._loop.time() + pause > until:
+            if self.loop.time() + pause > until:
                 raise NotSent(rx.TimeoutError(f"{APART} requests wait for replicas already"))
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.02)
-        opening = self._loop.create_task(self._open(max(timeout, CONNECTING)))
+        opening = self.loop.create_task(self._open(max(timeout, CONNECTING)))
         self._opening.add(opening)
         try:
             await asyncio.wait({opening})
@@ -511,7 +566,7 @@ class AsyncOwnLink:
         if self._closed:
             raise NotSent(ClientClosedError("this client was closed meanwhile"))
         if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect(max(timeout, CONNECTING)))
+            self._connecting = self.loop.create_task(self._connect(max(timeout, CONNECTING)))
             self._connecting.add_done_callback(self._connect_done)
         # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
         connecting = self._connecting
@@ -534,7 +589,7 @@ class AsyncOwnLink:
         return pipe
 
     async def _open(self, timeout: float) -> Pipe:
-        pipe = Pipe(self._loop)
+        pipe = Pipe(self.loop)
         reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
         pipe.adopt(reader, writer)
         if self.inspect is not None:
@@ -579,7 +634,7 @@ class AsyncOwnLink:
                 pipe.retire()
 
     async def stream(self, timeout: float) -> Stream:
-        stream = AsyncSocketStream(self._loop)
+        stream = AsyncSocketStream(self.loop)
         reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
         stream.adopt(reader, writer)
         return stream
@@ -895,7 +950,7 @@ def link_to(client: redis.asyncio.Redis, locator: Locator | None = None) -> Call
     return lambda: AsyncBorrowedLink(pool)
 
 
-async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
+async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
@@ -905,6 +960,12 @@ async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
     try:
         for ask in asks:
             begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
+        sent = [each for each in begun if type(each) is Sent and not each.done()]
+        if len(sent) > 1:
+            gathering = Gathering(asyncio.get_running_loop(), len(sent))
+            for one in sent:
+                one.gathering = gathering
+            await gathering.all_done
         for each in begun:
             try:
                 answers.append(await each.take())

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
@@ -105,16 +105,15 @@ class Connection:
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
 
-    def receive_within(self, left: float, timeout: float) -> Any:
+    def receive_late(self, left: float, timeout: float) -> Any:
         """As :meth:`receive`, when of the timeout that was set only so much is left."""
-        if left < 0.9 * timeout:
-            if self._plain:
-                poll = select.poll()
-                poll.register(self.sock, select.POLLIN)
-                if not poll.poll(max(0, math.ceil(left * 1000))):
-                    raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
-            else:
-                self.set_timeout(left)
+        if self._plain:
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            if not poll.poll(max(0, math.ceil(left * 1000))):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+        else:
+            self.set_timeout(left)
         return self.receive(timeout)
 
     def receive(self, timeout: float) -> Any:
@@ -313,25 +312,28 @@ class Posted:
 
     __slots__ = ("_connection", "_link", "_request", "_timeout", "_until")
 
-    def __init__(self, link: OwnLink, connection: Connection, request: Packed, timeout: float) -> None:
+    def __init__(self, link: OwnLink, connection: Connection, request: Packed, timeout: float, until: float) -> None:
         self._link = link
         self._connection = connection
         self._request = request
         self._timeout = timeout
-        self._until = monotonic() + timeout
+        self._until = until
 
     def take(self) -> Reply:
-        connection = self._connection
+        connection, timeout = self._connection, self._timeout
+        now = monotonic()
+        left = self._until - now
         try:
-            reply = connection.receive_within(self._until - monotonic(), self._timeout)
+            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+            reply = connection.receive(timeout) if left > 0.9 * timeout else connection.receive_late(left, timeout)
         except BaseException as error:
             connection.close()
             if isinstance(error, Unanswered):
                 self._link.away = True
             raise
-        self._link.put_back(connection)
+        self._link.put_back(connection, now)
         if isinstance(reply, Exception):
-            return self._link.answer(reply, self._request, self._timeout)
+            return self._link.answer(reply, self._request, timeout)
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
@@ -443,7 +445,8 @@ class OwnLink:
                 connection = idle.pop()
             except IndexError:
                 return None
-            if monotonic() - connection.used > FRESH and not connection.usable():
+            now = monotonic()
+            if now - connection.used > FRESH and not connection.usable():
                 connection.close()
                 continue
             try:
@@ -454,14 +457,15 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            return Posted(self, connection, request, timeout)
+            return Posted(self, connection, request, timeout, now + timeout)
 
-    def put_back(self, connection: Connection) -> None:
+    def put_back(self, connection: Connection, now: float) -> None:
         """A connection is free again."""
         self.away = False
-        connection.used = monotonic()
-        self._idle.append(connection)
-        if self._closed or (len(self._idle) > KEEP_IDLE and connection.used - self._idle[0].used > IDLE_FOR):
+        connection.used = now
+        idle = self._idle
+        idle.append(connection)
+        if self._closed or (len(idle) > KEEP_IDLE and now - idle[0].used > IDLE_FOR):
             self._trim()
 
     def dial(self) -> Dial:
@@ -475,7 +479,7 @@ class OwnLink:
 
     def _dial(self, dial: Dial) -> None:
         try:
-            self.put_back(self._connect(CONNECTING))
+            self.put_back(self._connect(CONNECTING), monotonic())
         except Failure as failure:
             self.away = True
             dial.failure = failure
@@ -842,7 +846,7 @@ def link_to(client: redis.Redis, locator: Locator | None = None) -> Link:
     return BorrowedLink(pool)
 
 
-async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
+async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
