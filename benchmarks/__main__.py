@@ -17,6 +17,7 @@ from .held_locks import held_locks
 from .import_time import import_time
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
+from .redlock import redlock, redlock_asyncio, redlock_nodes_away
 from .report import Figure, environment, text, write
 from .rounds import Tournament, disturbance
 from .separate_locks import many_threads, one_thread
@@ -66,6 +67,11 @@ FIGURES: dict[str, Play] = {
     "many_threads": _rates(many_threads),
     "many_coroutines": _rates(many_coroutines),
     "readers": _rates(readers),
+    "redlock": _rates(redlock),
+    "redlock_asyncio": _rates(redlock_asyncio),
+    "redlock_nodes_away": lambda server, effort, tournament: redlock_nodes_away(
+        server, rounds=effort.long_rounds, tournament=tournament
+    ),
     "waiters": lambda server, effort, tournament: waiters(
         server, rounds=effort.long_rounds, watch_seconds=effort.watch_seconds, tournament=tournament
     ),

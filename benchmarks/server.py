@@ -39,6 +39,7 @@ class Server:
         binary: The ``valkey-server`` or ``redis-server`` to run; by default that of the embedded extra.
 
     Attributes:
+        binary: What runs.
         host: Where it listens.
         port: Where it listens.
         admin: A client for counters and clean-up; its own commands are few and named ``INFO``, ``CONFIG`` and the like.
@@ -47,7 +48,7 @@ class Server:
     def __init__(self, binary: str | Path | None = None) -> None:
         self.host = HOST
         self.port = free_port()
-        self._binary = str(binary or default_server_binary())
+        self.binary = str(binary or default_server_binary())
         self._process: subprocess.Popen[bytes] | None = None
         self.admin = redis.Redis(host=self.host, port=self.port, decode_responses=True)
 
@@ -65,7 +66,7 @@ class Server:
     def __enter__(self) -> Server:
         options = ["--port", str(self.port), "--bind", self.host, "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
-            [self._binary, *options, "--loglevel", "warning"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [self.binary, *options, "--loglevel", "warning"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             self._wait_until_it_answers()
@@ -85,13 +86,13 @@ class Server:
         give_up = time.monotonic() + START_SECONDS
         while True:
             if self._process.poll() is not None:
-                raise RuntimeError(f"{self._binary} ended at once with exit code {self._process.returncode}")
+                raise RuntimeError(f"{self.binary} ended at once with exit code {self._process.returncode}")
             try:
                 with socket.create_connection((self.host, self.port), timeout=1.0):
                     break
             except OSError:
                 if time.monotonic() > give_up:
-                    raise RuntimeError(f"{self._binary} did not listen within {START_SECONDS:.0f} s") from None
+                    raise RuntimeError(f"{self.binary} did not listen within {START_SECONDS:.0f} s") from None
                 time.sleep(0.02)
         self.admin.ping()
 

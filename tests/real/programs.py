@@ -646,8 +646,6 @@ def quorum_interrupted_asyncio(urls: str, name: str, rounds: str) -> None:
 def contend_for_quorum(
     urls: str, direct_url: str, name: str, colour: str, kind: str, workers: str, rounds: str
 ) -> None:
-    urls: str, direct_url: str, name: str, colour: str, kind: str, workers: str, rounds: str
-) -> None:
     """As ``contend``, by a Redlock. Prints how often too few nodes were reached, and how often it was lost."""
     went_through = {"away": 0, "lost": 0}
     config = Config(timeout=1.0, lock_watchdog_timeout=6.0, quorum_node_timeout=0.1)
