@@ -122,5 +122,9 @@ def test_one_at_a_time_while_nodes_come_and_go(
                 process.communicate()
         assert int(direct.get(f"{unique_name}-counter") or 0) == len(processes) * workers * rounds
     print(havoc.did)
+    for index in range(NODES):
+        # Connections that were deaf for a while stay so, and the nodes have not heard of their end.
+        fleet.proxy(index).cut()
+        fleet.proxy(index).heal()
     assert sum(havoc.did.values()) >= 10
     fleet.free(unique_name, within=10)

@@ -12,6 +12,7 @@ import redis
 
 from tests.real.fleets import Fleet
 from tests.real.worlds import World
+from tests.waiting import until
 
 LEASE = 20
 
@@ -81,6 +82,7 @@ def test_they_exclude_each_other(
     alice.do(mine.unlock)
 
     assert theirs.take()
+    until(lambda: all(fleet.holders(theirs.key)), what="held everywhere; pottery goes on with a majority")
     assert alice.do(mine.try_lock) is False
     assert alice.do(mine.try_lock, 0.3) is False
     assert all(fleet.holders(theirs.key))
@@ -88,7 +90,7 @@ def test_they_exclude_each_other(
     theirs.release()
     waiting.result(20)
     alice.do(mine.unlock)
-    assert not any(fleet.holders(theirs.key))
+    until(lambda: not any(fleet.holders(theirs.key)), what="free")
 
 
 @pytest.mark.parametrize("peer", [Pottery, RedlockNg])
