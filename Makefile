@@ -21,6 +21,8 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	# Its requirements exclude today's redis-py, with which it works.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'redlock-ng>=2.0,<3'
 	@touch $@
 
 setup: $(VENV)/.ready

@@ -20,6 +20,7 @@ from .import_time import import_time
 from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
+from .redlock import redlock, redlock_asyncio, redlock_nodes_away
 from .report import Figure, environment, text, write
 from .rounds import Tournament, disturbance
 from .separate_locks import many_threads, one_thread
@@ -70,6 +71,11 @@ FIGURES: dict[str, Play] = {
     "cluster": _rates(cluster),
     "many_coroutines": _rates(many_coroutines),
     "readers": _rates(readers),
+    "redlock": _rates(redlock),
+    "redlock_asyncio": _rates(redlock_asyncio),
+    "redlock_nodes_away": lambda server, effort, tournament: redlock_nodes_away(
+        server, rounds=effort.long_rounds, tournament=tournament
+    ),
     "waiters": lambda server, effort, tournament: waiters(
         server, rounds=effort.long_rounds, watch_seconds=effort.watch_seconds, tournament=tournament
     ),

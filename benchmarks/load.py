@@ -31,11 +31,12 @@ class ForeignLoad:
     """How many cores other programs keep busy between its making and :meth:`cores`.
 
     Args:
-        server: The process id of the benchmark's own server, whose time is ours. Children count once they have ended.
+        *servers: The process ids of the benchmark's own servers, whose time is ours. Children count once they have
+            ended.
     """
 
-    def __init__(self, server: int | None = None) -> None:
-        self._server = server
+    def __init__(self, *servers: int) -> None:
+        self._servers = servers
         self._begin = time.monotonic()
         self._before = self._foreign_seconds()
 
@@ -44,7 +45,7 @@ class ForeignLoad:
         if busy is None:
             return None
         ours = sum(os.times()[:4])
-        return busy - ours - (_seconds_of(self._server) if self._server is not None else 0.0)
+        return busy - ours - sum(map(_seconds_of, self._servers))
 
     def cores(self) -> float | None:
         """Cores kept busy by others, on average; ``None`` where that cannot be known."""

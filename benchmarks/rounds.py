@@ -42,11 +42,17 @@ class Tournament:
         self._calm = calm
 
     def play(
-        self, title: str, contestants: Sequence[str], rounds: int, measure: Callable[[str], Mapping[str, float]]
+        self,
+        title: str,
+        contestants: Sequence[str],
+        rounds: int,
+        measure: Callable[[str], Mapping[str, float]],
+        servers: Sequence[int] = (),
     ) -> Samples:
         """Let every contestant play once a round, in a new random order each time.
 
-        Each sample also tells how many cores other programs kept busy meanwhile.
+        Each sample also tells how many cores other programs kept busy meanwhile. ``servers`` are the process ids of
+        further private servers.
         """
         played: list[dict[str, Mapping[str, float]]] = []
         while len(played) < rounds * (3 if self._calm else 1):
@@ -57,14 +63,16 @@ class Tournament:
                 wait_for_quiet(QUIET_WITHIN_SECONDS)
             say(f"{title}: round {len(played) + 1}, {rounds} are wanted")
             played.append(
-                {name: self._turn(name, measure) for name in self._order.sample(contestants, len(contestants))}
+                {name: self._turn(name, measure, servers) for name in self._order.sample(contestants, len(contestants))}
             )
         calmest = sorted(played, key=_disturbed)[:rounds]
         return {name: [one[name] for one in played if one in calmest] for name in contestants}
 
-    def _turn(self, name: str, measure: Callable[[str], Mapping[str, float]]) -> Mapping[str, float]:
+    def _turn(
+        self, name: str, measure: Callable[[str], Mapping[str, float]], servers: Sequence[int]
+    ) -> Mapping[str, float]:
         gc.collect()
-        load = ForeignLoad(self._server)
+        load = ForeignLoad(self._server, *servers)
         sample = dict(measure(name))
         cores = load.cores()
         return sample if cores is None else {**sample, FOREIGN: cores}

@@ -159,16 +159,29 @@ class Pipe(_Wire):
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
         future = self._loop.create_future()
-        self.post(data, timeout, future)
-        return future
-
-    def post(self, data: bytes, timeout: float, future: Outcome) -> None:
-        """Send a request, for somebody who brings something to put its outcome into."""
         due = self._loop.time() + timeout
         self._calls.append(_Call(future, due))
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
+        if self._timer is None or due < self._timer.when():
+            self._set_timer(due)
+        return future
+
+    def post(self, data: bytes, timeout: float, outcome: Outcome) -> None:
+        """Send a request that is one of several, by somebody who brings what its outcome is put into.
+
+        Now, if nothing else is under way here: then there is nothing that it could leave together with.
+        """
+        due = self._loop.time() + timeout
+        calls, out = self._calls, self._out
+        if not (calls or out):
+            self._transport.write(data)
+        else:
+            if not out:
+                self._loop.call_soon(self._flush)
+            out.append(data)
+        calls.append(_Call(outcome, due))
         if self._timer is None or due < self._timer.when():
             self._set_timer(due)
 
@@ -179,7 +192,7 @@ class Pipe(_Wire):
             self._transport.write(b"".join(out) if len(out) > 1 else out[0])
 
     def replied(self, reply: Any) -> None:
-        if is_push(reply):
+        if type(reply) is not int and reply is not None and is_push(reply):
             return
         future = self._calls.popleft().future
         if not future.done():
@@ -304,17 +317,23 @@ class Gathering:
 
 
 class Sent:
-    """A request that was sent on the shared connection; an :class:`Outcome`."""
+    """A request that was sent on the shared connection; an :class:`Outcome`.
 
-    __slots__ = ("_done", "_failure", "_link", "_reply", "_request", "_timeout", "gathering")
+    Attributes:
+        reply: What came, if ``failure`` is ``None``.
+        failure: Why nothing came.
+        gathering: Who waits for it and others.
+    """
+
+    __slots__ = ("_done", "_link", "_request", "_timeout", "failure", "gathering", "reply")
 
     def __init__(self, link: AsyncOwnLink, pipe: Pipe, request: Packed, timeout: float) -> None:
         self._link = link
         self._request = request
         self._timeout = timeout
         self._done = False
-        self._reply: Any = None
-        self._failure: Failure | None = None
+        self.reply: Any = None
+        self.failure: Failure | None = None
         self.gathering: Gathering | None = None
         pipe.post(request.data, timeout, self)
 
@@ -322,23 +341,30 @@ class Sent:
         return self._done
 
     def set_result(self, reply: Any) -> None:
-        self._reply = reply
+        self.reply = reply
         self._done = True
         if self.gathering is not None:
             self.gathering.one_done()
 
     def set_exception(self, failure: Failure) -> None:
-        self._failure = failure
+        self.failure = failure
         self.set_result(None)
+
+    def usual(self) -> bool:
+        """Whether there is nothing to do but to take the reply."""
+        if self.failure is not None or isinstance(self.reply, Exception):
+            return False
+        self._link.away = False
+        return True
 
     async def take(self) -> Reply:
         if not self._done:
             self.gathering = Gathering(self._link.loop, 1)
             await self.gathering.all_done
-        link, reply = self._link, self._reply
-        if self._failure is not None:
-            link.away = link.away or isinstance(self._failure, Unanswered)
-            raise self._failure
+        link, reply = self._link, self.reply
+        if self.failure is not None:
+            link.away = link.away or isinstance(self.failure, Unanswered)
+            raise self.failure
         link.away = False
         if isinstance(reply, Exception):
             return await link.answer(reply, self._request, self._timeout)
@@ -957,15 +983,21 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """
     begun: list[Begun] = []
     answers: list[Reply | Failure] = []
+    sent: list[Sent] = []
     try:
         for ask in asks:
-            begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
-        sent = [each for each in begun if type(each) is Sent and not each.done()]
+            each = ask.runtime.link.begin(ask.request, ask.timeout)  # type: ignore[attr-defined]
+            begun.append(each)
+            if type(each) is Sent:
+                sent.append(each)
         if len(sent) > 1:
+            # None of them is done: there was no turn of the loop since.
             gathering = Gathering(asyncio.get_running_loop(), len(sent))
             for one in sent:
                 one.gathering = gathering
             await gathering.all_done
+            if len(sent) == len(begun) and all(one.usual() for one in sent):
+                return [one.reply for one in sent]
         for each in begun:
             try:
                 answers.append(await each.take())

@@ -144,7 +144,7 @@ class FairLockCore(LockCore):
             wakeups.call(self.names.channel_of(look.turn))
         return look.again_ms
 
-    def _note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
+    def note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
         pass  # Nobody overtakes anybody here: there is no need to give way.
 
 

@@ -244,7 +244,7 @@ class LockCore:
         left = claim.way - now
         return int(left * 1000) if wait is None or wait > 2 * left else None
 
-    def _note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
+    def note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
         """A release that was ``sent`` then was heard by so many connections."""
         wakeups = self.home.wakeups
         channel = self.channel(claim)
@@ -626,7 +626,7 @@ class LockCore:
         home = self.home
         claim.released(turn, sent + certain_for(lease) if holds > 1 else 0.0)
         if type(reply) is int and reply > 1:
-            self._note_waiters(claim, reply - 1, sent)
+            self.note_waiters(claim, reply - 1, sent)
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
         if home.talkative():

@@ -152,8 +152,6 @@ class MultiLockCore:
 
     def owner(self) -> Owner:
         """Who asks: the calling thread or task."""
-        for home in self._lookers:
-            home.runtime.owner()
         return self.home.runtime.owner()
 
     def _check_open(self) -> None:
@@ -201,6 +199,8 @@ class MultiLockCore:
         runtime = self.home.runtime
         asked = runtime.now()
         self._check_open()
+        for home in self._lookers:
+            home.runtime.owner()
         if hold is None:
             hold = self._hold(self.owner())
         hold.claims = tuple([member.claim_of(hold.who) for member in self._beside])
@@ -427,7 +427,10 @@ class MultiLockCore:
         for index, turn, answer in zip(held, turns, answers, strict=True):
             member, claim = self._beside[index], claims[index]
             if type(answer) is int:
-                member.released(claim, turn, 1, lease, sent, answer)
+                # Nothing of it is in a watchdog, nor told of; see LockCore.released().
+                claim.released(turn, 0.0)
+                if answer > 1:
+                    member.note_waiters(claim, answer - 1, sent)
             else:
                 unusual[index] = member.end_last(claim, turn, lease, sent, answer)
         return await self._each(unusual) if unusual else {}

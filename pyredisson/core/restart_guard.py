@@ -91,6 +91,7 @@ class RestartGuard:
         self._until = [-math.inf] * len(homes)
         self._any_until = -math.inf
         self._refused: set[int] = set()
+        self._barred: dict[int, str] = {}  # The run that was told to have no vote, by node.
         self._young = False
 
     def look(self, lease: float) -> None:
@@ -116,10 +117,9 @@ class RestartGuard:
                 delays.append(max(home.config.lock_watchdog_timeout, starts.longest_lease))
             else:
                 delays.append(float(guard))  # False is 0: at once.
-        before = self._until
         self._until = no_vote_until(facts, [home.starts.replaced for home in self._homes], delays)
         self._any_until = max(self._until)
-        self._tell(facts, before, delays)
+        self._tell(facts, delays)
         self._facts = facts
 
     def has_vote(self, index: int, now: float) -> bool:
@@ -151,7 +151,7 @@ class RestartGuard:
                     f"(run id {each.run_id[:8]}…): a quorum needs independent ones"
                 )
 
-    def _tell(self, facts: tuple[ServerFacts | None, ...], before: list[float], delays: list[float]) -> None:
+    def _tell(self, facts: tuple[ServerFacts | None, ...], delays: list[float]) -> None:
         for index, home in enumerate(self._homes):
             each = facts[index]
             if home.server.refusal is not None:
@@ -170,7 +170,8 @@ class RestartGuard:
             lacking = lack_of_persistence(each)
             if lacking is not None:
                 home.server.object(lacking)
-            if self._until[index] > each.seen_at and self._until[index] != before[index]:
+            if self._until[index] > each.seen_at and self._barred.get(index) != each.run_id:
+                self._barred[index] = each.run_id  # Once: each connection tells another uptime, to the second.
                 home.emit(
                     events.NodeBarred(self._name, self._label(index), each.uptime, self._until[index] - each.seen_at)
                 )

@@ -28,7 +28,7 @@ import redis
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.core.names import LockNames
 from pyredisson.core.runtime import run as step
 from tests.real.kinds import handle
@@ -643,6 +643,95 @@ def quorum_interrupted_asyncio(urls: str, name: str, rounds: str) -> None:
         return cancelled
 
     print(asyncio.run(main()))
+
+
+@program
+def contend_for_quorum(
+    urls: str, direct_url: str, name: str, colour: str, kind: str, workers: str, rounds: str
+) -> None:
+    """As ``contend``, by a Redlock. Prints how often too few nodes were reached, and how often it was lost."""
+    went_through = {"away": 0, "lost": 0}
+    config = Config(timeout=1.0, lock_watchdog_timeout=6.0, quorum_node_timeout=0.1)
+    trouble = (OutcomeUnknownError, QuorumUnreachableError)
+
+    def note(error: BaseException) -> None:
+        went_through["lost" if isinstance(error, LockLostError) else "away"] += 1
+
+    def by_threads() -> None:
+        clients = [pyredisson.Redisson.from_url(url, config=config) for url in urls.split()]
+        lock = clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
+        errors: list[BaseException] = []
+
+        def worker() -> None:
+            with redis.Redis.from_url(direct_url) as direct:
+                for _ in range(int(rounds)):
+                    while True:
+                        try:
+                            lock.lock()
+                            break
+                        except trouble as error:
+                            note(error)
+                    value = int(direct.get(f"{name}-counter") or 0)
+                    time.sleep(random.uniform(0, 0.002))
+                    direct.set(f"{name}-counter", value + 1)
+                    try:
+                        lock.unlock()
+                    except (*trouble, LockLostError) as error:
+                        note(error)
+
+        def guarded() -> None:
+            try:
+                worker()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=guarded) for _ in range(int(workers))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        settled(clients)
+        for client in clients:
+            client.close()
+        assert not errors, errors
+
+    def settled(clients: list[Any]) -> None:
+        """What is in doubt would be left to the leases."""
+        until(lambda: not any(client._core.watchdog._unsettled for client in clients), within=10, what="settled")
+
+    async def by_tasks() -> None:
+        import redis.asyncio
+
+        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
+        lock = clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
+
+        async def worker() -> None:
+            async with redis.asyncio.Redis.from_url(direct_url) as direct:
+                for _ in range(int(rounds)):
+                    while True:
+                        try:
+                            await lock.lock()
+                            break
+                        except trouble as error:
+                            note(error)
+                    value = int(await direct.get(f"{name}-counter") or 0)
+                    await asyncio.sleep(random.uniform(0, 0.002))
+                    await direct.set(f"{name}-counter", value + 1)
+                    try:
+                        await lock.unlock()
+                    except (*trouble, LockLostError) as error:
+                        note(error)
+
+        await asyncio.gather(*(worker() for _ in range(int(workers))))
+        await soon(lambda: not any(client._core.watchdog._unsettled for client in clients))
+        for client in clients:
+            await client.close()
+
+    if colour == "threads":
+        by_threads()
+    else:
+        asyncio.run(by_tasks())
+    print(" ".join(str(count) for count in went_through.values()))
 
 
 # --- contention ---

@@ -1,0 +1,130 @@
+"""Several processes of both colours contend for a quorum while its nodes come and go: still one at a time.
+
+As :mod:`tests.real.test_mutual_exclusion`, with five nodes, and the counter on a sixth server.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.real import programs
+from tests.real.fleets import NODES, Fleet
+from tests.real.worlds import WORLDS
+from tests.servers import VALKEY, Server
+from tests.waiting import until
+
+
+class Havoc:
+    """Does one harm after another; what it did is counted when it took effect.
+
+    Never to more than two nodes at once, and to none what makes it forget.
+    """
+
+    def __init__(self, fleet: Fleet, seed: int) -> None:
+        self.did: Counter[str] = Counter()
+        self._fleet = fleet
+        self._random = random.Random(seed)
+
+    def harm(self) -> None:
+        """Do one, for a moment."""
+        harm = self._random.choice([self._stop, self._cut, self._deafen, self._delay, self._drop, self._flush])
+        harm(self._random.sample(range(NODES), self._random.randint(1, 2)))
+        time.sleep(self._random.uniform(0, 0.05))
+
+    def _moment(self) -> None:
+        time.sleep(self._random.uniform(0.02, 0.2))
+
+    def _stop(self, nodes: list[int]) -> None:
+        for index in nodes:
+            self._fleet.servers[index].pause()
+        self._moment()
+        for index in nodes:
+            self._fleet.servers[index].resume()
+        self.did["stopped"] += len(nodes)
+
+    def _cut(self, nodes: list[int]) -> None:
+        for index in nodes:
+            self._fleet.proxy(index).cut()
+        self._moment()
+        for index in nodes:
+            self._fleet.proxy(index).heal()
+        self.did["cut"] += len(nodes)
+
+    def _deafen(self, nodes: list[int]) -> None:
+        before = sum(self._fleet.proxy(index).hits["blackhole"] for index in nodes)
+        for index in nodes:
+            self._fleet.proxy(index).blackhole(self._random.choice(["up", "down", "both"]))  # type: ignore[arg-type]
+        self._moment()
+        for index in nodes:
+            self._fleet.proxy(index).heal()
+        self.did["swallowed"] += sum(self._fleet.proxy(index).hits["blackhole"] for index in nodes) - before
+
+    def _delay(self, nodes: list[int]) -> None:
+        for index in nodes:
+            self._fleet.proxy(index).latency(0.02, 0.1, direction="both")
+        self._moment()
+        for index in nodes:
+            self._fleet.proxy(index).latency(0)
+        self.did["slow"] += len(nodes)
+
+    def _drop(self, nodes: list[int]) -> None:
+        dropped = [
+            self._fleet.proxy(index).drop_reply("EVALSHA", self._random.randint(1, 5), then="reset") for index in nodes
+        ]
+        self._moment()
+        for toxic in dropped:
+            toxic.remove()
+            self.did["reply lost"] += toxic.hits
+
+    def _flush(self, nodes: list[int]) -> None:
+        for index in nodes:
+            with self._fleet.servers[index].client() as direct:
+                direct.script_flush("SYNC")
+        self.did["scripts flushed"] += len(nodes)
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock"])
+def test_one_at_a_time_while_nodes_come_and_go(
+    fleet: Fleet, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int], kind: str
+) -> None:
+    counter = fresh_server(VALKEY)
+    for index in range(NODES):
+        fleet.proxy(index)
+    workers, rounds = 2, volume(100)
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    havoc = Havoc(fleet, seed)
+    with counter.client(decode_responses=True) as direct:
+        arguments = (" ".join(fleet.urls()), counter.url, unique_name)
+        processes = [
+            programs.start("contend_for_quorum", *arguments, colour, kind, workers, rounds) for colour in WORLDS
+        ]
+        try:
+            until(lambda: direct.exists(f"{unique_name}-counter"), within=20, what="it has begun")
+            while any(process.poll() is None for process in processes):
+                havoc.harm()
+            for process in processes:
+                out, err = process.communicate(timeout=60)
+                assert process.returncode == 0, err
+                assert not err
+                away, lost = map(int, out.split())
+                print(f"{away} away, {lost} lost")
+                assert lost == 0  # No outage of a majority, and none as long as a lease.
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
+        assert int(direct.get(f"{unique_name}-counter") or 0) == len(processes) * workers * rounds
+    print(havoc.did)
+    for index in range(NODES):
+        # Connections that were deaf for a while stay so, and the nodes have not heard of their end.
+        fleet.proxy(index).cut()
+        fleet.proxy(index).heal()
+    assert sum(havoc.did.values()) >= 10
+    fleet.free(unique_name, within=10)

@@ -1,0 +1,223 @@
+"""Nodes of a quorum that were restarted: with what they knew, without it, and what is made of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyredisson.core.events import NodeBarred, QuorumIsYoung, ServerUnsafe
+from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
+from tests.real.fleets import NODES, Fleet, over
+from tests.real.looking import load_scripts
+from tests.real.worlds import World
+from tests.servers import HOST, VALKEY, Server, free_port
+from tests.waiting import until
+
+A, B, C, D, E = range(NODES)
+
+
+def clients_of(world: World, fleet: Fleet, reached: tuple[int, ...], **config: Any) -> list[Any]:
+    """A client of each node, of which only these are to be reached."""
+    nowhere = f"redis://{HOST}:{free_port()}"
+    return [world.client(url if index in reached else nowhere, **config) for index, url in enumerate(fleet.urls())]
+
+
+def grown_up(fleet: Fleet) -> None:
+    """Until nodes that are started from now on are clearly younger."""
+    for server in fleet.servers:
+        until(lambda server=server: server.info("server")["uptime_in_seconds"] >= 4, within=20, what="older")
+
+
+# --- the hole that the guard closes ---
+
+
+def test_without_the_guard_a_restart_lets_two_in(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+    mine = over(clients_of(world, fleet, (A, B, C), restart_guard=False), unique_name)
+    theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=False), unique_name)
+    alice.do(mine.lock)
+    assert bob.do(theirs.try_lock) is False
+    fleet.servers[C].restart()
+    assert bob.do(theirs.try_lock, 5) is True  # A connection to the earlier run costs it the first vote.
+    assert alice.do(mine.validity) > 0  # Both are sure of it: the checker can see.
+    assert bob.do(theirs.validity) > 0
+
+
+def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+    mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
+    theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
+    alice.do(mine.lock)
+    assert bob.do(theirs.try_lock) is False
+    fleet.servers[C].restart()
+    with pytest.raises(QuorumUnreachableError, match="no vote") as caught:
+        bob.do(theirs.try_lock, 1)
+    assert "restart_guard" in str(caught.value.nodes[f"node {C + 1} ({fleet.servers[C].url})"])
+    assert alice.do(mine.validity) > 0
+    barred = world.heard(NodeBarred)
+    assert [(event.name, event.node) for event in barred] == [(unique_name, f"node {C + 1} ({fleet.servers[C].url})")]
+    assert 25 < barred[0].seconds <= 30
+    with suppress(LockLostError):  # She had three, and one of them has forgotten her: that is what unlock() may find.
+        alice.do(mine.unlock)
+    fleet.free(unique_name)
+
+
+def test_a_new_client_tells_it_by_its_age(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+    grown_up(fleet)
+    mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
+    alice.do(mine.lock)
+    fleet.servers[C].restart()
+    theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
+    with pytest.raises(QuorumUnreachableError, match="no vote"):
+        bob.do(theirs.try_lock)
+    assert alice.do(mine.validity) > 0
+    # With a majority of those that remember it goes on, and what the young one says is no matter.
+    third = fleet.lock(world, unique_name)
+    assert bob.do(third.try_lock) is False
+    with suppress(LockLostError):
+        alice.do(mine.unlock)
+    assert bob.do(third.try_lock, 5) is True
+    bob.do(third.unlock)
+    fleet.free(unique_name)
+
+
+def test_the_delay_is_over_at_some_time(world: World, fleet: Fleet, unique_name: str) -> None:
+    bob = world.actor()
+    theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=1.5), unique_name)
+    bob.do(theirs.lock)
+    bob.do(theirs.unlock)
+    fleet.servers[C].restart()
+    with pytest.raises(QuorumUnreachableError):
+        bob.do(theirs.try_lock)
+    bob.do(theirs.lock)  # It waits for the vote.
+    bob.do(theirs.unlock)
+    fleet.free(unique_name)
+
+
+def test_the_longest_lease_asked_for_sets_the_delay(world: World, fleet: Fleet, unique_name: str) -> None:
+    bob = world.actor()
+    theirs = over(clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=0.5), unique_name)
+    assert bob.do(theirs.try_lock, 0, 60) is True
+    bob.do(theirs.unlock)
+    fleet.servers[C].restart()
+    with pytest.raises(QuorumUnreachableError):
+        bob.do(theirs.try_lock, 1)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
+
+
+def test_what_a_barred_node_took_is_given_back(world: World, fleet: Fleet, unique_name: str) -> None:
+    bob = world.actor()
+    clients = clients_of(world, fleet, (C, D, E))
+    theirs = over(clients, unique_name)
+    bob.do(theirs.lock)
+    bob.do(theirs.unlock)
+    fleet.servers[C].restart()
+    with pytest.raises(QuorumUnreachableError):
+        bob.do(theirs.try_lock, 0.5)
+    assert fleet.servers[C].info("commandstats")["cmdstat_evalsha"]["calls"] > 1, "it was asked, and given back"
+    fleet.free(unique_name)
+
+
+# --- a node that kept its data ---
+
+
+def test_a_node_that_kept_its_data_refuses_as_before(
+    world: World, fresh_server: Callable[..., Server], tmp_path: Path, unique_name: str
+) -> None:
+    folders = iter(range(NODES))
+
+    def start(*args: Any) -> Server:
+        folder = tmp_path / str(next(folders))
+        folder.mkdir()
+        return fresh_server(*args, "--dir", str(folder), "--appendonly", "yes", "--appendfsync", "always")
+
+    fleet = Fleet(start)
+    try:
+        alice, bob = world.actor(), world.actor()
+        mine = over(clients_of(world, fleet, (A, B, C), restart_guard=False), unique_name)
+        theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=False), unique_name)
+        alice.do(mine.lock)
+        fleet.servers[C].restart()
+        assert fleet.holders(unique_name)[C]
+        assert bob.do(theirs.try_lock, 0.5) is False
+        alice.do(mine.unlock)
+        assert bob.do(theirs.try_lock, 5) is True
+        bob.do(theirs.unlock)
+        fleet.free(unique_name)
+        assert not world.heard(ServerUnsafe)
+    finally:
+        fleet.close()
+
+
+def test_a_restarted_holders_node_does_not_end_the_hold(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+    config = {"lock_watchdog_timeout": 0.9, "quorum_node_timeout": 0.2}
+    mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
+    alice.do(mine.lock)
+    fleet.servers[C].restart()
+    first = alice.do(mine.validity)
+    until(lambda: alice.do(mine.validity) > first + 0.05, what="renewed by the other four")
+    assert bob.do(theirs.try_lock) is False
+    assert not world.losses
+    alice.do(mine.unlock)
+    fleet.free(unique_name)
+
+
+# --- a young fleet, and one that does not say its age ---
+
+
+def test_a_first_start_of_all_votes_and_is_told_of_once(
+    world: World, fleet: Fleet, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name)
+    with caplog.at_level(logging.INFO, "pyredisson"):
+        for _ in range(3):
+            alice.do(lock.lock)
+            alice.do(lock.unlock)
+    [event] = world.heard(QuorumIsYoung)
+    assert (event.name, event.nodes) == (unique_name, NODES)
+    [line] = [record for record in caplog.records if "first start" in record.getMessage()]
+    assert line.levelno == logging.INFO
+    assert unique_name in line.getMessage()
+
+
+@pytest.fixture
+def silent(fresh_server: Callable[..., Server]) -> Server:
+    """A node whose user may not run INFO."""
+    server = fresh_server(VALKEY)
+    with server.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-info")
+    load_scripts(server)
+    return server
+
+
+def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
+    world: World, fleet: Fleet, silent: Server, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = world.actor()
+    url = f"redis://ann:sesame@{HOST}:{silent.port}/0"
+    clients = [world.client(each) for each in fleet.urls()[:2]]
+    nowhere = [world.client(f"redis://{HOST}:{free_port()}") for _ in range(2)]
+    lock = over([*clients, world.client(url), *nowhere], unique_name)
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for _ in range(3):
+            alice.do(lock.lock)
+            alice.do(lock.unlock)
+    [event] = [each for each in world.heard(ServerUnsafe) if each.setting == "INFO"]
+    assert "INFO" in event.text
+    [line] = [record for record in caplog.records if "how old it is" in record.getMessage()]
+    assert line.levelno == logging.WARNING
+    assert "sesame" not in line.getMessage()
+
+    strict = over([*clients, world.client(url, strict_server=True), *nowhere], unique_name)
+    # One that may not be used is none: two of five are left.
+    with pytest.raises((QuorumUnreachableError, RedissonError), match="INFO"):
+        alice.do(strict.lock)
