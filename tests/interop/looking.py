@@ -36,7 +36,11 @@ class Everywhere:
         """Those of shards."""
         if not self._sharded:
             return []
-        return [channel for client in self._clients for channel in client.execute_command("PUBSUB", "SHARDCHANNELS")]
+        return [
+            channel
+            for client in self._clients
+            for channel in client.execute_command("PUBSUB", "SHARDCHANNELS")  # type: ignore[no-untyped-call]
+        ]
 
 
 def until_it_waits(direct: Listeners, handle: Handle) -> None:
