@@ -41,6 +41,8 @@ CLOCKS_APART = 1.0
 #: A server that started less long ago may have forgotten locks that are held: nodes of a quorum wait that long.
 LATELY = 60
 
+TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
+
 #: What stands for an owner in a lock's hash.
 _OWNER = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?")
 

@@ -143,12 +143,16 @@ def failure_of(error: Any) -> Failure:
     return Refused(error)
 
 
-def inspected(reply: Any) -> Any:
+def inspected(reply: Any, *, found: bool = False) -> Any:
     """What to make of the reply to ``INFO`` on a new connection: a server that cannot answer now is not there yet.
 
+    ``found`` says that sentinels have told of it as the master: if it is none (any more), they are behind.
+
     Raises:
-        NotSent: That is so.
+        NotSent: It is not to be used as yet.
     """
+    if found and isinstance(reply, bytes) and b"\nrole:slave" in reply:
+        raise NotSent(rx.ConnectionError("what the sentinels call the master is a replica: they are behind"))
     if isinstance(reply, Exception) and isinstance(failure := failure_of(reply), NotSent):
         raise failure
     return reply

@@ -197,6 +197,11 @@ class Server:
         except redis.exceptions.RedisError:
             return False
 
+    @property
+    def killed(self) -> bool:
+        """Whether it is gone."""
+        return self._process.ended()
+
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone. ``restart()`` starts it anew."""
         if not self._process.ended():

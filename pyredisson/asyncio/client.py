@@ -25,6 +25,7 @@ from pyredisson.endpoints import (
     url_of_cluster,
 )
 from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.sentinel import Sentinels, parse_sentinel_url
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,9 +53,10 @@ class Redisson(Factory):
         client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster,
         config: Config | None,
         server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
     ) -> None:
         self._config = settings_of(config)
-        self._url, self._runtime = _way_to(client, self._config)
+        self._url, self._runtime = _way_to(client, self._config, sentinels)
         if server is not None:
             self._url = server.url
         self._server = server
@@ -74,6 +76,9 @@ class Redisson(Factory):
         cluster = cluster_at(url, redis_kwargs)
         if cluster is not None:
             return cls._made(cluster, config, None)
+        if (found := parse_sentinel_url(url)) is not None:
+            sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
+            return cls._made(_from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(_from_url(url, **redis_kwargs), config, None)
 
     @classmethod
@@ -85,9 +90,15 @@ class Redisson(Factory):
         return cls._made(_from_url(server.url), config, server)
 
     @classmethod
-    def _made(cls, client: redis.asyncio.Redis | Cluster, config: Config | None, server: EmbeddedServer | None) -> Self:
+    def _made(
+        cls,
+        client: redis.asyncio.Redis | Cluster,
+        config: Config | None,
+        server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
+    ) -> Self:
         self = cls.__new__(cls)
-        self._start(client, config, server)
+        self._start(client, config, server, sentinels)
         return self
 
     def __repr__(self) -> str:
@@ -133,7 +144,7 @@ def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
 
 
 def _way_to(
-    client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config
+    client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, AsyncioRuntime]:
     """Where a client leads, its password masked, and the world with the way to there."""
     if isinstance(client, redis.asyncio.RedisCluster):
@@ -146,7 +157,8 @@ def _way_to(
     check_client(client, redis.asyncio.Redis)
     pool = client.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
-    return url_of(pool.connection_kwargs, tls=tls), AsyncioRuntime(link_to(client), config)
+    way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
+    return way, AsyncioRuntime(link_to(client, sentinels), config)
 
 
 def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:

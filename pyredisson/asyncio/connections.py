@@ -12,7 +12,7 @@ import math
 import socket
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis.asyncio
@@ -25,6 +25,7 @@ from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply,
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
+from pyredisson.sentinel import ASK_AGAIN
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -41,7 +42,9 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "fan_out", "link_to"]
+    from pyredisson.sentinel import Address, Locator
+
+__all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
 
 T = TypeVar("T")
 
@@ -115,12 +118,28 @@ class _Wire(asyncio.Protocol):
             socket.close(sock.detach())
 
 
+class Outcome(Protocol):
+    """Who gets what comes of a request: a future, as a rule."""
+
+    def done(self) -> bool:
+        """Whether it came, or nobody wants it any more."""
+        ...
+
+    def set_result(self, reply: Any, /) -> None:
+        """The reply came, or the error that came as one."""
+        ...
+
+    def set_exception(self, failure: Failure, /) -> None:
+        """No reply came."""
+        ...
+
+
 class _Call:
     """A request under way."""
 
     __slots__ = ("due", "future")
 
-    def __init__(self, future: asyncio.Future[Any], due: float) -> None:
+    def __init__(self, future: Outcome, due: float) -> None:
         self.future = future
         self.due = due
 
@@ -140,6 +159,11 @@ class Pipe(_Wire):
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
         future = self._loop.create_future()
+        self.post(data, timeout, future)
+        return future
+
+    def post(self, data: bytes, timeout: float, future: Outcome) -> None:
+        """Send a request, for somebody who brings something to put its outcome into."""
         due = self._loop.time() + timeout
         self._calls.append(_Call(future, due))
         if not self._out:
@@ -147,7 +171,6 @@ class Pipe(_Wire):
         self._out.append(data)
         if self._timer is None or due < self._timer.when():
             self._set_timer(due)
-        return future
 
     def _flush(self) -> None:
         # All that was asked for in this turn of the loop leaves by one system call.
@@ -264,30 +287,65 @@ class Begun(Protocol):
         ...
 
 
-class Sent:
-    """A request that was sent on the shared connection."""
+class Gathering:
+    """One that waits for several requests: it is woken once, when all of them have come to something."""
 
-    __slots__ = ("_future", "_link", "_request", "_timeout")
+    __slots__ = ("_left", "all_done")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, left: int) -> None:
+        self.all_done: asyncio.Future[None] = loop.create_future()
+        self._left = left
+
+    def one_done(self) -> None:
+        """One of them has."""
+        self._left -= 1
+        if not self._left and not self.all_done.done():
+            self.all_done.set_result(None)
+
+
+class Sent:
+    """A request that was sent on the shared connection; an :class:`Outcome`."""
+
+    __slots__ = ("_done", "_failure", "_link", "_reply", "_request", "_timeout", "gathering")
 
     def __init__(self, link: AsyncOwnLink, pipe: Pipe, request: Packed, timeout: float) -> None:
         self._link = link
         self._request = request
         self._timeout = timeout
-        self._future = pipe.call(request.data, timeout)
+        self._done = False
+        self._reply: Any = None
+        self._failure: Failure | None = None
+        self.gathering: Gathering | None = None
+        pipe.post(request.data, timeout, self)
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, reply: Any) -> None:
+        self._reply = reply
+        self._done = True
+        if self.gathering is not None:
+            self.gathering.one_done()
+
+    def set_exception(self, failure: Failure) -> None:
+        self._failure = failure
+        self.set_result(None)
 
     async def take(self) -> Reply:
-        try:
-            reply = await self._future
-        except Unanswered:
-            self._link.away = True
-            raise
-        self._link.away = False
+        if not self._done:
+            self.gathering = Gathering(self._link.loop, 1)
+            await self.gathering.all_done
+        link, reply = self._link, self._reply
+        if self._failure is not None:
+            link.away = link.away or isinstance(self._failure, Unanswered)
+            raise self._failure
+        link.away = False
         if isinstance(reply, Exception):
-            return await self._link.answer(reply, self._request, self._timeout)
+            return await link.answer(reply, self._request, self._timeout)
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
-        self._future.add_done_callback(_look_at)
+        pass  # Its reply comes here, and nobody looks.
 
 
 class Beside:
@@ -307,10 +365,13 @@ class Beside:
 class AsyncOwnLink:
     """A connection of our own, made from the settings of a client."""
 
-    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
+        self._locator = locator
+        self._address: Address | None = None
+        self._located = 0.0
         self._settings = settings
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
         self._retired: list[Pipe] = []
@@ -323,6 +384,8 @@ class AsyncOwnLink:
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
     def begin(self, request: Packed, timeout: float) -> Begun:
+        if self._locator is not None:
+            return Beside(self.eval(request, timeout))  # Which master it is has to be looked up.
         pipe = self._pipe
         if pipe is None or pipe.broken is not None or pipe.retired:
             return Beside(self._when_connected(request, timeout))
@@ -343,6 +406,8 @@ class AsyncOwnLink:
         return await self._call(request.in_full(), timeout)
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
+        if self._locator is not None:
+            await self._look_again(timeout)
         pipe = self._pipe
         if pipe is None or pipe.broken is not None or pipe.retired:
             pipe = await self._connected(timeout)
@@ -351,8 +416,17 @@ class AsyncOwnLink:
         except NotSent:  # The connection had been closed behind our back; another one may do.
             reply = await (await self._connected(timeout)).call(request.data, timeout)
         if isinstance(reply, Exception):
-            return await self.answer(reply, request, timeout)
+            if not self._demoted(reply):
+                return await self.answer(reply, request, timeout)
+            return await self._call(request.data, timeout)  # It had no effect; the master is elsewhere now.
         return reply  # type: ignore[no-any-return]
+
+    def _demoted(self, reply: Any) -> bool:
+        """Whether its server is the master no longer; then so it is for all connections to it."""
+        if type(reply) is not rx.ReadOnlyError or self._locator is None:
+            return False
+        self._leave()
+        return True
 
     async def eval_synced(
         self,
@@ -363,6 +437,7 @@ class AsyncOwnLink:
         *,
         asking: bool = False,
     ) -> tuple[Reply, int | Failure]:
+        await self._look_again(timeout)
         await self._connected(timeout)
         if not (asking or sync.needed()):
             return await self.eval(request, timeout), 0
@@ -378,7 +453,7 @@ class AsyncOwnLink:
 
     async def _one_apart(self, timeout: float, sync_timeout: float) -> tuple[Pipe, bool]:
         """A connection that nobody else uses, and whether it is not new. ``WAIT`` holds up all that comes behind it."""
-        until = self._loop.time() + timeout + sync_timeout
+        until = self.loop.time() + timeout + sync_timeout
         pause = 0.001
         while True:
             while self._apart:
@@ -390,11 +465,11 @@ class AsyncOwnLink:
                 raise NotSent(ClientClosedError("this client was closed meanwhile"))
             if len(self._all_apart) + len(self._opening) < APART:
                 break
-            if self._loop.time() + pause > until:
+            if self.loop.time() + pause > until:
                 raise NotSent(rx.TimeoutError(f"{APART} requests wait for replicas already"))
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.02)
-        opening = self._loop.create_task(self._open(max(timeout, CONNECTING)))
+        opening = self.loop.create_task(self._open(max(timeout, CONNECTING)))
         self._opening.add(opening)
         try:
             await asyncio.wait({opening})
@@ -431,6 +506,7 @@ class AsyncOwnLink:
         if is_no_script(reply):
             reply = await pipe.call(request.in_full(), timeout)
         if isinstance(reply, Exception):
+            self._demoted(reply)
             raise failure_of(reply)
         replicas = sync.asked(reply)
         if not replicas:
@@ -490,7 +566,7 @@ class AsyncOwnLink:
         if self._closed:
             raise NotSent(ClientClosedError("this client was closed meanwhile"))
         if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect(max(timeout, CONNECTING)))
+            self._connecting = self.loop.create_task(self._connect(max(timeout, CONNECTING)))
             self._connecting.add_done_callback(self._connect_done)
         # All who need it wait for the one attempt; whoever is cancelled does not take it from the others.
         connecting = self._connecting
@@ -513,12 +589,12 @@ class AsyncOwnLink:
         return pipe
 
     async def _open(self, timeout: float) -> Pipe:
-        pipe = Pipe(self._loop)
-        reader, writer = await open_connection(self._class, self._settings, timeout)
+        pipe = Pipe(self.loop)
+        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
         pipe.adopt(reader, writer)
         if self.inspect is not None:
             try:
-                self.inspect(inspected(await pipe.call(INFO, timeout)))
+                self.inspect(inspected(await pipe.call(INFO, timeout), found=self._locator is not None))
             except Unanswered as failure:
                 pipe.close()
                 raise NotSent(failure.cause) from None
@@ -532,9 +608,34 @@ class AsyncOwnLink:
         if not task.cancelled():
             task.exception()  # Looked at, even if all who waited for it were cancelled.
 
+    async def _where(self, timeout: float) -> dict[str, Any]:
+        """The settings of the next connection."""
+        if self._locator is None:
+            return self._settings
+        self._located = monotonic()
+        self._address = host, port = await self._locator.locate_async(timeout)
+        return {**self._settings, "host": host, "port": port}
+
+    async def _look_again(self, timeout: float) -> None:
+        """Leave the master if it is another by now, as far as the sentinels tell."""
+        if self._locator is None or self._address is None or monotonic() - self._located < ASK_AGAIN:
+            return
+        self._located = monotonic()  # One of many tasks asks.
+        try:
+            address = await _apart(self._locator.locate_async(min(timeout, CONNECTING)))
+        except NotSent:
+            return
+        if address != self._address:
+            self._leave()
+
+    def _leave(self) -> None:
+        for pipe in (self._pipe, *self._apart):
+            if pipe is not None:
+                pipe.retire()
+
     async def stream(self, timeout: float) -> Stream:
-        stream = AsyncSocketStream(self._loop)
-        reader, writer = await open_connection(self._class, self._settings, timeout)
+        stream = AsyncSocketStream(self.loop)
+        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
         stream.adopt(reader, writer)
         return stream
 
@@ -836,17 +937,20 @@ def _disconnect(connection: Any) -> None:
     task.add_done_callback(_leaving.discard)
 
 
-def link_to(client: redis.asyncio.Redis) -> Callable[[], Link]:
-    """The way to the server of a client that the user made, or that we made for a URL; to be made in each loop."""
+def link_to(client: redis.asyncio.Redis, locator: Locator | None = None) -> Callable[[], Link]:
+    """The way to the server of a client that the user made, or that we made for a URL; to be made in each loop.
+
+    ``locator`` tells where that is each time; then host and port of the client mean nothing.
+    """
     pool: Any = client.connection_pool
     ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
     if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
         kind, settings = pool.connection_class, kept_settings(pool.connection_kwargs)
-        return lambda: AsyncOwnLink(kind, settings)  # Which keeps nothing of the pool.
+        return lambda: AsyncOwnLink(kind, settings, locator)  # Which keeps nothing of the pool.
     return lambda: AsyncBorrowedLink(pool)
 
 
-async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
+async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
@@ -856,6 +960,12 @@ async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
     try:
         for ask in asks:
             begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
+        sent = [each for each in begun if type(each) is Sent and not each.done()]
+        if len(sent) > 1:
+            gathering = Gathering(asyncio.get_running_loop(), len(sent))
+            for one in sent:
+                one.gathering = gathering
+            await gathering.all_done
         for each in begun:
             try:
                 answers.append(await each.take())

@@ -95,7 +95,8 @@ class ClientCore:
             self.runtime.call_back(self.config.on_lock_lost, claim.name, claim.who.number)
 
     def _complain(self, complaint: Complaint) -> None:
-        self.emit(events.ServerUnsafe(complaint.setting, complaint.text))
+        text = f"{self.address}: {complaint.text}" if self.address else complaint.text
+        self.emit(events.ServerUnsafe(complaint.setting, text))
 
     # ---- requests ------------------------------------------------------------------------------------------------
 

@@ -205,6 +205,16 @@ class Claim:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
         return level in self.levels
 
+    def has_only(self, level: Level, now: float) -> bool:
+        """Whether that very level is all that is held, is certain, and nothing is open beside it."""
+        levels = self.levels
+        return (
+            len(levels) == 1
+            and levels[0] is level
+            and self.deadline > now
+            and not (self.pending or self.owed or self.loss)
+        )
+
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.levels and self.loss is None else 0.0
@@ -223,6 +233,15 @@ class Claim:
             self.asked = level
             self.pending = Pending.ACQUIRE
             return Asking(self.turn, self.epoch, len(self.levels), repeat)
+
+    def begin_first(self, level: Level) -> int:
+        """As :meth:`begin_acquire`, where nothing is held and nothing open. Returns the turn."""
+        with self.mutex:
+            self.doubtful = self.settling = self.released_behind = False
+            self.turn = turn = self.turn + 1
+            self.asked = level
+            self.pending = Pending.ACQUIRE
+            return turn
 
     def granted(self, level: Level, deadline: float) -> None:
         """The server took the hold. Nobody but its owner has had the turn since it asked."""
@@ -269,6 +288,15 @@ class Claim:
                 return Leaving(self.turn, self.epoch, 1, levels[0].lease_ms, Unlock.RELEASE)
             lease = max(level.lease_ms for level in levels[:-1])
             return Leaving(self.turn, self.epoch, len(levels), lease, Unlock.RELEASE)
+
+    def begin_last(self) -> int:
+        """As :meth:`begin_release` for a block, where there is one hold, and :meth:`has_only`. Returns the turn."""
+        with self.mutex:
+            self.doubtful = self.settling = self.released_behind = False
+            self.turn = turn = self.turn + 1
+            self.of_block = True
+            self.pending = Pending.RELEASE
+            return turn
 
     def begin_force(self) -> tuple[int, int]:
         """Note that the lock is about to be forced open. Returns the turn and the epoch."""

@@ -273,6 +273,56 @@ class LockCore:
                 return
         await self._release_one(claim, block=True)
 
+    # For a node among many, whose requests go out together: the usual attempt and release of :meth:`attempt` and
+    # :meth:`_release_one`, cut in two where the request is under way, and without a coroutine each.
+
+    def begin_first(self, claim: Claim, level: Level) -> tuple[int, Request]:
+        """Begin an attempt for an owner who holds nothing and has nothing open. Returns the turn, and what to send."""
+        if claim.by is not self:
+            self._take_on(claim)
+        turn = claim.begin_first(level)
+        if not claim.listed:
+            self.home.claims.enter(claim)
+        if claim.acquire_request_lease == level.lease_ms and claim.request_epoch == claim.epoch:
+            return turn, claim.acquire_request
+        return turn, self._acquire_request(claim, level, 0, claim.epoch, repeat=False)
+
+    async def end_first(
+        self, claim: Claim, level: Level, turn: int, sent: float, answer: Reply | Failure
+    ) -> int | None:
+        """Take what came of it, if that is not nil. Returns and raises as :meth:`attempt`; nobody watches the level."""
+        setback = answer if isinstance(answer, Failure) else scripts.read_stale(answer)
+        if setback is not None:
+            answer, sent = await self._persist(claim, level, turn, 0, False, sent, setback)
+        assert not isinstance(answer, Failure)
+        said = None if answer is None else self.read_acquire(claim, level, answer)
+        if said is None:
+            claim.granted(level, sent + level.certain)
+            return None
+        return self._refused(claim, turn, said)
+
+    def begin_last(self, claim: Claim) -> tuple[int, Request]:
+        """Begin to give back the only hold of an owner who has nothing open. Returns the turn, and what to send."""
+        if claim.by is not self:
+            self._take_on(claim)
+        turn = claim.begin_last()
+        if claim.request_epoch == claim.epoch and claim.release_request is not None:
+            return turn, claim.release_request
+        return turn, self._release_request(claim, claim.levels[0].lease_ms, 1, claim.epoch, repeat=False)
+
+    async def end_last(self, claim: Claim, turn: int, lease: int, sent: float, answer: Reply | Failure) -> None:
+        """Take what came of it. Raises as :meth:`unlock`."""
+        setback: Failure | scripts.Stale | None
+        if isinstance(answer, Failure):
+            answer, setback = None, answer
+        else:
+            setback = scripts.read_stale(answer)
+        if setback is not None or answer is None:
+            answer, sent = await self._finish_release(
+                claim, turn, 1, lease, Unlock.RELEASE, GONE, sent, answer, setback
+            )
+        self.released(claim, turn, 1, lease, sent, answer)
+
     async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
@@ -292,27 +342,19 @@ class LockCore:
         reply: Reply = None
         setback: Failure | scripts.Stale | None
         try:
-            try:
-                if sync is None:
-                    reply = await home.runtime.eval(request, home.attempt_timeout(lease))
-                    if home.sync is not sync and self._took(claim, level, reply):
-                        raise unasked()
-                else:
-                    reply = await sync.take(request, home.attempt_timeout(lease), partial(self._took, claim, level))
-                setback = None if reply is None else scripts.read_stale(reply)
-            except Failure as failure:
-                setback = failure
-            if setback is not None:
-                make = partial(self._acquire_request, claim, level, holds)
-                took = partial(self._took, claim, level)
-                reply, sent, _ = await home.persist(claim, turn, make, lease, repeat, sent, setback, took=took)
+            if sync is None:
+                reply = await home.runtime.eval(request, home.attempt_timeout(lease))
+                if home.sync is not sync and self._took(claim, level, reply):
+                    raise unasked()
+            else:
+                reply = await sync.take(request, home.attempt_timeout(lease), partial(self._took, claim, level))
+            setback = None if reply is None else scripts.read_stale(reply)
+        except Failure as failure:
+            setback = failure
         except NotAcknowledged as short:
             raise await self._give_back(claim, level, short) from short.cause
-        except Unanswered:
-            raise  # It stays pending: whoever comes next repeats it or gives it back.
-        except Failure:
-            claim.refused(turn)
-            raise
+        if setback is not None:
+            reply, sent = await self._persist(claim, level, turn, holds, repeat, sent, setback)
         answer = None if reply is None else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
@@ -325,12 +367,40 @@ class LockCore:
             else:
                 claim.granted(level, deadline)
             return None
+        return self._refused(claim, turn, answer)
+
+    async def _persist(
+        self,
+        claim: Claim,
+        level: Level,
+        turn: int,
+        holds: int,
+        repeat: bool,
+        sent: float,
+        setback: Failure | scripts.Stale,
+    ) -> tuple[Reply, float]:
+        """Go on with an attempt whose first copy brought no answer. Returns one, and when what it answers was sent."""
+        make = partial(self._acquire_request, claim, level, holds)
+        try:
+            reply, sent, _ = await self.home.persist(
+                claim, turn, make, level.lease_ms, repeat, sent, setback, took=partial(self._took, claim, level)
+            )
+        except NotAcknowledged as short:
+            raise await self._give_back(claim, level, short) from short.cause
+        except Unanswered:
+            raise  # It stays pending: whoever comes next repeats it or gives it back.
+        except Failure:
+            claim.refused(turn)
+            raise
+        return reply, sent
+
+    def _refused(self, claim: Claim, turn: int, answer: scripts.Acquire) -> int:
         claim.refused(turn)
         if isinstance(answer, int):
             return answer
         if claim.lose(GONE):
-            home.watchdog.unwatch(claim)
-            home.tell_lost(claim)
+            self.home.watchdog.unwatch(claim)
+            self.home.tell_lost(claim)
         raise lost_error(claim)
 
     def _took(self, claim: Claim, level: Level, reply: Reply) -> bool:
@@ -505,15 +575,33 @@ class LockCore:
         if request is None:
             request = self._release_request(claim, lease, holds, epoch, repeat=False)
         sent = home.runtime.now()
-        repeated = False
         reply: Reply = None
         setback: Failure | scripts.Stale | None
         try:
-            try:
-                reply = await home.runtime.eval(request, home.attempt_timeout(lease))
-                setback = scripts.read_stale(reply) if type(reply) is list else None
-            except Failure as failure:
-                setback = failure
+            reply = await home.runtime.eval(request, home.attempt_timeout(lease))
+            setback = scripts.read_stale(reply) if type(reply) is list else None
+        except Failure as failure:
+            setback = failure
+        if setback is not None or reply is None or todo is Unlock.LOST:
+            reply, sent = await self._finish_release(claim, turn, holds, lease, todo, reason, sent, reply, setback)
+        self.released(claim, turn, holds, lease, sent, reply)
+
+    async def _finish_release(
+        self,
+        claim: Claim,
+        turn: int,
+        holds: int,
+        lease: int,
+        todo: Unlock,
+        reason: str,
+        sent: float,
+        reply: Reply,
+        setback: Failure | scripts.Stale | None,
+    ) -> tuple[Reply, float]:
+        """Go on with a release whose first copy did not simply succeed. Returns the answer, and to what sent when."""
+        home = self.home
+        repeated = False
+        try:
             if setback is not None:
                 make = partial(self._release_request, claim, lease, holds)
                 reply, sent, repeated = await home.persist(claim, turn, make, lease, False, sent, setback)
@@ -531,6 +619,11 @@ class LockCore:
             if claim.lose_one(turn, GONE, home.runtime.now()):
                 home.tell_lost(claim)
             raise lost_error(claim)
+        return reply, sent
+
+    def released(self, claim: Claim, turn: int, holds: int, lease: int, sent: float, reply: Reply) -> None:
+        """The server took one hold away."""
+        home = self.home
         claim.released(turn, sent + certain_for(lease) if holds > 1 else 0.0)
         if type(reply) is int and reply > 1:
             self._note_waiters(claim, reply - 1, sent)

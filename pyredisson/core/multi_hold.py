@@ -108,15 +108,16 @@ class MultiHold:
 
     def deadline_of(self, level: MultiLevel) -> float:
         """Until when this level is certain."""
-        deadlines = []
-        for claim, part, vote in zip(self.claims, level.parts, level.votes, strict=True):
-            if vote and part in claim.levels and claim.loss is None:
-                deadlines.append(claim.deadline)
+        deadlines = [
+            claim.deadline
+            for claim, part, vote in zip(self.claims, level.parts, level.votes, strict=True)
+            if vote and part in claim.levels and claim.loss is None
+        ]
         return certain_until(deadlines, self.quorum)
 
     def deadline(self) -> float:
         """Until when all that is held is certain."""
-        return min((self.deadline_of(level) for level in self.levels), default=-math.inf)
+        return min([self.deadline_of(level) for level in self.levels], default=-math.inf)
 
     def has(self, level: MultiLevel) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
@@ -217,7 +218,11 @@ class Keeper:
         if hold.renew_at == math.inf and hold.renewable():
             hold.renew_at = self._runtime.now() + hold.lease_ms() / 3000
         self._kept[hold] = None
-        self._home.watchdog.look(min(hold.renew_at, hold.deadline() if hold.levels else math.inf))
+        # Without a renewal, that is at its deadline; and there is none to come after it.
+        at = hold.renew_at
+        if at == math.inf and hold.levels:
+            at = hold.deadline()
+        self._home.watchdog.look(at)
 
     def leave_alone(self, hold: MultiHold) -> None:
         """Neither renew it nor tell of it, unless an outer level wants that."""
@@ -251,7 +256,13 @@ class Keeper:
         now = self._runtime.now()
         due = [hold for hold in list(self._kept) if hold.renew_at <= now and self._to_renew(hold)]
         if due:
-            await self.renew(due)
+            await self.renew(due + [hold for hold in list(self._kept) if self._may_come_along(hold, now)])
+
+    def _may_come_along(self, hold: MultiHold, now: float) -> bool:
+        """Whether a hold that is not due yet is renewed with those that are, so that all of them come together."""
+        if self._home.config.quorum_max_extensions is not None or not now < hold.renew_at < math.inf:
+            return False
+        return hold.renewable() and hold.renew_at <= now + hold.lease_ms() / 6000 and self._to_renew(hold)
 
     def _to_renew(self, hold: MultiHold) -> bool:
         if not hold.who.alive():

@@ -17,7 +17,9 @@ from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
 from pyredisson.core.fair_lock import FairLockCore
 from pyredisson.core.fan_out import MemberCore, NodeCore, NotReached, together
+from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.holds import lost_error
+from pyredisson.core.lock import LockCore
 from pyredisson.core.multi_hold import MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.holds import Claim
-    from pyredisson.core.lock import LockCore
-    from pyredisson.core.runtime import Owner
+    from pyredisson.core.holds import Claim, Level
+    from pyredisson.core.runtime import Ask, Owner
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
@@ -129,11 +130,16 @@ class MultiLockCore:
         self.quorum = quorum
         self.home = ordered[0].home
         self._homes = tuple(dict.fromkeys(member.home for member in ordered))
+        # Under asyncio each client looks whether this is its event loop; threads are the same to all.
+        self._lookers = [home for home in self._homes[1:] if home.runtime.owner is not self.home.runtime.owner]
         names = list(dict.fromkeys(member.names.raw for member in ordered))
         self.name = names[0] if len(names) == 1 else " + ".join(names)
         self._key = (quorum, tuple((id(member.home), member.names.raw, member.kind) for member in ordered))
-        self._beside = tuple(_over(member, NodeCore(member.home, quick=self.quick)) for member in ordered)
+        self._nodes = tuple(NodeCore(member.home, quick=self.quick) for member in ordered)
+        self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
+        # Kinds that do more than to ask and to hear are stepped as coroutines.
+        self._simple = all(type(member).attempt is LockCore.attempt for member in ordered)
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -146,8 +152,8 @@ class MultiLockCore:
 
     def owner(self) -> Owner:
         """Who asks: the calling thread or task."""
-        for home in self._homes[1:]:
-            home.runtime.owner()  # Under asyncio each client looks whether this is its event loop.
+        for home in self._lookers:
+            home.runtime.owner()
         return self.home.runtime.owner()
 
     def _check_open(self) -> None:
@@ -363,19 +369,12 @@ class MultiLockCore:
         runtime = self.home.runtime
         pause = RETRY_FIRST
         gone = 0
-        works: dict[int, Coroutine[Any, Any, Any]] = {}
-        for index, (member, claim) in enumerate(zip(self._beside, hold.claims, strict=True)):
-            part = level.parts[index]
-            if part is None:
-                continue
-            if claim.has(part) or claim.over:
-                works[index] = member.give_back(claim)
-            elif claim.pending is not None:
-                works[index] = member.home.settle(claim, behind=True)
+        results = await self._release_each(hold.claims, level)
         while True:
             unsure: list[int] = []
-            results = await together(runtime, list(works.values()))
-            for index, result in zip(works, results, strict=True):
+            for index, result in results.items():
+                if result is None:
+                    continue
                 if isinstance(result, LockLostError):
                     gone += 1
                 elif isinstance(result, (Failure, NotReached)):
@@ -387,11 +386,54 @@ class MultiLockCore:
                 return gone, len(unsure)
             await runtime.sleep(runtime.jitter(pause / 2, pause))
             pause = min(2 * pause, RETRY_MAX)
-            works = {
-                index: self._beside[index].home.settle(hold.claims[index], behind=True)
-                for index in unsure
-                if hold.claims[index].pending is not None
-            }
+            results = await self._each(
+                {
+                    index: self._beside[index].home.settle(hold.claims[index], behind=True)
+                    for index in unsure
+                    if hold.claims[index].pending is not None
+                }
+            )
+
+    async def _release_each(self, claims: Sequence[Claim], level: MultiLevel) -> dict[int, Any]:
+        """Give one level back on every node, once. Returns what each of them raised, by member."""
+        now = self.home.runtime.now()
+        held = [(index, part) for index, part in enumerate(level.parts) if part is not None]
+        for index, part in held:
+            if not claims[index].has_only(part, now):
+                break
+        else:
+            return await self._release_last([index for index, _ in held], claims, level.lease_ms)
+        works: dict[int, Coroutine[Any, Any, Any]] = {}
+        for index, part in held:
+            member, claim = self._beside[index], claims[index]
+            if claim.has(part) or claim.over:
+                works[index] = member.give_back(claim)
+            elif claim.pending is not None:
+                works[index] = member.home.settle(claim, behind=True)
+        return await self._each(works)
+
+    async def _release_last(self, held: list[int], claims: Sequence[Claim], lease: int) -> dict[int, Any]:
+        """As :func:`together` of each :meth:`LockCore.give_back`, if that is all there is. This is the usual way."""
+        turns: list[int] = []
+
+        def ask(index: int) -> Ask:
+            turn, request = self._beside[index].begin_last(claims[index])
+            turns.append(turn)
+            return self._nodes[index].ask(request, lease)
+
+        sent = self.home.runtime.now()
+        answers = await self.home.runtime.fan_out(map(ask, held))
+        unusual: dict[int, Coroutine[Any, Any, Any]] = {}
+        for index, turn, answer in zip(held, turns, answers, strict=True):
+            member, claim = self._beside[index], claims[index]
+            if type(answer) is int:
+                member.released(claim, turn, 1, lease, sent, answer)
+            else:
+                unusual[index] = member.end_last(claim, turn, lease, sent, answer)
+        return await self._each(unusual) if unusual else {}
+
+    async def _each(self, works: dict[int, Coroutine[Any, Any, Any]]) -> dict[int, Any]:
+        return dict(zip(works, await together(self.home.runtime, list(works.values())), strict=True))
 
     @staticmethod
     def _redo(hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
@@ -462,6 +504,7 @@ class QuorumLockCore(MultiLockCore):
         super().__init__(members, quorum)
         self._guard = RestartGuard(tuple(member.home for member in self.members), self.name, self._node)
         self._tokens = any(isinstance(member, TokenLockCore) for member in self.members)
+        self._fenced = any(isinstance(member, FencedLockCore) for member in self.members)
         self._silent = any(isinstance(member, (SpinLockCore, FairLockCore)) for member in self.members)
 
     async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
@@ -487,11 +530,15 @@ class QuorumLockCore(MultiLockCore):
         runtime = self.home.runtime
         began = runtime.now()
         members = self._beside if not self._tokens else self._with_one_token()
-        parts = [level.part() for _ in members]
-        outcomes = await together(
-            runtime,
-            [member.ask_once(claim, part) for member, claim, part in zip(members, hold.claims, parts, strict=True)],
-        )
+        # Whatever numbers its holds writes the number on the level.
+        parts = [level.part() for _ in members] if self._fenced else [level.part()] * len(members)
+        if self._simple and not any(claim.levels or claim.pending for claim in hold.claims):
+            outcomes = await self._ask_first(members, hold.claims, parts, level.lease_ms)
+        else:
+            outcomes = await together(
+                runtime,
+                [member.ask_once(claim, part) for member, claim, part in zip(members, hold.claims, parts, strict=True)],
+            )
         refused: dict[int, int] = {}
         error: Exception | None = None
         taken = 0
@@ -528,6 +575,31 @@ class QuorumLockCore(MultiLockCore):
         # Enough said yes, and too late for it to be of use: as good as not having been reached.
         reached = taken + len(refused) >= self.quorum > taken
         return Round(False, reached, refused, said, runtime.now() - began)
+
+    async def _ask_first(
+        self, members: Sequence[LockCore], claims: Sequence[Claim], parts: Sequence[Level], lease: int
+    ) -> list[Any]:
+        """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way."""
+        turns: list[int] = []
+
+        def ask(member: LockCore, node: NodeCore, claim: Claim, part: Level) -> Ask:
+            turn, request = member.begin_first(claim, part)
+            turns.append(turn)
+            return node.ask(request, lease)
+
+        sent = self.home.runtime.now()
+        # One node is at work while the next one's request is made.
+        outcomes: list[Any] = await self.home.runtime.fan_out(map(ask, members, self._nodes, claims, parts))
+        unusual: dict[int, Coroutine[Any, Any, Any]] = {}
+        for index, answer in enumerate(outcomes):
+            if answer is None:
+                claims[index].granted(parts[index], sent + parts[index].certain)
+            else:
+                unusual[index] = members[index].end_first(claims[index], parts[index], turns[index], sent, answer)
+        if unusual:
+            for index, outcome in (await self._each(unusual)).items():
+                outcomes[index] = outcome
+        return outcomes
 
     def _node(self, index: int) -> str:
         address = self.members[index].home.address

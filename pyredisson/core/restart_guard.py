@@ -83,6 +83,7 @@ class RestartGuard:
 
     def __init__(self, homes: tuple[ClientCore, ...], name: str, label: Callable[[int], str]) -> None:
         self._homes = homes
+        self._servers = [home.server for home in homes]
         self._name = name
         self._label = label
         self._facts: tuple[ServerFacts | None, ...] = (None,) * len(homes)
@@ -99,9 +100,9 @@ class RestartGuard:
             ValueError: Two of them are one server.
             Refused: ``Config.strict_server`` does not let one of them be used.
         """
-        facts = tuple([home.server.facts for home in self._homes])
-        if facts == self._facts and lease <= self._longest and not self._unheard():
+        if lease <= self._longest and self._nothing_new():
             return
+        facts = tuple([home.server.facts for home in self._homes])
         self._check_distinct(facts)
         self._longest = max(self._longest, lease)
         delays = []
@@ -132,10 +133,11 @@ class RestartGuard:
             "granted (Config.restart_guard)"
         )
 
-    def _unheard(self) -> bool:
-        return any(
-            home.server.refusal is not None and index not in self._refused for index, home in enumerate(self._homes)
-        )
+    def _nothing_new(self) -> bool:
+        for index, (server, facts) in enumerate(zip(self._servers, self._facts, strict=True)):
+            if server.facts is not facts or (server.refusal is not None and index not in self._refused):
+                return False
+        return True
 
     def _check_distinct(self, facts: tuple[ServerFacts | None, ...]) -> None:
         seen: dict[str, int] = {}

@@ -8,7 +8,7 @@ suspend into a seeded scheduler with virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -232,8 +232,11 @@ class Runtime(Protocol):
         """
         ...
 
-    async def fan_out(self, asks: Sequence[Ask]) -> list[Reply | Failure]:
+    async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
         """Run scripts on several servers at once, each once, as :meth:`eval` does. All are of this runtime's kind.
+
+        Args:
+            asks: Each is sent before the next one is drawn, where that can be.
 
         Returns:
             What became of each: its reply, or the failure that :meth:`eval` would raise. One that does not answer costs

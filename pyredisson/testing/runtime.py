@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import math
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, final
 
@@ -219,7 +219,7 @@ class SimulatedRuntime:
 
         return await self._request(called.name, execute, timeout)
 
-    async def fan_out(self, asks: Sequence[Ask]) -> list[Reply | Failure]:
+    async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
         self._interruptible()
         tasks = [
             self.process.start(ask.runtime.eval(ask.request, ask.timeout), f"{self.process.name}/request")

@@ -34,6 +34,7 @@ from pyredisson.endpoints import (
     url_of_cluster,
 )
 from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.threads.connections import link_to
@@ -89,9 +90,10 @@ class Redisson:
         client: redis.Redis | redis.RedisCluster | Cluster,
         config: Config | None,
         server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
     ) -> None:
         self._config = settings_of(config)
-        self._url, link = _way_to(client, self._config)
+        self._url, link = _way_to(client, self._config, sentinels)
         if server is not None:
             self._url = server.url
         self._runtime = ThreadsRuntime(link, self._config)
@@ -105,14 +107,16 @@ class Redisson:
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """Connect to ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://`` or ``embedded://``.
+        """Connect to ``redis://``, ``rediss://``, ``unix://``, a cluster, sentinels, or ``embedded://``.
 
         Args:
             url: As redis-py reads it; ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names
-                some nodes of a Redis Cluster; ``embedded://`` starts a private server, see :meth:`embedded`.
+                some nodes of a Redis Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the
+                master that these sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
             config: What differs from the defaults.
             **redis_kwargs: Further settings for redis-py's connections; for a cluster also ``address_remap``, a
-                function from the (host, port) that a node tells to the one that can be reached from here.
+                function from the (host, port) that a node tells to the one that can be reached from here; for
+                sentinels ``sentinel_kwargs``, their own settings.
 
         Raises:
             ValueError: A URL that leads nowhere.
@@ -123,6 +127,9 @@ class Redisson:
         cluster = cluster_at(url, redis_kwargs)
         if cluster is not None:
             return cls._made(cluster, config, None)
+        if (found := parse_sentinel_url(url)) is not None:
+            sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
+            return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
 
     @classmethod
@@ -140,9 +147,15 @@ class Redisson:
         return cls._made(redis.Redis.from_url(server.url), config, server)
 
     @classmethod
-    def _made(cls, client: redis.Redis | Cluster, config: Config | None, server: EmbeddedServer | None) -> Self:
+    def _made(
+        cls,
+        client: redis.Redis | Cluster,
+        config: Config | None,
+        server: EmbeddedServer | None,
+        sentinels: Sentinels | None = None,
+    ) -> Self:
         self = cls.__new__(cls)
-        self._start(client, config, server)
+        self._start(client, config, server, sentinels)
         return self
 
     def __repr__(self) -> str:
@@ -303,7 +316,9 @@ def _default() -> redis.Redis:
     return redis.Redis.from_url(DEFAULT_URL)
 
 
-def _way_to(client: redis.Redis | redis.RedisCluster | Cluster, config: Config) -> tuple[str | None, Link]:
+def _way_to(
+    client: redis.Redis | redis.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
+) -> tuple[str | None, Link]:
     """Where a client leads, its password masked, and the way to there."""
     if isinstance(client, redis.RedisCluster):
         client = cluster_of(client)
@@ -313,7 +328,9 @@ def _way_to(client: redis.Redis | redis.RedisCluster | Cluster, config: Config) 
         return url, link_to_cluster(client, config.sharded_subscription_mode)
     check_client(client, redis.Redis)
     pool = client.connection_pool
-    return url_of(pool.connection_kwargs, tls=issubclass(pool.connection_class, redis.SSLConnection)), link_to(client)
+    tls = issubclass(pool.connection_class, redis.SSLConnection)
+    way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
+    return way, link_to(client, sentinels)
 
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
@@ -26,6 +26,7 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Request, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
+from pyredisson.sentinel import ASK_AGAIN
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -42,7 +43,9 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-__all__ = ["BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
+    from pyredisson.sentinel import Address, Locator
+
+__all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
 
 #: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
 FRESH = 1.0
@@ -102,16 +105,15 @@ class Connection:
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
 
-    def receive_within(self, left: float, timeout: float) -> Any:
+    def receive_late(self, left: float, timeout: float) -> Any:
         """As :meth:`receive`, when of the timeout that was set only so much is left."""
-        if left < 0.9 * timeout:
-            if self._plain:
-                poll = select.poll()
-                poll.register(self.sock, select.POLLIN)
-                if not poll.poll(max(0, math.ceil(left * 1000))):
-                    raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
-            else:
-                self.set_timeout(left)
+        if self._plain:
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            if not poll.poll(max(0, math.ceil(left * 1000))):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+        else:
+            self.set_timeout(left)
         return self.receive(timeout)
 
     def receive(self, timeout: float) -> Any:
@@ -310,25 +312,28 @@ class Posted:
 
     __slots__ = ("_connection", "_link", "_request", "_timeout", "_until")
 
-    def __init__(self, link: OwnLink, connection: Connection, request: Packed, timeout: float) -> None:
+    def __init__(self, link: OwnLink, connection: Connection, request: Packed, timeout: float, until: float) -> None:
         self._link = link
         self._connection = connection
         self._request = request
         self._timeout = timeout
-        self._until = monotonic() + timeout
+        self._until = until
 
     def take(self) -> Reply:
-        connection = self._connection
+        connection, timeout = self._connection, self._timeout
+        now = monotonic()
+        left = self._until - now
         try:
-            reply = connection.receive_within(self._until - monotonic(), self._timeout)
+            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+            reply = connection.receive(timeout) if left > 0.9 * timeout else connection.receive_late(left, timeout)
         except BaseException as error:
             connection.close()
             if isinstance(error, Unanswered):
                 self._link.away = True
             raise
-        self._link.put_back(connection)
+        self._link.put_back(connection, now)
         if isinstance(reply, Exception):
-            return self._link.answer(reply, self._request, self._timeout)
+            return self._link.answer(reply, self._request, timeout)
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
@@ -402,8 +407,11 @@ class Apart:
 class OwnLink:
     """Connections of our own, made from the settings of a client. As many as requests are under way at once."""
 
-    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
+        self._locator = locator
+        self._address: Address | None = None
+        self._located = 0.0
         self._settings = settings
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
@@ -425,6 +433,8 @@ class OwnLink:
         return _checked(self._call(request.in_full(), timeout))
 
     def begin(self, request: Packed, timeout: float) -> Begun:
+        if self._locator is not None:
+            return Apart(self, request, timeout)  # Which master it is has to be looked up.
         return self.post(request, timeout) or Dialled(self, request, timeout)
 
     def post(self, request: Packed, timeout: float) -> Posted | None:
@@ -435,7 +445,8 @@ class OwnLink:
                 connection = idle.pop()
             except IndexError:
                 return None
-            if monotonic() - connection.used > FRESH and not connection.usable():
+            now = monotonic()
+            if now - connection.used > FRESH and not connection.usable():
                 connection.close()
                 continue
             try:
@@ -446,14 +457,15 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            return Posted(self, connection, request, timeout)
+            return Posted(self, connection, request, timeout, now + timeout)
 
-    def put_back(self, connection: Connection) -> None:
+    def put_back(self, connection: Connection, now: float) -> None:
         """A connection is free again."""
         self.away = False
-        connection.used = monotonic()
-        self._idle.append(connection)
-        if self._closed or (len(self._idle) > KEEP_IDLE and connection.used - self._idle[0].used > IDLE_FOR):
+        connection.used = now
+        idle = self._idle
+        idle.append(connection)
+        if self._closed or (len(idle) > KEEP_IDLE and now - idle[0].used > IDLE_FOR):
             self._trim()
 
     def dial(self) -> Dial:
@@ -467,7 +479,7 @@ class OwnLink:
 
     def _dial(self, dial: Dial) -> None:
         try:
-            self.put_back(self._connect(CONNECTING))
+            self.put_back(self._connect(CONNECTING), monotonic())
         except Failure as failure:
             self.away = True
             dial.failure = failure
@@ -492,6 +504,9 @@ class OwnLink:
             if pooled and monotonic() - connection.used > FRESH and not connection.usable():
                 connection.close()
                 continue
+            if pooled and self._elsewhere(timeout):
+                self._demoted(connection)
+                continue
             try:
                 if asking:
                     connection.call(ASKING, timeout)
@@ -510,7 +525,11 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            if isinstance(acked, Unanswered):
+            if type(reply) is rx.ReadOnlyError and self._locator is not None:
+                self._demoted(connection)
+                if pooled:
+                    continue
+            elif isinstance(acked, Unanswered):
                 connection.close()
             else:
                 connection.used = monotonic()
@@ -551,6 +570,9 @@ class OwnLink:
                 if monotonic() - connection.used > FRESH and not connection.usable():
                     connection.close()
                     continue
+                if self._locator is not None and self._elsewhere(timeout):
+                    self._demoted(connection)
+                    continue
             try:
                 reply = connection.call_all(data, several, timeout) if several else connection.call(data, timeout)
             except NotSent:
@@ -562,20 +584,32 @@ class OwnLink:
                 # Whatever comes on it later would be taken for the answer to something else.
                 connection.close()
                 raise
+            if type(reply) is rx.ReadOnlyError and self._locator is not None:
+                self._demoted(connection)
+                if not pooled:
+                    return reply
+                continue  # It had no effect; the master is elsewhere now.
             connection.used = monotonic()
             idle.append(connection)
             if self._closed or (len(idle) > KEEP_IDLE and connection.used - idle[0].used > IDLE_FOR):
                 self._trim()
             return reply
 
+    def _demoted(self, connection: Connection) -> None:
+        """Its server is the master no longer, and so for all that are connected to it."""
+        connection.close()
+        idle, self._idle[:] = list(self._idle), []
+        for each in idle:
+            each.close()
+
     def _connect(self, timeout: float) -> Connection:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
-        connection = Connection(open_socket(self._class, self._settings, timeout), monotonic())
+        connection = Connection(open_socket(self._class, self._where(timeout), timeout), monotonic())
         if self.inspect is not None:
             try:
-                self.inspect(inspected(connection.call(INFO, timeout)))
+                self.inspect(inspected(connection.call(INFO, timeout), found=self._locator is not None))
             except Unanswered as failure:
                 connection.close()
                 raise NotSent(failure.cause) from None
@@ -584,8 +618,27 @@ class OwnLink:
                 raise
         return connection
 
+    def _where(self, timeout: float) -> dict[str, Any]:
+        """The settings of the next connection."""
+        if self._locator is None:
+            return self._settings
+        self._located = monotonic()
+        self._address = host, port = self._locator.locate(timeout)
+        return {**self._settings, "host": host, "port": port}
+
+    def _elsewhere(self, timeout: float) -> bool:
+        """Whether the master is another by now, as far as the sentinels tell."""
+        if self._locator is None or monotonic() - self._located < ASK_AGAIN:
+            return False
+        self._located = monotonic()  # One of many threads asks.
+        try:
+            address = self._locator.locate(min(timeout, CONNECTING))
+        except NotSent:
+            return False
+        return address != self._address
+
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(open_socket(self._class, self._settings, timeout))
+        return SocketStream(open_socket(self._class, self._where(timeout), timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
@@ -781,16 +834,19 @@ def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: 
     return sock
 
 
-def link_to(client: redis.Redis) -> Link:
-    """The way to the server of a client that the user made, or that we made for a URL."""
+def link_to(client: redis.Redis, locator: Locator | None = None) -> Link:
+    """The way to the server of a client that the user made, or that we made for a URL.
+
+    ``locator`` tells where that is each time; then host and port of the client mean nothing.
+    """
     pool: Any = client.connection_pool
     ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
-        return OwnLink(pool.connection_class, kept_settings(pool.connection_kwargs))
+        return OwnLink(pool.connection_class, kept_settings(pool.connection_kwargs), locator)
     return BorrowedLink(pool)
 
 
-async def fan_out(asks: Sequence[Ask]) -> list[Reply | Failure]:
+async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.

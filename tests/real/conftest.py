@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
 from tests.proxy import Proxy
+from tests.real.fleets import Fleet
 from tests.real.looking import load_scripts
 from tests.real.worlds import WORLDS, World
 from tests.servers import Server
@@ -36,3 +37,13 @@ def direct(valkey: Server) -> Iterator[redis.Redis]:
     """The shared server, past the proxy."""
     with valkey.client(decode_responses=True) as client:
         yield client
+
+
+@pytest.fixture
+def fleet(fresh_server: Callable[..., Server]) -> Iterator[Fleet]:
+    """Five independent nodes."""
+    fleet = Fleet(fresh_server)
+    try:
+        yield fleet
+    finally:
+        fleet.close()

@@ -96,7 +96,8 @@ def channels(direct: redis.Redis, name: str) -> list[str]:
 
 def keys(direct: redis.Redis, name: str) -> set[str]:
     """What Redis holds for something of this name, but for the records of requests."""
-    found = {key for key in direct.keys(f"*{{{name}}}*") if not key.startswith(RECORDS)}
+    found = {key if isinstance(key, str) else key.decode() for key in direct.keys(f"*{{{name}}}*")}
+    found = {key for key in found if not key.startswith(RECORDS)}
     return found | ({name} if direct.exists(name) else set())
 
 

@@ -583,6 +583,68 @@ def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
     until(lambda: not counts(url, name), what="nothing is held")
 
 
+# --- quorums ---
+
+
+@program
+def quorum_interrupted_threads(urls: str, name: str, rounds: str) -> None:
+    """Ctrl-C while nodes are waited for. Prints how often it came."""
+    clients = [
+        pyredisson.Redisson.from_url(url, config=Config(quorum_node_timeout=0.05, timeout=1.0)) for url in urls.split()
+    ]
+    lock = clients[0].get_red_lock(*[client.get_lock(name) for client in clients])
+    lock.lock()
+    lock.unlock()
+    interrupts = 0
+    while interrupts < int(rounds):
+        timer = threading.Timer(random.uniform(0, 0.06), os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            timer.start()
+            while True:
+                lock.lock()
+                lock.unlock()
+        except KeyboardInterrupt:
+            interrupts += 1
+        except LockNotOwnedError:
+            raise AssertionError("it was locked, and then was not") from None
+        if lock.validity():  # It came when the lock was taken, and lock() not left yet.
+            lock.unlock()
+    print(interrupts)
+    for url in urls.split()[1:3]:  # Those that answer are free at once.
+        until(lambda url=url: not counts(url, name), what="free")  # type: ignore[misc]
+    until(lambda: all(not client._core.watchdog._unsettled or client in (clients[0], clients[3]) for client in clients))
+
+
+@program
+def quorum_interrupted_asyncio(urls: str, name: str, rounds: str) -> None:
+    """Cancelled while nodes are waited for. Prints how often."""
+
+    async def main() -> int:
+        config = Config(quorum_node_timeout=0.05, timeout=1.0)
+        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
+        lock = clients[0].get_red_lock(*[client.get_lock(name) for client in clients])
+
+        async def work() -> None:
+            while True:
+                async with lock:
+                    pass
+
+        cancelled = 0
+        for _ in range(int(rounds)):
+            task = asyncio.create_task(work())
+            await asyncio.sleep(random.uniform(0, 0.06))
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                cancelled += 1
+        for url in urls.split()[1:3]:
+            await soon(lambda url=url: not counts(url, name))  # type: ignore[misc]
+        return cancelled
+
+    print(asyncio.run(main()))
+
+
 # --- contention ---
 
 #: What a worker does to have a call done: at once under threads, awaited under asyncio.

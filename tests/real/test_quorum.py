@@ -1,0 +1,368 @@
+"""Redlock on five real servers, of which some are killed, stopped, slow, or cut off."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from pyredisson.core.events import GivenBack, Lost
+from pyredisson.errors import LockLostError, QuorumUnreachableError
+from tests.real import programs
+from tests.real.fleets import NODES, Fleet, over
+from tests.real.looking import RELEASE, busy
+from tests.real.worlds import World
+from tests.servers import Server, free_port
+from tests.waiting import until
+
+NODE_TIMEOUT = 0.3  # Far above what this machine adds on a bad day, so that one of them is told from two.
+
+
+@pytest.fixture
+def stopped(fleet: Fleet) -> Iterator[Callable[..., None]]:
+    """``stopped(0, 1)``: stop these nodes; they go on after the test."""
+    paused: list[Server] = []
+
+    def stop(*indices: int) -> None:
+        for index in indices:
+            fleet.servers[index].pause()
+            paused.append(fleet.servers[index])
+
+    yield stop
+    for server in paused:
+        server.resume()
+
+
+# --- killed ---
+
+
+@pytest.mark.parametrize("down", [0, 1, 2])
+def test_a_minority_may_be_killed(world: World, fleet: Fleet, unique_name: str, down: int) -> None:
+    alice, bob = world.actor(), world.actor()
+    mine, theirs = fleet.lock(world, unique_name), fleet.lock(world, unique_name)
+    alice.do(mine.lock)
+    for server in fleet.servers[:down]:
+        server.kill()  # While it is held, and known to one of the two clients only.
+    assert bob.do(theirs.try_lock) is False
+    assert alice.do(mine.validity) > 20
+    alice.do(mine.unlock)
+    assert bob.do(theirs.try_lock) is True
+    assert alice.do(mine.try_lock) is False
+    waiting = alice.start(mine.lock)
+    until(lambda: fleet.listeners(unique_name), what="she waits")
+    bob.do(theirs.unlock)
+    waiting.result(10)
+    alice.do(mine.unlock)
+    for server in fleet.servers[down:]:
+        with server.client() as direct:
+            until(lambda direct=direct: not direct.exists(unique_name), what="free")
+    assert not world.losses
+
+
+def test_three_killed_are_named_and_one_that_comes_back_is_enough(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name, restart_guard=False, quorum_retry_timeout=0.5)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    for server in fleet.servers[:3]:
+        server.kill()
+    for call, args in ((lock.try_lock, ()), (lock.try_lock, (0.2,)), (lock.lock, ())):
+        with pytest.raises(QuorumUnreachableError) as caught:
+            alice.do(call, *args)
+        error = caught.value
+        assert error.name == unique_name
+        assert len(error.nodes) == NODES
+        for number, (server, state) in enumerate(zip(fleet.servers, error.nodes.items(), strict=True), 1):
+            node, said = state
+            assert node == f"node {number} ({server.url})"
+            assert node in str(error)
+            assert said == "taken" if number > 3 else isinstance(said, Exception)
+        assert "3 of 5" in str(error)
+    for server in fleet.servers[3:]:
+        with server.client() as direct:
+            until(lambda direct=direct: not direct.exists(unique_name), what="given back")
+
+    fleet.servers[1].restart()
+
+    def taken() -> bool:
+        with suppress(QuorumUnreachableError):
+            return bool(alice.do(lock.try_lock))
+        return False
+
+    until(taken, within=10)
+    alice.do(lock.unlock)
+
+
+def test_who_waits_lives_through_the_outage_of_a_majority(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name, restart_guard=False)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    for server in fleet.servers[:3]:
+        server.kill()
+    waiting = alice.start(lock.lock)
+    until(lambda: not waiting.done() and any(fleet_tries(fleet)), what="it tries")
+    assert not waiting.done()
+    for server in fleet.servers[:3]:
+        server.restart()
+    waiting.result(15)
+    alice.do(lock.unlock)
+    fleet.free(unique_name)
+
+
+def fleet_tries(fleet: Fleet) -> list[bool]:
+    """Which of the two nodes that are left have been asked more than once."""
+    return [server.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0) > 4 for server in fleet.servers[3:]]
+
+
+# --- stopped ---
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["while connected", "before the first contact"])
+def test_two_stopped_cost_one_node_timeout(
+    world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str, known: bool
+) -> None:
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
+    if known:
+        alice.do(lock.lock)
+        alice.do(lock.unlock)
+    stopped(1, 3)
+    took = []
+    for _ in range(4):
+        began = time.monotonic()
+        assert alice.do(lock.try_lock) is True
+        took.append(time.monotonic() - began)
+        alice.do(lock.unlock)
+    assert max(took) < 2 * NODE_TIMEOUT, took
+    assert min(took) < 1.2 * NODE_TIMEOUT, took
+    assert not world.losses
+
+
+def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
+    world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str
+) -> None:
+    alice = world.actor()
+    clients = fleet.clients(world, quorum_node_timeout=0.1)
+    lock = over(clients, unique_name)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    stopped(0, 1)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    for index in (0, 1):
+        fleet.servers[index].resume()
+    fleet.free(unique_name)  # Long before the lease of 30 s is over.
+    until(lambda: not any(busy(client) for client in clients), within=10, what="nothing is pending")
+    assert not world.losses
+
+
+# --- slow, or cut off in one direction ---
+
+
+def test_a_slow_node_does_not_keep_the_others_waiting(world: World, fleet: Fleet, unique_name: str) -> None:
+    slow = fleet.proxy(2)
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name, quorum_node_timeout=0.1)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    slow.latency(1.5)
+    began = time.monotonic()
+    assert alice.do(lock.try_lock) is True
+    assert time.monotonic() - began < 1.2
+    until(lambda: fleet.holders(unique_name)[2], what="taken there, though nobody has heard of it")
+    alice.do(lock.unlock)
+    slow.latency(0)
+    fleet.free(unique_name)
+
+
+def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
+    world: World, fleet: Fleet, unique_name: str
+) -> None:
+    mute = [fleet.proxy(index) for index in (0, 1)]
+    alice, bob = world.actor(), world.actor()
+    clients = fleet.clients(world, quorum_node_timeout=0.1)
+    lock = over(clients, unique_name)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    theirs = world.client(fleet.servers[2].url).get_lock(unique_name)
+    bob.do(theirs.lock)
+    for proxy in mute:
+        proxy.blackhole("down")
+
+    assert alice.do(lock.try_lock) is False  # Two of five took it, one refused, of two nobody has heard.
+
+    assert fleet.holders(unique_name) == [True, True, True, False, False]
+    for proxy in mute:
+        proxy.heal()
+    # Long before the lease of 30 s is over.
+    until(lambda: fleet.holders(unique_name) == [False, False, True, False, False], within=10, what="given back")
+    bob.do(theirs.unlock)
+    until(lambda: not any(busy(client) for client in clients), within=10, what="nothing is pending")
+    alice.do(lock.lock)
+    assert sum(fleet.holders(unique_name)) == NODES
+    alice.do(lock.unlock)
+    fleet.free(unique_name)
+
+
+def test_what_was_taken_behind_a_cut_is_given_back_once_it_heals(world: World, fleet: Fleet, unique_name: str) -> None:
+    proxies = [fleet.proxy(index) for index in (0, 1, 2)]
+    alice = world.actor()
+    clients = fleet.clients(world, quorum_node_timeout=0.1)
+    lock = over(clients, unique_name)
+    alice.do(lock.lock)
+    alice.do(lock.unlock)
+    for proxy in proxies:
+        proxy.drop_reply(lambda args: args[0].upper() == b"EVALSHA", 1, then="reset")
+        proxy.hold_request(RELEASE, None)
+    with pytest.raises(QuorumUnreachableError):
+        alice.do(lock.try_lock)
+    assert fleet.holders(unique_name) == [True] * 3 + [False] * 2
+    for proxy in proxies:
+        proxy.clear()
+        proxy.cut()
+        proxy.heal()
+    fleet.free(unique_name, within=10)
+    assert len(world.heard(GivenBack)) >= 3
+
+
+# --- lost ---
+
+
+def test_a_lost_quorum_is_told_before_anybody_else_gets_it(
+    world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str
+) -> None:
+    alice, bob = world.actor(), world.actor()
+    config = {"lock_watchdog_timeout": 1.0, "quorum_node_timeout": 0.1}
+    mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
+    alice.do(mine.lock)
+    got: list[float] = []
+
+    def take() -> Any:
+        result = theirs.lock()
+        return _then(result, lambda: got.append(time.monotonic()))
+
+    waiting = bob.start(take)
+    until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
+    stopped(0, 2, 4)
+    resume = threading.Timer(0.9, lambda: [fleet.servers[index].resume() for index in (0, 2, 4)])
+    resume.start()
+    waiting.result(20)
+    resume.join()
+    told = world.when(Lost)
+    until(lambda: len(world.losses) == NODES, what="on_lock_lost of all clients")
+    assert len(told) == NODES
+    assert max(told) < min(got)
+    assert set(world.losses) == {(unique_name, alice.number)}
+    assert alice.do(mine.validity) == 0
+    with pytest.raises(LockLostError):
+        alice.do(mine.unlock)
+    bob.do(theirs.unlock)
+    fleet.free(unique_name)
+
+
+def _then(result: Any, done: Callable[[], None]) -> Any:
+    """``done`` after a call of either colour."""
+    if result is None:
+        return done()
+
+    async def wait() -> None:
+        await result
+        done()
+
+    return wait()
+
+
+# --- many, and what they cost ---
+
+
+def test_a_hundred_are_renewed_by_one_script_a_node(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice = world.actor()
+    period = 0.5
+    clients = fleet.clients(world, lock_watchdog_timeout=3 * period, quorum_node_timeout=0.2)
+    locks = [over(clients, f"{unique_name}-{number}") for number in range(100)]
+    for lock in locks:
+        alice.do(lock.lock)
+    directs = [server.client() for server in fleet.servers]
+    watched = time.monotonic()
+
+    def periods() -> float:
+        return (time.monotonic() - watched) / period
+
+    def scripts() -> list[int]:
+        return [int(direct.info("commandstats")["cmdstat_evalsha"]["calls"]) for direct in directs]
+
+    # Taken one after another, they are renewed by and by at first, and all together from the second time on.
+    until(lambda: periods() > 2, what="two periods")
+    before, began = scripts(), periods()
+    until(lambda: periods() - began > 4, what="four more")
+    renewals = [after - earlier for earlier, after in zip(before, scripts(), strict=True)]
+    assert all(2 <= count <= 6 for count in renewals), renewals
+    for lock in locks:
+        assert alice.do(lock.validity) > 0
+        alice.do(lock.unlock)
+    assert not world.losses
+    assert clients[0]._core.keeper.keeping() == 0
+    assert not any(any(fleet.holders(lock.name)) for lock in locks[::33])
+
+
+def test_nothing_is_left_of_closed_clients(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+
+    def use() -> None:
+        mine, theirs = fleet.clients(world), fleet.clients(world)
+        one, other = over(mine, unique_name), over(theirs, unique_name)
+        alice.do(one.lock)
+        waiting = bob.start(other.lock)
+        until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
+        alice.do(one.unlock)
+        waiting.result(10)
+        bob.do(other.unlock)
+        for client in (*mine, *theirs):
+            world.run(client.close)
+
+    use()
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        use()
+    until(lambda: threading.active_count() <= threads, what="as many threads as before")
+    until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, what="as many descriptors as before")
+
+
+# --- the caller leaves ---
+
+
+@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+def test_interrupted_while_nodes_do_not_answer(
+    fleet: Fleet, stopped: Callable[..., None], unique_name: str, colour: str
+) -> None:
+    stopped(0, 3)
+    said = programs.run(f"quorum_interrupted_{colour}", " ".join(fleet.urls()), unique_name, 12)
+    assert said.split() == ["12"]
+    for index in (0, 3):
+        fleet.servers[index].resume()
+    fleet.free(unique_name)
+
+
+def test_two_members_on_one_server_are_found_out(world: World, fleet: Fleet, unique_name: str) -> None:
+    alice = world.actor()
+    clients = [*fleet.clients(world)[:4], world.client(fleet.servers[0].url)]
+    with pytest.raises(ValueError, match=r"node 1 .* and node 5 .* one server"):
+        alice.do(over(clients, unique_name).lock)
+    fleet.free(unique_name)
+
+
+def test_nobody_there_at_all_raises_at_once(world: World, unique_name: str) -> None:
+    alice = world.actor()
+    clients = [world.client(f"redis://:sesame@127.0.0.1:{free_port()}") for _ in range(NODES)]
+    lock = over(clients, unique_name)
+    began = time.monotonic()
+    with pytest.raises(QuorumUnreachableError) as caught:
+        alice.do(lock.try_lock)
+    assert time.monotonic() - began < 1.0
+    assert "sesame" not in f"{caught.value} {caught.value.nodes!r} {lock!r}"

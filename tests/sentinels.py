@@ -1,0 +1,107 @@
+"""A master, its replicas and their sentinels, on loopback: fails over within a second or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyredisson.embedded import ServerProcess, private_directory
+from pyredisson.errors import RedissonError
+from tests.servers import HOST, Build, Server
+from tests.waiting import until
+
+SERVICE = "locks"
+DOWN_AFTER_MS = 500
+
+
+class SentinelServer(Server):
+    """A sentinel; it writes what it learns into its own configuration."""
+
+    def __init__(self, build: Build, master: int, quorum: int) -> None:
+        self._watches = (
+            f"sentinel monitor {SERVICE} {HOST} {master} {quorum}\n"
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
+            f"sentinel failover-timeout {SERVICE} 3000\n"
+        )
+        super().__init__(build)
+
+    def _start(self) -> bool:
+        directory = private_directory()
+        settings = Path(directory) / "sentinel.conf"
+        settings.write_text(f"bind {HOST}\nport {self.port}\ndir {directory}\n{self._watches}")
+        self._process = process = ServerProcess([self._program, str(settings), "--sentinel"], directory)
+        client = self.client(socket_timeout=1.0)
+        try:
+            process.wait_until_ready(client)
+        except BaseException as error:
+            log = process.log()
+            process.stop()
+            if isinstance(error, RedissonError) and "Address already in use" in log:
+                return False
+            raise
+        finally:
+            client.close()
+        pid = process.pid
+        assert pid is not None
+        self.pid = pid
+        return True
+
+
+class SentinelSet:
+    """One master, two replicas, three sentinels. ``start`` is the fixture ``fresh_server``, which ends the servers."""
+
+    def __init__(self, start: Callable[..., Server], build: Build) -> None:
+        first = start(build, "--repl-diskless-sync-delay", "0")
+        others = [
+            start(build, "--repl-diskless-sync-delay", "0", "--replicaof", HOST, str(first.port)) for _ in range(2)
+        ]
+        self.servers = [first, *others]
+        until(lambda: first.info("replication")["connected_slaves"] == 2, within=30)
+        with first.client() as direct:
+            until(lambda: direct.wait(2, 200) == 2, within=30, what="both replicas are in step")
+        self.sentinels = [SentinelServer(build, first.port, 2) for _ in range(3)]
+        until(self._ready, within=30, what="the sentinels know each other and the replicas")
+
+    def _ready(self) -> bool:
+        for sentinel in self.sentinels:
+            with sentinel.client(decode_responses=True) as client:
+                [state] = client.execute_command("SENTINEL", "MASTERS")
+                known = dict(zip(state[::2], state[1::2], strict=True)) if isinstance(state, list) else state
+                if (int(known["num-slaves"]), int(known["num-other-sentinels"])) != (2, 2):
+                    return False
+        return True
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{','.join(f'{HOST}:{each.port}' for each in self.sentinels)}/{SERVICE}"
+
+    def master(self) -> Server:
+        """Who the first sentinel says it is."""
+        with self.sentinels[0].client(decode_responses=True) as client:
+            address = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return next(server for server in self.servers if server.port == int(address[1]))
+
+    def fail_over(self) -> None:
+        """Let the sentinels promote another one while all are well; returns when it is done."""
+        before = self.master()
+        with self.sentinels[0].client() as client:
+            client.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        self._promoted(before)
+
+    def kill_master(self) -> Server:
+        """SIGKILL the master, and wait until another one is. Returns the one that is gone."""
+        before = self.master()
+        before.kill()
+        self._promoted(before)
+        return before
+
+    def _promoted(self, before: Server) -> None:
+        def promoted() -> bool:
+            now = self.master()
+            return now.port != before.port and bool(now.info("replication")["role"] == "master")
+
+        until(promoted, within=30, what="another one is promoted")
+
+    def stop(self) -> None:
+        for sentinel in self.sentinels:
+            sentinel.stop()
