@@ -205,7 +205,8 @@ class _Read(Future[Any]):
 def not_owned(error: BaseException | None) -> bool:
     """Whether it says that the caller does not hold what it wanted to give back."""
     if isinstance(error, JavaError):
-        return error.kind == "IllegalMonitorStateException" or "has already been released" in str(error)
+        # The oldest wraps what a member of a multi-lock says.
+        return "IllegalMonitorStateException" in str(error) or "has already been released" in str(error)
     return isinstance(error, LockNotOwnedError)
 
 
