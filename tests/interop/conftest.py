@@ -94,25 +94,25 @@ def worlds() -> Iterator[dict[str, World]]:
 
 
 class Sides:
-    """What makes the clients of a test, on one server; ended with it.
+    """What makes the clients of a test, on one server or cluster; ended with it. With several, one client on each.
 
     Attributes:
         version: Of Redisson.
     """
 
-    def __init__(self, version: str, jvm: Jvm, worlds: dict[str, World], url: str) -> None:
+    def __init__(self, version: str, jvm: Jvm, worlds: dict[str, World], urls: tuple[str, ...]) -> None:
         self.version = version
-        self._jvm, self._worlds, self._url = jvm, worlds, url
+        self._jvm, self._worlds, self._urls = jvm, worlds, urls
         self._java: list[JavaSide] = []
 
     def java(self, **settings: Any) -> Side:
         """A new client of Redisson's."""
-        self._java.append(JavaSide(self._jvm, self._url, **settings))
+        self._java.append(JavaSide(self._jvm, *self._urls, **settings))
         return self._java[-1]
 
     def python(self, colour: str = "threads", **config: Any) -> Side:
         """A new client of ours."""
-        return PythonSide(self._worlds[colour], self._url, **config)
+        return PythonSide(self._worlds[colour], *self._urls, **config)
 
     def both(self, first: str) -> tuple[Side, Side]:
         """One in ``first`` (``java`` or ``python``), and one in the other."""
@@ -122,17 +122,17 @@ class Sides:
 
     def close(self) -> None:
         for side in self._java:
-            side.client.close()
+            side.close()
 
 
 @pytest.fixture
 def open_sides(jvms: Jvms, worlds: dict[str, World], valkey: Server) -> Iterator[Callable[..., Sides]]:
-    """``open_sides(version, url=...)``: clients of one version of Redisson and of ours."""
+    """``open_sides(version, url, ...)``: clients of one version of Redisson and of ours; on our usual server."""
     opened: list[Sides] = []
 
-    def make(version: str, url: str = valkey.url) -> Sides:
+    def make(version: str, *urls: str) -> Sides:
         require(version)
-        opened.append(Sides(version, jvms.get(version), worlds, url))
+        opened.append(Sides(version, jvms.get(version), worlds, urls or (valkey.url,)))
         return opened[-1]
 
     yield make

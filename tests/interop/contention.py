@@ -1,8 +1,10 @@
 """Some owners, of either language, who count up together under a lock, and what can be said of it afterwards.
 
 Each reads a number and writes the next one, twice: before and after it has been inside for a while. Whoever finds two
-different ones, or comes in while another is inside, has found a lock that does not exclude. The same is done in Java by
-``java/src/main/java/pyredisson/Contention.java``, with the same keys and on the same clock (that of ``nanoTime()``).
+different ones, or comes in while another is inside, has found a lock that does not exclude. Whoever was not yet inside
+when it is over goes on for one more, so that nobody is left out for having been late to connect. The same is done in
+Java by ``java/src/main/java/pyredisson/Contention.java``, with the same keys and on the same clock (that of
+``nanoTime()``).
 """
 
 from __future__ import annotations
@@ -23,17 +25,26 @@ Times: TypeAlias = list[tuple[int, int]]
 _LEASE = 60.0  # of a permit
 
 
+def counters(url: str, library: Any = redis) -> Any:
+    """A client of redis-py for what is counted, of a server or of a cluster."""
+    scheme, _, addresses = url.partition("://")
+    if scheme != "redis+cluster":
+        return library.Redis.from_url(url)
+    host, _, port = addresses.split(",")[0].partition(":")
+    return library.RedisCluster(host=host, port=int(port))
+
+
 def contend(shared: Any, url: str, kind: str, counter: str, until: int, hold: float, rest: float) -> Times:
     """Count until the number is reached, as a thread."""
     times: Times = []
     permit = None
-    with redis.Redis.from_url(url) as client:
+    with counters(url) as client:
         while True:
             permit = _enter(shared, kind)
             came = time.monotonic_ns()
             value, twin = int(client.get(counter) or 0), int(client.get(f"{counter}:twin") or 0)
             assert value == twin, f"somebody else is inside: {value}, then {twin}"
-            over = value >= until
+            over = value >= until and bool(times)
             if not over and kind != "read_lock":
                 client.set(counter, value + 1)
             if hold:
@@ -54,13 +65,13 @@ async def contend_as_task(
 ) -> Times:
     """Count until the number is reached, as a task."""
     times: Times = []
-    async with redis.asyncio.Redis.from_url(url) as client:
+    async with counters(url, redis.asyncio) as client:
         while True:
             permit = await _enter(shared, kind)
             came = time.monotonic_ns()
             value, twin = int(await client.get(counter) or 0), int(await client.get(f"{counter}:twin") or 0)
             assert value == twin, f"somebody else is inside: {value}, then {twin}"
-            over = value >= until
+            over = value >= until and bool(times)
             if not over and kind != "read_lock":
                 await client.set(counter, value + 1)
             if hold:

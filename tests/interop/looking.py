@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-import redis
+from typing import Any, Protocol
 
+from tests.clusters import RunningCluster
 from tests.interop.sides import Handle
+from tests.servers import REDIS_6
 from tests.waiting import until
 
 
-def until_it_waits(direct: redis.Redis, handle: Handle) -> None:
+class Listeners(Protocol):
+    """A client of a server, or :class:`Everywhere`."""
+
+    def pubsub_channels(self) -> list[Any]:
+        """The channels that somebody listens to, as ``str``."""
+        ...
+
+
+class Everywhere:
+    """All nodes of a cluster, and the channels of either sort at them."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        self._clients = [node.client(decode_responses=True) for node in cluster.nodes]
+        self._sharded = cluster.build is not REDIS_6
+
+    def pubsub_channels(self) -> list[Any]:
+        return [channel for channels in (self.plain(), self.shards()) for channel in channels]
+
+    def plain(self) -> list[Any]:
+        """Those that are not of shards."""
+        return [channel for client in self._clients for channel in client.pubsub_channels()]
+
+    def shards(self) -> list[Any]:
+        """Those of shards."""
+        if not self._sharded:
+            return []
+        return [
+            channel
+            for client in self._clients
+            for channel in client.execute_command("PUBSUB", "SHARDCHANNELS")  # type: ignore[no-untyped-call]
+        ]
+
+
+def until_it_waits(direct: Listeners, handle: Handle) -> None:
     """Wait until the owner of a handle, and nobody else, waits to be told that it may look again.
 
     It listens before it looks for the second time, and then it waits. What is said in between counts as well, with one

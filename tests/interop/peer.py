@@ -123,10 +123,6 @@ class JavaClient:
         self.name = name
         self.id = client_id
 
-    def call(self, thread: str, kind: str, name: str, method: str, *args: str) -> Future[Any]:
-        """Let a thread call a method of an object of this client; its arguments are encoded already."""
-        return self.jvm.start(thread, "call", self.name, quoted(kind), quoted(name), method, *args)
-
     def close(self) -> None:
         self.jvm.do("main", "disconnect", self.name)
 

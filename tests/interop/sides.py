@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -63,7 +64,11 @@ class Owner(ABC):
         """
 
     def get(self, kind: str, name: str) -> Handle:
-        """What its client's ``get_<kind>`` makes, or one side of a read-write lock: ``read_lock``, ``write_lock``."""
+        """What its client's ``get_<kind>`` makes, or one side of a read-write lock: ``read_lock``, ``write_lock``.
+
+        ``multi_lock/fair_lock`` and ``red_lock/fair_lock`` are made of fair locks, with each of the owner's clients, by
+        each of the names: those have commas between them.
+        """
         return Handle(self, kind, name)
 
 
@@ -84,14 +89,15 @@ class Side(ABC):
 
 
 class PythonSide(Side):
-    """A client of ours, in this process."""
+    """A client of ours in this process; or several, for a multi-lock."""
 
     language = "python"
 
-    def __init__(self, world: World, url: str, **config: Any) -> None:
+    def __init__(self, world: World, *urls: str, **config: Any) -> None:
         self.world = world
-        self.url = url
-        self.client = world.client(url, **config)
+        self.url = urls[0]
+        self.clients = [world.client(url, **config) for url in urls]
+        self.client = self.clients[0]
         self.id = self.client.id
 
     def owner(self) -> Owner:
@@ -108,7 +114,16 @@ class _PythonOwner(Owner):
         return True
 
     def _object(self, kind: str, name: str) -> Any:
-        client = self._side.client
+        whole, _, kind_of_members = kind.partition("/")
+        if not kind_of_members:
+            return self._single(self._side.client, kind, name)
+        members = [
+            self._single(client, kind_of_members, each) for client in self._side.clients for each in name.split(",")
+        ]
+        return getattr(self._side.client, f"get_{whole}")(*members)
+
+    @staticmethod
+    def _single(client: Any, kind: str, name: str) -> Any:
         if kind in ("read_lock", "write_lock"):
             return getattr(client.get_read_write_lock(name), kind)()
         return getattr(client, f"get_{kind}")(name)
@@ -122,36 +137,51 @@ class _PythonOwner(Owner):
 
 
 class JavaSide(Side):
-    """A client of Redisson's, in a JVM."""
+    """A client of Redisson's in a JVM; or several, for a multi-lock."""
 
     language = "java"
 
-    def __init__(self, jvm: Jvm, url: str, **settings: Any) -> None:
-        self.client: JavaClient = jvm.connect(url, **settings)
-        self.id = self.client.id
+    def __init__(self, jvm: Jvm, *urls: str, **settings: Any) -> None:
+        self.clients = [self._connect(jvm, url, settings) for url in urls]
+        self.id = self.clients[0].id
+
+    @staticmethod
+    def _connect(jvm: Jvm, url: str, settings: dict[str, Any]) -> JavaClient:
+        scheme, _, addresses = url.partition("://")
+        if scheme != "redis+cluster":
+            return jvm.connect(url, **settings)
+        nodes = ",".join(f"redis://{each}" for each in addresses.split(","))
+        return jvm.connect(nodes, mode="cluster", **settings)
 
     def owner(self) -> Owner:
-        return _JavaOwner(self.client)
+        return _JavaOwner(self.clients)
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
 
 
 class _JavaOwner(Owner):
-    def __init__(self, client: JavaClient) -> None:
-        self._client = client
-        self._thread = client.jvm.new_name("thread")
-        self.field = f"{client.id}:{client.jvm.do(self._thread, 'number')}"
+    def __init__(self, clients: Sequence[JavaClient]) -> None:
+        self._jvm = clients[0].jvm
+        self._clients = ",".join(client.name for client in clients)
+        self._thread = self._jvm.new_name("thread")
+        self.field = f"{clients[0].id}:{self._jvm.do(self._thread, 'number')}"
 
     def waits(self) -> bool:
-        return bool(self._client.jvm.do(self._thread, "waits"))
+        return bool(self._jvm.do(self._thread, "waits"))
 
     def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
         java_method, java_args, read = _translated(kind, method, *args)
-        future = self._client.call(self._thread, kind, name, java_method, *java_args)
+        future = self._jvm.start(
+            self._thread, "call", self._clients, quoted(kind), quoted(name), java_method, *java_args
+        )
         return _Read(future, read) if read else future
 
     def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
         times = (str(round(hold * 1e6)), str(round(rest * 1e6)))
-        future = self._client.jvm.start(
-            self._thread, "contend", self._client.name, kind, quoted(name), quoted(counter), str(until), *times
+        future = self._jvm.start(
+            self._thread, "contend", self._clients, quoted(kind), quoted(name), quoted(counter), str(until), *times
         )
         return _Read(future, lambda flat: list(zip(flat[::2], flat[1::2], strict=True)))
 
@@ -175,7 +205,8 @@ class _Read(Future[Any]):
 def not_owned(error: BaseException | None) -> bool:
     """Whether it says that the caller does not hold what it wanted to give back."""
     if isinstance(error, JavaError):
-        return error.kind == "IllegalMonitorStateException" or "has already been released" in str(error)
+        # The oldest wraps what a member of a multi-lock says.
+        return "IllegalMonitorStateException" in str(error) or "has already been released" in str(error)
     return isinstance(error, LockNotOwnedError)
 
 

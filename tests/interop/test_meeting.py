@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from pyredisson import LockLostError
-from tests.interop.building import CURRENT, OLD
+from tests.interop.building import OLD, VERSIONS
 from tests.interop.conftest import Sides
 from tests.interop.kinds import LOCK_CASES, LOCKS, OTHERS
 from tests.interop.looking import until_it_waits
@@ -129,30 +129,37 @@ def test_the_watchdog_of_one_side_keeps_the_other_out(
     theirs.unlock()
 
 
-def _killer(version: str, kind: str, url: str, name: str, own_jvm: Callable[..., Jvm]) -> Callable[[], None]:
-    """Let a Java process of its own take a lock; returns what kills it."""
-    jvm = own_jvm(version)
-    JavaSide(jvm, url, watchdog_ms=900).owner().get(kind, name).lock()
-    return jvm.kill
-
-
-@pytest.mark.parametrize(("version", "kind"), [(CURRENT, "lock"), (CURRENT, "write_lock"), *cases("fair_lock")[1:]])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_java_is_killed_while_it_holds(
-    open_sides: Callable[..., Sides],
-    own_jvm: Callable[..., Jvm],
-    version: str,
-    kind: str,
-    unique_name: str,
-    valkey: Server,
+    open_sides: Callable[..., Sides], own_jvm: Callable[..., Jvm], version: str, unique_name: str, valkey: Server
 ) -> None:
-    kill = _killer(version, kind, valkey.url, unique_name, own_jvm)
-    mine = open_sides(version).python().owner().get(kind, unique_name)
-    waits = mine.start("lock")
+    """All kinds at once: what a watchdog kept ends within its time, and a permit when its lease is over."""
+    java = JavaSide(own_jvm(version), valkey.url, watchdog_ms=900)
+    holder, python = java.owner(), open_sides(version).python()
+    kinds = [kind for kind, has in LOCKS.items() if version in has]
+    for kind in kinds:
+        holder.get(kind, f"{unique_name}-{kind}").lock()
+    permits = f"{unique_name}-permits"
+    if version in OTHERS["permit_expirable_semaphore"]:
+        semaphore = holder.get("permit_expirable_semaphore", permits)
+        assert semaphore.try_set_permits(1)
+    waiting = {}
+    for kind in kinds:
+        mine = python.owner().get(kind.replace("read", "write"), f"{unique_name}-{kind}")
+        waiting[mine] = mine.start("lock")
+    if version in OTHERS["permit_expirable_semaphore"]:
+        semaphore.acquire(2)
+        mine = python.owner().get("permit_expirable_semaphore", permits)
+        waiting[mine] = mine.start("acquire")
+    assert not any(waits.done() for waits in waiting.values())
     before = time.monotonic()
-    kill()
-    waits.result(10)
+    java.clients[0].jvm.kill()
+    for waits in waiting.values():
+        waits.result(10)
     assert time.monotonic() - before < 5
-    mine.unlock()
+    for mine in waiting:
+        if mine.kind != "permit_expirable_semaphore":
+            mine.unlock()
 
 
 # A fair waiter of Redisson before 3.45 believes in the time that was left when it came, and then waits to be told.

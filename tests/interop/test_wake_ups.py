@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,64 +9,13 @@ import redis
 
 from tests.interop.conftest import Sides
 from tests.interop.kinds import LOCK_CASES, OTHERS
-from tests.interop.looking import until_it_waits
-from tests.interop.sides import Handle, Owner
+from tests.interop.waking import check_wake_ups
 
 CASES = [
     *((version, kind) for version, kind in LOCK_CASES if kind not in ("spin_lock", "read_lock")),
     *((version, kind) for kind, has in OTHERS.items() for version in has),
     *((version, "readers") for version, kind in LOCK_CASES if kind == "read_lock"),
 ]
-
-#: A message takes a millisecond or two. Without one, ours looks again after ten seconds at the earliest, and Java's
-#: after thirty, the lease; or never, at a semaphore or latch. This is far from both, on a machine that is busy, too.
-SOON = 2.0
-PAIRS = [("java", "java"), ("java", "python"), ("python", "python"), ("python", "java")]
-
-
-class Way:
-    """How one side lets the other go on, for each kind: it waits on ``waits``, until ``lets_go`` is done."""
-
-    def __init__(self, kind: str, holder: Owner, waiter: Owner, name: str) -> None:
-        self.kind = kind
-        wanted = {"readers": "read_lock"}.get(kind, kind)
-        held = {"readers": "write_lock"}.get(kind, kind)
-        self.mine: Handle = holder.get(held, name)
-        self.theirs: Handle = waiter.get(wanted, name)
-        self.permit: str | None = None
-
-    def prepare(self) -> None:
-        """Take what there is."""
-        if self.kind == "count_down_latch":
-            assert self.mine.try_set_count(1)
-        elif "semaphore" in self.kind:
-            self.mine.try_set_permits(1)
-            self.permit = self.mine.acquire()
-        else:
-            assert self.mine.try_lock()
-
-    def let_go(self) -> None:
-        if self.kind == "count_down_latch":
-            self.mine.count_down()
-        elif self.kind == "semaphore":
-            self.mine.release()
-        elif "semaphore" in self.kind:
-            self.mine.release(self.permit)
-        else:
-            self.mine.unlock()
-
-    @property
-    def waits(self) -> str:
-        """The call that waits."""
-        return "wait" if self.kind == "count_down_latch" else "acquire" if "semaphore" in self.kind else "lock"
-
-    def clean_up(self, got: str | bool) -> None:
-        if self.kind == "semaphore":
-            self.theirs.release()
-        elif "semaphore" in self.kind:
-            self.theirs.release(got)
-        elif self.kind != "count_down_latch":
-            self.theirs.unlock()
 
 
 @pytest.mark.volume
@@ -81,22 +28,4 @@ def test_a_message_ends_the_wait(
     direct: redis.Redis,
     volume: Callable[[int], int],
 ) -> None:
-    sides = open_sides(version)
-    languages = {"java": sides.java(), "python": sides.python()}
-    for first, second in PAIRS:
-        holder, waiter = languages[first].owner(), languages[second].owner()
-        took = []
-        for turn in range(volume(100)):
-            name = f"{unique_name}-{first}-{second}-{turn}"
-            way = Way(kind, holder, waiter, name)
-            way.prepare()
-            waiting = way.theirs.start(way.waits)
-            until_it_waits(direct, way.theirs)
-            assert not waiting.done()
-            began = time.monotonic()
-            way.let_go()
-            got = waiting.result(SOON)
-            took.append(time.monotonic() - began)
-            way.clean_up(got)
-        # For those who want to know: pytest -rP
-        print(f"{kind}, Redisson {version}: {first} wakes {second} in {statistics.median(took) * 1000:.2f} ms (median)")
+    check_wake_ups(open_sides(version), direct, kind, unique_name, volume(100), about=f"Redisson {version}")

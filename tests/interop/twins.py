@@ -48,7 +48,7 @@ EXEMPT: Final = {
     "an upgrade raises": "a reader that asks for the write lock is refused by Java, and told of its mistake by ours",
 }
 
-_OF_ONE_SIDE = re.compile(r"^(pyredisson_epoch|pyredisson_done|redisson_unlock_latch):")
+OF_ONE_SIDE = re.compile(r"^(pyredisson_epoch|pyredisson_done|redisson_unlock_latch):")
 _MARK = "the step is over"
 
 Outcome: TypeAlias = object
@@ -170,7 +170,7 @@ class Server:
         states: list[State] = [{} for _ in twins]
         for key, kind, left, value in zip(keys, types, replies[::2], replies[1::2], strict=True):
             whose, twin = next((n, twin) for n, twin in enumerate(twins) if twin.name in key)
-            if not _OF_ONE_SIDE.match(key):
+            if not OF_ONE_SIDE.match(key):
                 if kind == "hash":
                     value = {twin.common(name.decode()): int(n) if n.isdigit() else n for name, n in value.items()}
                 elif kind == "list":

@@ -1,5 +1,6 @@
 package pyredisson;
 
+import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
@@ -12,7 +13,8 @@ import org.redisson.client.codec.StringCodec;
 
 /**
  * One of several who count up together: under the lock it reads a number, and writes the next one. What is written is
- * right only if nobody else is inside. The same is done, with the same keys, by tests/interop/contention.py.
+ * right only if nobody else is inside. Whoever was not yet inside when it is over goes on for one
+ * more. The same is done, with the same keys, by tests/interop/contention.py.
  *
  * <p>{@code contend client kind name counter until holdMicros restMicros}; the answer is when it came in and when it began
  * to go out, in nanoseconds, for each time that it was inside.
@@ -26,8 +28,9 @@ final class Contention {
     private final long hold;
     private final long rest;
 
-    Contention(RedissonClient client, String kind, String name, String[] request) throws Exception {
-        section = section(client, kind, name);
+    Contention(List<RedissonClient> clients, String kind, String name, String[] request) throws Exception {
+        section = section(Peer.Handle.of(clients, kind, name).object());
+        RedissonClient client = clients.get(0);
         reads = kind.equals("read_lock");
         counter = client.getBucket(Peer.unquoted(request[6]), StringCodec.INSTANCE);
         twin = client.getBucket(Peer.unquoted(request[6]) + ":twin", StringCodec.INSTANCE);
@@ -43,8 +46,7 @@ final class Contention {
         void leave();
     }
 
-    private static Section section(RedissonClient client, String kind, String name) throws Exception {
-        Object object = Peer.Handle.of(client, kind, name).object();
+    private static Section section(Object object) {
         if (object instanceof Lock) {
             Lock lock = (Lock) object;
             return new Section() {
@@ -91,7 +93,7 @@ final class Contention {
             section.enter();
             long came = System.nanoTime();
             long value = read(counter);
-            over = value >= until;
+            over = value >= until && count > 0;
             if (read(twin) != value) {
                 throw new IllegalStateException("somebody else is inside: " + value + ", then " + read(twin));
             }

@@ -10,6 +10,7 @@ import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -17,11 +18,13 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.redisson.Redisson;
+import org.redisson.api.RLock;
 import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.ReadMode;
 import org.redisson.config.SingleServerConfig;
 
 /**
@@ -34,8 +37,8 @@ import org.redisson.config.SingleServerConfig;
  *
  * <p>An argument or value is a letter and what it says: {@code s} a text, {@code i} an int, {@code l} a long, {@code m} a
  * time in milliseconds as a long, {@code u} the {@code TimeUnit} of those before it, {@code b} a boolean, {@code n}
- * null, {@code a} longs with commas between them. Objects are used by reflection, so that one source serves every version
- * of Redisson.
+ * null, {@code a} longs with commas between them. Several clients have commas between them. Objects are used by
+ * reflection, so that one source serves every version of Redisson.
  */
 public final class Peer {
     private final PrintStream out;
@@ -125,8 +128,7 @@ public final class Peer {
                     clients.remove(request[3]).shutdown(0, 2, TimeUnit.SECONDS);
                     return null;
                 case "contend":
-                    return new Contention(clients.get(request[3]), unquoted(request[4]), unquoted(request[5]), request)
-                            .run();
+                    return new Contention(those(request[3]), unquoted(request[4]), unquoted(request[5]), request).run();
                 case "pairs":
                     return Benchmark.pairs(clients.get(request[3]), (int) number(request, 4), number(request, 5),
                             number(request, 6));
@@ -152,21 +154,46 @@ public final class Peer {
                 if (handles.size() > 1000) {
                     handles.clear(); // What it holds is counted in Redis and in the client, not there.
                 }
-                handle = Handle.of(clients.get(client), kind, name);
+                handle = Handle.of(those(client), kind, name);
                 handles.put(key, handle);
             }
             return handle;
+        }
+
+        private List<RedissonClient> those(String names) {
+            return Arrays.stream(names.split(",")).map(clients::get).collect(Collectors.toList());
         }
     }
 
     /** An object of Redisson's, and the interface by which it is used. */
     record Handle(Object object, Class<?> face) {
-        /** By our name for its kind: {@code fair_lock}, or {@code read_lock} for one side of a read-write lock. */
-        static Handle of(RedissonClient client, String kind, String name) throws Exception {
+        /**
+         * By our name for its kind: {@code fair_lock}, or {@code read_lock} for one side of a read-write lock. Of several
+         * kinds in one, {@code multi_lock/fair_lock} or {@code red_lock/lock}, is one over the locks of all these clients
+         * by all these names, with commas between them.
+         */
+        static Handle of(List<RedissonClient> clients, String kind, String name) throws Exception {
+            String[] kinds = kind.split("/");
+            if (kinds.length == 1) {
+                return of(clients.get(0), kind, name);
+            }
+            List<RLock> members = new ArrayList<>();
+            for (RedissonClient client : clients) {
+                for (String each : name.split(",")) {
+                    members.add((RLock) of(client, kinds[1], each).object);
+                }
+            }
+            RLock[] locks = members.toArray(new RLock[0]);
+            boolean all = kinds[0].equals("multi_lock");
+            RLock lock = all ? clients.get(0).getMultiLock(locks) : clients.get(0).getRedLock(locks);
+            return new Handle(lock, RLock.class);
+        }
+
+        private static Handle of(RedissonClient client, String kind, String name) throws Exception {
             if (kind.equals("read_lock") || kind.equals("write_lock")) {
                 RReadWriteLock both = client.getReadWriteLock(name);
                 Object side = kind.equals("read_lock") ? both.readLock() : both.writeLock();
-                return new Handle(side, org.redisson.api.RLock.class);
+                return new Handle(side, RLock.class);
             }
             StringBuilder getter = new StringBuilder("get");
             for (String word : kind.split("_")) {
@@ -221,6 +248,9 @@ public final class Peer {
             servers.addNodeAddress(unquoted(request[5]).split(","));
             servers.setScanInterval(1000);
             servers.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
+            servers.setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(50);
+            servers.setReadMode(ReadMode.MASTER); // A replica may not have what was counted before.
+            config.setThreads(4).setNettyThreads(4);
             cluster = servers;
         } else if (request[4].equals("untouched")) {
             config.useSingleServer().setAddress(unquoted(request[5])); // As it comes, to be measured.
@@ -275,7 +305,7 @@ public final class Peer {
             return "l" + value;
         }
         if (value instanceof long[]) {
-            return "a" + java.util.Arrays.stream((long[]) value).mapToObj(Long::toString)
+            return "a" + Arrays.stream((long[]) value).mapToObj(Long::toString)
                     .collect(Collectors.joining(","));
         }
         return "s" + quoted(value.toString());

@@ -1,0 +1,150 @@
+"""On a Redis Cluster: both languages have to choose the same way of telling each other, and do, by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.clusters import RunningCluster, SharedClusters
+from tests.interop.conftest import Sides
+from tests.interop.crowd import count_up, crowd
+from tests.interop.kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS, VERSIONS
+from tests.interop.looking import Everywhere, until_it_waits
+from tests.interop.sides import Side
+from tests.interop.waking import SOON, check_wake_ups
+from tests.servers import REDIS_6
+from tests.waiting import until
+
+HAND_OVERS = 1_000  # in the full volume
+TURNS = 30
+LEASE = 2.0
+
+KINDS = ("lock", "fair_lock", "fenced_lock", "write_lock", "semaphore", "permit_expirable_semaphore")
+SHARED = {**LOCKS, **OTHERS}
+
+
+def mode_with(version: str) -> str:
+    """The ``sharded_subscription_mode`` of ours to share locks with this Redisson: it has shards from 3.22 on."""
+    return "OFF" if version == OLD else "AUTO"
+
+
+@pytest.fixture
+def open_there(open_sides: Callable[..., Sides], cluster: RunningCluster) -> Callable[[str], Sides]:
+    """``open_there(version)``: clients on the cluster."""
+    return lambda version: open_sides(version, cluster.url)
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize(("version", "kind"), [(version, kind) for kind in KINDS for version in SHARED[kind]])
+def test_nobody_is_inside_with_another(
+    open_there: Callable[[str], Sides],
+    cluster: RunningCluster,
+    version: str,
+    kind: str,
+    unique_name: str,
+    volume: Callable[[int], int],
+) -> None:
+    owners = crowd(open_there(version), sharded_subscription_mode=mode_with(version))
+    count_up(owners, cluster.url, kind, unique_name, volume(HAND_OVERS), about=f"Redisson {version}, in a cluster")
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        (version, kind)
+        for kind in (*KINDS, "count_down_latch", "readers")
+        for version in SHARED[kind.replace("readers", "read_lock")]
+    ],
+)
+def test_a_message_ends_the_wait(
+    open_there: Callable[[str], Sides],
+    cluster: RunningCluster,
+    version: str,
+    kind: str,
+    unique_name: str,
+    volume: Callable[[int], int],
+) -> None:
+    about = f"Redisson {version}, in a cluster"
+    everywhere, mode = Everywhere(cluster), mode_with(version)
+    check_wake_ups(open_there(version), everywhere, kind, unique_name, volume(TURNS), about=about, mode=mode)
+
+
+@pytest.mark.parametrize("version", [CURRENT, LAST_3])
+def test_both_choose_the_channels_of_shards(
+    open_there: Callable[[str], Sides], cluster: RunningCluster, version: str, unique_name: str
+) -> None:
+    sides, everywhere = open_there(version), Everywhere(cluster)
+    holder = sides.python().owner().get("lock", unique_name)
+    holder.lock()
+    for side in (sides.java(), sides.python()):
+        waiter = side.owner().get("lock", unique_name)
+        waits = waiter.start("lock")
+        until_it_waits(everywhere, waiter)
+        assert any(unique_name in channel for channel in everywhere.shards())
+        assert not any(unique_name in channel for channel in everywhere.plain())
+        holder.unlock()
+        waits.result(10)
+        holder = waiter
+        until(lambda: not everywhere.pubsub_channels(), what="nobody listens any more")
+    holder.unlock()
+
+
+def not_heard(everywhere: Everywhere, holds: Side, waits: Side, name: str) -> None:
+    """Who waits gets the lock when the lease is over that it was told of, and not when it is free."""
+    mine, theirs = holds.owner().get("lock", name), waits.owner().get("lock", name)
+    mine.lock(LEASE)
+    waiting = theirs.start("lock")
+    until_it_waits(everywhere, theirs)
+    mine.unlock()
+    began = time.monotonic()
+    waiting.result(10)
+    assert time.monotonic() - began > LEASE / 3
+    theirs.unlock()
+
+
+def test_the_oldest_does_not_hear_the_channels_of_shards(
+    open_there: Callable[[str], Sides], cluster: RunningCluster, unique_name: str
+) -> None:
+    """Both exclude each other all the same."""
+    sides, everywhere = open_there(OLD), Everywhere(cluster)
+    java, python = sides.java(), sides.python(sharded_subscription_mode="AUTO")
+    not_heard(everywhere, java, python, f"{unique_name}-1")
+    not_heard(everywhere, python, java, f"{unique_name}-2")
+
+
+def test_the_newest_can_be_told_to_use_plain_channels(
+    open_there: Callable[[str], Sides], cluster: RunningCluster, unique_name: str
+) -> None:
+    """So that it shares locks with the oldest, and with ours that do."""
+    sides, everywhere = open_there(CURRENT), Everywhere(cluster)
+    java, python = sides.java(sharded="OFF"), sides.python(sharded_subscription_mode="OFF")
+    for holds, waits in ((java, python), (python, java)):
+        name = f"{unique_name}-{holds.language}"
+        mine, theirs = holds.owner().get("lock", name), waits.owner().get("lock", name)
+        mine.lock()
+        waiting = theirs.start("lock")
+        until_it_waits(everywhere, theirs)
+        assert everywhere.shards() == []
+        mine.unlock()
+        waiting.result(SOON)
+        theirs.unlock()
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("version", VERSIONS)
+def test_servers_that_have_no_shards_for_messages(
+    open_sides: Callable[..., Sides],
+    shared_clusters: SharedClusters,
+    version: str,
+    unique_name: str,
+    volume: Callable[[int], int],
+) -> None:
+    """On Redis 6.2 all choose plain channels."""
+    REDIS_6.require()
+    cluster = shared_clusters.get(REDIS_6)
+    sides, about = open_sides(version, cluster.url), f"Redisson {version}, in a cluster of Redis 6.2"
+    check_wake_ups(sides, Everywhere(cluster), "lock", unique_name, volume(TURNS), about=about)
+    count_up(crowd(sides), cluster.url, "lock", unique_name, volume(HAND_OVERS), about=about)
