@@ -349,7 +349,9 @@ class Redsync:
             return None
         for name in ("main.go", "go.mod", "go.sum"):
             shutil.copy(Path(__file__).parent / "redsync" / f"{name}.txt", folder / name)
-        built = subprocess.run(["go", "build", "-o", "redlock", "."], cwd=folder, capture_output=True, text=True)
+        built = subprocess.run(
+            ["go", "build", "-mod=mod", "-o", "redlock", "."], cwd=folder, capture_output=True, text=True
+        )
         if built.returncode:
             say(f"redsync: go build failed: {built.stderr.strip().splitlines()[-1:]}")
             return None
