@@ -145,7 +145,7 @@ class FairLockCore(LockCore):
         return look.again_ms
 
     def note_waiters(self, claim: Claim, heard: int, sent: float) -> None:
-        pass  # Nobody overtakes anybody here: there is no need to give way.
+        """Nobody overtakes anybody here: there is no need to give way."""
 
 
 class NonReentrantFairLockCore(NonReentrant, FairLockCore):

@@ -107,11 +107,6 @@ class NodeCore(MemberCore):
         self.runtime = Polled(real.runtime)  # type: ignore[assignment]
         self._timeouts = (0, 0.0)  # The lease of the last time, and what it gives.
 
-    def ask(self, request: Request, lease_ms: int) -> Ask:
-        """A request to this node, for somebody who sends those of all nodes himself."""
-        lease, timeout = self._timeouts
-        return Ask(self.real.runtime, request, timeout if lease == lease_ms else self.attempt_timeout(lease_ms))
-
     def attempt_timeout(self, lease_ms: int) -> float:
         """A node that does not answer at once must not keep the others waiting."""
         lease, timeout = self._timeouts

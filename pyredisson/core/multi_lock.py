@@ -23,7 +23,7 @@ from pyredisson.core.lock import LockCore
 from pyredisson.core.multi_hold import MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
-from pyredisson.core.runtime import Failure, Refused
+from pyredisson.core.runtime import Ask, Failure, Refused
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.core.wakeups import lock_message
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.holds import Claim, Level
-    from pyredisson.core.runtime import Ask, Owner
+    from pyredisson.core.runtime import Owner, Runtime
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
@@ -137,6 +137,7 @@ class MultiLockCore:
         self._key = (quorum, tuple((id(member.home), member.names.raw, member.kind) for member in ordered))
         self._nodes = tuple(NodeCore(member.home, quick=self.quick) for member in ordered)
         self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
+        self._ways: tuple[int, list[tuple[Runtime, float]]] = (0, [])  # Those for the lease of the last time.
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
         # Kinds that do more than to ask and to hear are stepped as coroutines.
         self._simple = all(type(member).attempt is LockCore.attempt for member in ordered)
@@ -348,7 +349,7 @@ class MultiLockCore:
             self._redo(hold, level, holds)
             await self._settle_now(hold)
             raise
-        parts = sum(part is not None for part in level.parts)
+        parts = len(level.parts) - level.parts.count(None)
         if reason is not None:
             raise lost_error(hold, reason)
         if parts - gone < self.quorum:
@@ -416,10 +417,12 @@ class MultiLockCore:
         """As :func:`together` of each :meth:`LockCore.give_back`, if that is all there is. This is the usual way."""
         turns: list[int] = []
 
+        ways = self._ways_for(lease)
+
         def ask(index: int) -> Ask:
             turn, request = self._beside[index].begin_last(claims[index])
             turns.append(turn)
-            return self._nodes[index].ask(request, lease)
+            return Ask(ways[index][0], request, ways[index][1])
 
         sent = self.home.runtime.now()
         answers = await self.home.runtime.fan_out(map(ask, held))
@@ -434,6 +437,14 @@ class MultiLockCore:
             else:
                 unusual[index] = member.end_last(claim, turn, lease, sent, answer)
         return await self._each(unusual) if unusual else {}
+
+    def _ways_for(self, lease: int) -> list[tuple[Runtime, float]]:
+        """The runtime of each node, and how long it is given for such a lease."""
+        known, ways = self._ways
+        if known != lease:
+            ways = [(node.real.runtime, node.attempt_timeout(lease)) for node in self._nodes]
+            self._ways = (lease, ways)
+        return ways
 
     async def _each(self, works: dict[int, Coroutine[Any, Any, Any]]) -> dict[int, Any]:
         return dict(zip(works, await together(self.home.runtime, list(works.values())), strict=True))
@@ -585,14 +596,14 @@ class QuorumLockCore(MultiLockCore):
         """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way."""
         turns: list[int] = []
 
-        def ask(member: LockCore, node: NodeCore, claim: Claim, part: Level) -> Ask:
+        def ask(member: LockCore, claim: Claim, part: Level, way: tuple[Runtime, float]) -> Ask:
             turn, request = member.begin_first(claim, part)
             turns.append(turn)
-            return node.ask(request, lease)
+            return Ask(way[0], request, way[1])
 
         sent = self.home.runtime.now()
         # One node is at work while the next one's request is made.
-        outcomes: list[Any] = await self.home.runtime.fan_out(map(ask, members, self._nodes, claims, parts))
+        outcomes: list[Any] = await self.home.runtime.fan_out(map(ask, members, claims, parts, self._ways_for(lease)))
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, answer in enumerate(outcomes):
             if answer is None:

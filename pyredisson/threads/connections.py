@@ -356,8 +356,8 @@ class Dialled:
             raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
         if self._dial.failure is not None:
             raise self._dial.failure
-        posted = self._link.post(self._request, self._timeout)
-        if posted is None:
+        posted = self._link.begin(self._request, self._timeout)
+        if isinstance(posted, Dialled):  # Somebody was quicker, and the next one is being made.
             raise NotSent(rx.ConnectionError("the connection was used for something else"))
         return posted.take()
 
@@ -435,16 +435,12 @@ class OwnLink:
     def begin(self, request: Packed, timeout: float) -> Begun:
         if self._locator is not None:
             return Apart(self, request, timeout)  # Which master it is has to be looked up.
-        return self.post(request, timeout) or Dialled(self, request, timeout)
-
-    def post(self, request: Packed, timeout: float) -> Posted | None:
-        """Send a request, if there is a connection at hand."""
         idle = self._idle
         while True:
             try:
                 connection = idle.pop()
             except IndexError:
-                return None
+                return Dialled(self, request, timeout)
             now = monotonic()
             if now - connection.used > FRESH and not connection.usable():
                 connection.close()
