@@ -19,11 +19,20 @@ from tests.servers import Server
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test of a version may have to wait for Maven, or for another worker that does."""
-    for item in items:
-        if item.path.is_relative_to(_HERE) and item.get_closest_marker("timeout") is None:
+    """One version after another: each worker is given tests that stand together, and so needs fewer JVMs."""
+    places = [place for place, item in enumerate(items) if item.path.is_relative_to(_HERE)]
+    for place, item in zip(places, sorted((items[place] for place in places), key=_turn_of), strict=True):
+        items[place] = item
+        # The first test of a version may have to wait for Maven, or for another worker that does.
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(900))
+
+
+def _turn_of(item: pytest.Item) -> int:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return VERSIONS.index(parameters.get("version", CURRENT))
 
 
 class Jvms:

@@ -51,7 +51,9 @@ def count_up(
     assert wanted <= counted <= wanted + len(owners)
     assert sum(map(len, everybody)) == counted
     handed_over = check_exclusion(everybody)
-    assert handed_over >= wanted / 3, "they did not take turns"
+    # Spinners are not told of anything: whoever just let go of it may well get it again and again.
+    turns = len(owners) if kind == "spin_lock" else wanted / 3
+    assert handed_over >= turns, f"they did not take turns: {handed_over} of {counted}"
     # For those who want to know: pytest -rP
     print(f"{kind}, {about}: {handed_over} of {counted} went to another; medians:")
     for pair, waits in waits_between(everybody, LANGUAGES).items():

@@ -20,9 +20,6 @@ from tests.waiting import until
 HAND_OVERS = 1_000  # in the full volume
 LANGUAGES = ("java", "python")
 
-#: Ours has no doubts about servers that were just started; Java's never has.
-AT_ONCE = {"restart_guard": False}
-
 
 @pytest.fixture
 def three(fresh_server: Callable[..., Server]) -> list[Server]:
@@ -62,8 +59,8 @@ def nothing_left(unique_name: str) -> Callable[..., None]:
 
 
 def both(sides: Sides, first: str) -> tuple[Owner, Owner]:
-    """One owner of each language."""
-    owners = {"java": sides.java().owner(), "python": sides.python(**AT_ONCE).owner()}
+    """One owner of each language. Ours has no doubts about servers that were just started; Java's never has."""
+    owners = {"java": sides.java().owner(), "python": sides.python(restart_guard=False).owner()}
     return owners.pop(first), owners.popitem()[1]
 
 
@@ -172,7 +169,7 @@ def test_nobody_is_inside_with_another_on_three_servers(
 ) -> None:
     """Ours needs the majority, whatever it is called; that of Java does if it is a red lock, and else all of them."""
     urls = [server.url for server in three]
-    owners = crowd(open_sides(version, *urls), **AT_ONCE)
+    owners = crowd(open_sides(version, *urls), restart_guard=False)
     about = f"Redisson {version}, on three servers"
     count_up(owners, urls[0], kind, unique_name, volume(HAND_OVERS), about=about)
     nothing_left(*three)
