@@ -270,8 +270,7 @@ def _numbers(servers: Servers, name: str, *, thorough: bool, in_all: int, pairs:
         RuntimeError: The nodes saw less work than the contestant says, or keys are left.
     """
     deleted = [each.calls().get("del", 0) for each in servers]
-    keys: list[str] = [key for each in servers for key in each.admin.scan_iter()]
-    left = [key for key in keys if not key.startswith("pyredisson_epoch")]
+    left = [key for each in servers for key in each.admin.scan_iter() if not key.startswith("pyredisson_epoch")]
     if thorough and (deleted != [in_all] * NODES or left):
         raise RuntimeError(f"{name} says {in_all} pairs, the nodes deleted {deleted} keys, and {len(left)} are left")
     if sum(deleted) < in_all * (NODES // 2 + 1):
