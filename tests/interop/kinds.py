@@ -27,11 +27,11 @@ OTHERS: Final = {
 
 LOCK_CASES: Final = [(version, kind) for version in VERSIONS for kind, has in LOCKS.items() if version in has]
 
-#: What lets one in at a time.
+#: What lets one in at a time: all of the newest, and of the others what has changed since.
 EXCLUSIVE_CASES: Final = [
-    *((version, kind) for version, kind in LOCK_CASES if kind != "read_lock"),
-    *((version, "semaphore") for version in VERSIONS),
-    *((version, "permit_expirable_semaphore") for version in OTHERS["permit_expirable_semaphore"]),
+    *((CURRENT, kind) for kind in LOCKS if kind != "read_lock"),
+    *((CURRENT, kind) for kind in ("semaphore", "permit_expirable_semaphore")),
+    *((version, kind) for version in (LAST_3, OLD) for kind in ("lock", "fair_lock", "write_lock")),
 ]
 
 __all__ = ["CURRENT", "EXCLUSIVE_CASES", "LAST_3", "LOCKS", "LOCK_CASES", "OLD", "OTHERS", "VERSIONS"]

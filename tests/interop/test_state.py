@@ -18,7 +18,7 @@ from tests.servers import Server as RedisServer
 
 #: In the full volume, of each family: of the newest version on our usual server, and of the others.
 SEQUENCES = 350
-OTHER_SEQUENCES = 120
+OTHER_SEQUENCES = 50
 STEPS = 14
 
 CASES = [
