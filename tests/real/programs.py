@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeAlias
 
 import redis
@@ -448,7 +449,11 @@ class Interrupts:
         self.caught = 0
         signal.signal(signal.SIGINT, self._handle)
 
-    def _handle(self, number: int, frame: object) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_name == "__del__":
+                return  # Python would say that it ignored the exception, and go on.
+            frame = frame.f_back
         if self.armed:
             self.armed = False
             raise KeyboardInterrupt

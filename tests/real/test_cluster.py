@@ -170,7 +170,12 @@ def test_a_client_that_the_user_made(world: World, cluster: RunningCluster, uniq
         locks = [client.get_lock(f"{unique_name}-{each}") for each in range(12)]
         for lock in locks:
             actor.do(lock.lock)
-        named = {each["name"] for node in cluster.masters() for each in node_clients(node) if each["cmd"] == "evalsha"}
+        named = {
+            each["name"]
+            for node in cluster.masters()
+            for each in node_clients(node)
+            if each["cmd"] in ("evalsha", "wait")
+        }
         assert "yours" in named
         for lock in locks:
             actor.do(lock.unlock)

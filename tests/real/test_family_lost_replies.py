@@ -117,7 +117,7 @@ def test_a_waiter_lives_through_an_outage(
     waiting = actor.start(getattr(handle, kind.take))
     await_waiting(direct, handle)
     proxy.cut()
-    until(lambda: client._core.wakeups.down is not None, what="the outage is seen")
+    until(lambda: client._core.wakeups.line.down is not None, what="the outage is seen")
     let_in()  # Nobody hears it.
     assert not waiting.done()
     proxy.heal()

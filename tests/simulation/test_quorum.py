@@ -195,6 +195,39 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
     assert rounds[int(0.99 * len(rounds))] <= 10, rounds[-10:]
 
 
+def test_a_late_copy_of_a_request_takes_nothing() -> None:
+    """A node gets an acquire that its sender gave up long ago, when the lock was taken and given back meanwhile."""
+    scene = Scene(nodes=3)
+    late: list[Callable[[], object]] = []
+    slow = scene.world.nodes[2]
+    mine = scene.lock("mine")
+    arrive = slow.arrive
+    slow.arrive = lambda call: None if late else (late.append(call), None)[1]  # type: ignore[method-assign]
+    assert scene.do(mine, lambda: mine.try_lock(0, 8))
+    slow.arrive = arrive  # type: ignore[method-assign]
+    scene.do(mine, mine.unlock)
+    # What was not answered is settled in the background, under the next epoch.
+    assert scene.world.run(until=lambda: slow.commands > 0, seconds=3)
+    scene.world.run(seconds=1)
+    late[0]()
+    assert slow.redis.command("EXISTS", "orders") == 0
+    scene.end()
+
+
+def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
+    scene = Scene(nodes=3)
+    lock = scene.lock("mine")
+    core: Any = lock._core
+    hold = MultiHold(0, "orders", SimulatedOwner(scene.world), core.members, 2, quick=True)
+    rounds = multi_lock.Rounds(core, hold, core._level(1), 0.0)
+    first = [rounds.chance() for _ in range(50)]
+    assert len(set(first)) > 10
+    for _ in range(5):
+        rounds._lost += 1
+    assert max(rounds.chance() for _ in range(50)) > 4 * max(first)
+    scene.end()
+
+
 def test_two_members_on_one_node_are_no_quorum() -> None:
     scene = Scene(nodes=1)
     process = scene.world.process("mine")
@@ -372,6 +405,8 @@ def _found() -> str | None:
         "the hole": lambda: test_a_node_that_was_restarted_empty_has_no_vote(False),
         "one node": test_two_members_on_one_node_are_no_quorum,
         "a silent node": test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers,
+        "a late copy": test_a_late_copy_of_a_request_takes_nothing,
+        "chance": test_the_pause_between_rounds_is_by_chance_and_grows,
         "interrupted": lambda: [_interrupt("plain", "quorum", point) for point in range(1, 8)],
         "split votes": test_split_votes_do_not_go_on_for_ever,
     }
