@@ -156,7 +156,14 @@ class ClusterLink:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
             return link.call_asking(pack(*command), timeout) if asking else link.ask(command, timeout)
 
-        return await self._execute(slot_of(command[1]), send, timeout)
+        if len(command) > 1:
+            return await self._execute(slot_of(command[1]), send, timeout)
+        if self._stale:
+            await self._learn(timeout)
+        anyone = next((link for link in self._owners if link is not None), None)  # It is about no key.
+        if anyone is None:
+            raise self._unserved(0)
+        return await anyone.ask(command, timeout)
 
     async def eval_all(self, requests: Sequence[Call], timeout: float) -> list[Reply | Failure]:
         """See ``Runtime.eval_all``. Node by node, each a hundred at once; one that does not answer is asked no more."""

@@ -433,6 +433,8 @@ class Contenders:
                     time.sleep(0.0005)
                     self.counter = before + 1
                 self.done += 1
+            except pyredisson.NoSyncedSlavesError:
+                pass  # A master that has just changed has no replica yet, or not for a moment: nothing was taken.
             except (redis.RedisError, pyredisson.RedissonError) as error:
                 self.errors.append(error)
 
@@ -444,6 +446,8 @@ class Contenders:
                     await asyncio.sleep(0.0005)
                     self.counter = before + 1
                 self.done += 1
+            except pyredisson.NoSyncedSlavesError:
+                pass  # A master that has just changed has no replica yet, or not for a moment: nothing was taken.
             except (redis.RedisError, pyredisson.RedissonError) as error:
                 self.errors.append(error)
 

@@ -257,3 +257,10 @@ def test_a_node_that_does_not_answer_one_hundred_is_not_asked_the_next(world: Wo
     answers = run(world.link.eval_all(calls(1000), 5.0))
     assert all(isinstance(answer, NotSent) for answer in answers)
     assert len(world.evals()) == 100
+
+
+def test_what_is_about_no_key_is_asked_of_any_master(world: World) -> None:
+    assert run(world.link.ask(("INFO",), 5.0)) == 1
+    world.link._owners = [None] * len(world.link._owners)
+    with pytest.raises(NotSent, match="no node"):
+        run(world.link.ask(("INFO",), 5.0))
