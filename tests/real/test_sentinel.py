@@ -164,17 +164,21 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
 
 def test_a_client_of_the_users_that_sentinels_lead(world: World, watched: SentinelSet, unique_name: str) -> None:
     addresses = [(HOST, each.port) for each in watched.sentinels]
-    if world.colour == "threads":
-        master = redis.sentinel.Sentinel(addresses).master_for(SERVICE)
-        client = world.adopt(pyredisson.Redisson(master))
-    else:
-        awaited = redis.asyncio.sentinel.Sentinel(addresses).master_for(SERVICE)
-        client = world.adopt(pyredisson.asyncio.Redisson(awaited))
-    actor = world.actor()
-    lock = client.get_lock(unique_name)
-    actor.do(lock.lock)
-    assert client._core.server.facts.replicas == 2
-    actor.do(lock.unlock)
+    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
+    theirs = kinds[world.colour](addresses)
+    master = theirs.master_for(SERVICE)
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    client = world.adopt(redisson(master))
+    try:
+        actor = world.actor()
+        lock = client.get_lock(unique_name)
+        actor.do(lock.lock)
+        assert client._core.server.facts.replicas == 2
+        actor.do(lock.unlock)
+        world.run(client.close)
+    finally:
+        for each in (master, *theirs.sentinels):
+            world.run(getattr(each, "aclose", each.close))
 
 
 @pytest.mark.parametrize(
