@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -22,6 +20,7 @@ from pyredisson.core import events
 from pyredisson.core.names import LockNames
 from pyredisson.slots import slot_of
 from tests.clusters import RunningCluster
+from tests.real.contenders import Contenders
 from tests.real.looking import busy, waiting
 from tests.real.worlds import World
 from tests.servers import HOST, REDIS_6, Server
@@ -406,60 +405,6 @@ def test_waiters_hear_at_the_new_node(world: World, any_cluster: RunningCluster,
 
 def lock_channel(lock: Any) -> str:
     return LockNames(lock.name).channel
-
-
-class Contenders:
-    """Threads and tasks of two clients who all add to one counter, each reading, thinking and writing."""
-
-    def __init__(self, cluster: RunningCluster, worlds: list[World], name: str, kind: str = "get_lock") -> None:
-        self.counter = 0
-        self.done = 0
-        self.errors: list[BaseException] = []
-        self.enough = False
-        self.clients = []
-        self._running: list[Future[Any]] = []
-        for world in worlds:
-            client = world.client(cluster.url, timeout=15.0, lock_watchdog_timeout=6.0)
-            self.clients.append(client)
-            lock = getattr(client, kind)(name)
-            work = self._tasks if world.colour == "asyncio" else self._threads
-            self._running += [world.actor().start(work, lock) for _ in range(3)]
-
-    def _threads(self, lock: Any) -> None:
-        while not self.enough:
-            try:
-                with lock:
-                    before = self.counter
-                    time.sleep(0.0005)
-                    self.counter = before + 1
-                self.done += 1
-            except pyredisson.NoSyncedSlavesError:
-                pass  # A master that has just changed has no replica yet, or not for a moment: nothing was taken.
-            except (redis.RedisError, pyredisson.RedissonError) as error:
-                self.errors.append(error)
-
-    async def _tasks(self, lock: Any) -> None:
-        while not self.enough:
-            try:
-                async with lock:
-                    before = self.counter
-                    await asyncio.sleep(0.0005)
-                    self.counter = before + 1
-                self.done += 1
-            except pyredisson.NoSyncedSlavesError:
-                pass  # A master that has just changed has no replica yet, or not for a moment: nothing was taken.
-            except (redis.RedisError, pyredisson.RedissonError) as error:
-                self.errors.append(error)
-
-    def progress(self, by: int = 20) -> None:
-        """Wait until they have come on."""
-        mark = self.counter + by
-        until(lambda: self.counter >= mark, 30, what=f"they go on (errors: {self.errors[:3]})")
-
-    def stop(self) -> None:
-        self.enough = True
-        for each in self._running:
-            each.result(30)
 
 
 @pytest.fixture

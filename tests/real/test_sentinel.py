@@ -16,6 +16,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.sentinel import parse_sentinel_url
+from tests.real.contenders import Contenders
 from tests.real.worlds import World
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, VALKEY, Server, free_port
@@ -104,39 +105,14 @@ def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelS
 
 def test_under_load_nobody_is_in_at_once(world: World, watched: SentinelSet, unique_name: str) -> None:
     """With an acknowledgement of both replicas, whichever is promoted knows of each hold."""
-    client = world.client(watched.url, min_replicas=2, slaves_sync_timeout=0.5)
-    actors = [world.actor() for _ in range(3)]
-    lock = client.get_lock(unique_name)
-    inside: list[int] = []
-    overlaps: list[int] = []
-    rounds = [0]
-    over = time.monotonic() + 6.0
-
-    def once(number: int) -> None:
-        inside.append(number)
-        if len(inside) > 1:
-            overlaps.append(number)
-        inside.remove(number)
-        rounds[0] += 1
-
-    def turn(number: int) -> None:
-        try:
-            if actors[number].do(lock.try_lock, 0.5, 20):
-                once(number)
-                eventually(lambda: actors[number].do(lock.unlock))
-        except (rx.RedisError, pyredisson.RedissonError):
-            pass
-
-    failed_over = False
-    while time.monotonic() < over:
-        for number in range(3):
-            turn(number)
-        if not failed_over and time.monotonic() > over - 5.0:
-            watched.fail_over()
-            failed_over = True
-    assert failed_over
-    assert rounds[0] > 3
-    assert not overlaps
+    contenders = Contenders(watched, [world], unique_name, min_replicas=2, slaves_sync_timeout=0.5)
+    try:
+        contenders.progress()
+        watched.fail_over()
+        contenders.progress()
+    finally:
+        contenders.stop()
+    assert contenders.counter == contenders.written >= 40
 
 
 def test_a_master_that_was_replaced_is_left_before_it_knows(
