@@ -130,11 +130,14 @@ public final class Peer {
                 case "contend":
                     return new Contention(those(request[3]), unquoted(request[4]), unquoted(request[5]), request).run();
                 case "pairs":
-                    return Benchmark.pairs(clients.get(request[3]), (int) number(request, 4), number(request, 5),
+                    return Benchmark.pairs(those(request[3]), (int) number(request, 4), number(request, 5),
                             number(request, 6));
                 case "turns":
                     return Benchmark.turns(clients.get(request[3]), number(request, 4), number(request, 5),
                             number(request, 6));
+                case "passes":
+                    return Benchmark.passes((RLock) handle(request[3], request[4], unquoted(request[5])).object,
+                            number(request, 6), number(request, 7), number(request, 8), number(request, 9));
                 case "many":
                     Benchmark.many(clients.get(request[3]), request[4].equals("take"), (int) number(request, 5));
                     return null;
