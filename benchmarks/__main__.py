@@ -23,7 +23,7 @@ from .java import java_hand_over, java_held_locks, java_many_threads, java_one_t
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
 from .redlock import redlock, redlock_asyncio, redlock_nodes_away
-from .report import Figure, environment, text, write
+from .report import Figure, environment, text, write, write_summary
 from .rounds import Tournament, disturbance
 from .separate_locks import many_threads, one_thread
 from .server import Server
@@ -187,7 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 told = disturbance(figure.samples)
                 figures.append(figure if told is None else replace(figure, notes=[*figure.notes, told]))
                 print(text(figures[-1]), flush=True)
-                write(figures, about, options.output)
+                write(figures[-1], about, options.output)
+                write_summary(options.output, FIGURES)
     claims = [claim for figure in figures for claim in figure.claims]
     short = [claim for claim in claims if not claim.passed]
     print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")

@@ -36,7 +36,10 @@ def redissons(servers: Sequence[Server], watchdog_seconds: float = 30.0) -> Iter
     """A JVM, and in it a client of each server."""
     jvm = Jvm(peer_command(CURRENT, settings=()))
     try:
-        yield [jvm.connect(each.url, mode="untouched", watchdog_ms=round(watchdog_seconds * 1000)) for each in servers]
+        watchdog_ms = round(watchdog_seconds * 1000)
+        yield [
+            jvm.connect(each.url, mode="untouched", watchdog_ms=watchdog_ms, within=WAIT_SECONDS) for each in servers
+        ]
     finally:
         jvm.kill()
 
