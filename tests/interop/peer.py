@@ -76,6 +76,7 @@ class Jvm:
         mode: str = "single",
         watchdog_ms: int = 30_000,
         sharded: str = "AUTO",
+        prefix: str = "",
         within: float = WITHIN,
     ) -> JavaClient:
         """A new client.
@@ -85,10 +86,11 @@ class Jvm:
             mode: ``single`` or ``cluster``; ``untouched``: single, with nothing but Redisson's defaults.
             watchdog_ms: Its ``lockWatchdogTimeout``.
             sharded: Its ``shardedSubscriptionMode``, in a cluster: ``AUTO``, ``ON`` or ``OFF``.
+            prefix: What its ``NameMapper`` puts before each name.
             within: Seconds; a JVM that has just been started takes one, and many of them at once take more.
         """
         name = self.new_name("client")
-        words = (name, mode, quoted(addresses), str(watchdog_ms), sharded)
+        words = (name, mode, quoted(addresses), str(watchdog_ms), sharded, quoted(prefix))
         client_id = self.do("main", "connect", *words, within=within)
         return JavaClient(self, name, client_id)
 
