@@ -10,18 +10,20 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from .cluster import cluster
 from .coroutines import many_coroutines
+from .cross_hand_over import cross_hand_over
 from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
-from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread
+from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread, java_redlock
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
 from .redlock import redlock, redlock_asyncio, redlock_nodes_away
-from .report import Figure, environment, text, write
+from .report import Figure, environment, text, write, write_summary
 from .rounds import Tournament, disturbance
 from .separate_locks import many_threads, one_thread
 from .server import Server
@@ -92,7 +94,11 @@ FIGURES: dict[str, Play] = {
     ),
     "java_one_thread": _rates(java_one_thread),
     "java_many_threads": _rates(java_many_threads),
+    "java_redlock": _rates(java_redlock),
     "java_hand_over": lambda server, effort, tournament: java_hand_over(
+        server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
+    ),
+    "cross_hand_over": lambda server, effort, tournament: cross_hand_over(
         server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
     ),
     "java_held_locks": lambda server, effort, tournament: java_held_locks(
@@ -102,17 +108,21 @@ FIGURES: dict[str, Play] = {
 }
 
 
+GROUPS = {"redisson": [name for name in FIGURES if name.startswith(("java_", "cross_"))]}
+"""Words that stand for several figures."""
+
+
 def _by_default() -> list[str]:
     """All figures; those beside Redisson if there is a Java that could run it."""
     java = shutil.which("java") and shutil.which("mvn")
-    return [name for name in FIGURES if java or not name.startswith("java_")]
+    return [name for name in FIGURES if java or name not in GROUPS["redisson"]]
 
 
-def figure_name(word: str) -> str:
-    """Refuse what is no figure."""
-    if word not in FIGURES:
-        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(FIGURES)}")
-    return word
+def figure_names(word: str) -> list[str]:
+    """What a word of the command line stands for; refuse what is no figure."""
+    if word not in FIGURES and word not in GROUPS:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join([*FIGURES, *GROUPS])}")
+    return GROUPS.get(word, [word])
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -121,7 +131,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks", description="Measure, compare with the bounds, write the results."
     )
     known = ", ".join(FIGURES)
-    parser.add_argument("figure", nargs="*", type=figure_name, metavar="FIGURE", help=f"of {known}; by default all")
+    parser.add_argument(
+        "figure",
+        nargs="*",
+        type=figure_names,
+        metavar="FIGURE",
+        help=f"of {known}; or redisson, which is all beside Redisson; by default all",
+    )
     parser.add_argument("--quick", action="store_true", help="short turns and few rounds, to see that all works")
     parser.add_argument("--rounds", type=int, help="rounds of the rates and of the import")
     parser.add_argument("--seconds", type=float, help="a contestant's turn in a round of the rates")
@@ -152,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chosen figures; the exit code."""
     options = parse(arguments)
     effort = effort_of(options)
+    chosen = list(dict.fromkeys(chain.from_iterable(options.figure))) or _by_default()
     # Stopped from outside, the server must not stay behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     figures: list[Figure] = []
@@ -159,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Server(options.server) as server:
         tournament = Tournament(random.Random(options.seed), server.pid, calm=options.calm)
         about = environment(server.version(), {"effort": "quick" if options.quick else "full"})
-        for name in options.figure or _by_default():
+        for name in chosen:
             try:
                 figure = FIGURES[name](server, effort, tournament)
             except Exception:
@@ -170,7 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 told = disturbance(figure.samples)
                 figures.append(figure if told is None else replace(figure, notes=[*figure.notes, told]))
                 print(text(figures[-1]), flush=True)
-                write(figures, about, options.output)
+                write(figures[-1], about, options.output)
+                write_summary(options.output, FIGURES)
     claims = [claim for figure in figures for claim in figure.claims]
     short = [claim for claim in claims if not claim.passed]
     print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")

@@ -26,7 +26,7 @@ from .wire import lock_name
 if TYPE_CHECKING:
     from pyredisson import Lock
 
-__all__ = ["held_locks"]
+__all__ = ["PERIODS", "PRACTICE_LOCKS", "PYREDISSON", "REDIS_PY", "held_locks", "resident_bytes", "turn"]
 
 REDIS_PY, PYREDISSON = "redis-py Lock, reacquire() each", "pyredisson"
 
@@ -37,9 +37,9 @@ PRACTICE_LOCKS = 200
 ANSWER_SECONDS = 600.0
 
 
-def resident_bytes() -> int:
-    """What the process occupies in memory (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def resident_bytes(process: int | str = "self") -> int:
+    """What a process occupies in memory (Linux)."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,105 +1,93 @@
-"""Beside Redisson itself, in a warm JVM: one thread, many threads, processes that hand over, and locks that are kept.
+"""Beside Redisson itself, in a warm JVM: one thread, many threads, Redlock, processes that hand over, and kept locks.
 
-Needs Java and Maven; see ``tests/interop/building.py``. Redisson runs with its defaults, on the JVM's defaults.
+Where there is Go, redsync takes part in the first three.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from statistics import median, quantiles
 
-from tests.interop.building import CURRENT, peer_command
-from tests.interop.peer import JavaClient, Jvm
+from tests.interop.peer import JavaClient
 
 from . import held_locks as held
 from . import processes
+from . import redlock as quorum
 from .contestants import PYREDISSON, RAW, REDIS_PY
-from .report import Claim, Figure, at_least, at_most, show
+from .go import REDSYNC, Redsync, built_redsync
+from .jvm import REDISSON, WAIT_SECONDS, do, pairs_in_java, redisson, redissons
+from .load import cpu_seconds_of
+from .report import Figure, at_least, at_most, show
 from .rounds import Samples, Tournament, median_of, median_ratio
 from .separate_locks import measure
 from .server import Server
+from .throughput import rates
 from .waiters import monitored
 
-__all__ = ["java_hand_over", "java_held_locks", "java_many_threads", "java_one_thread"]
+__all__ = ["java_hand_over", "java_held_locks", "java_many_threads", "java_one_thread", "java_redlock"]
 
-REDISSON = f"Redisson {CURRENT}"
 WARM_UP_SECONDS = 4.0
-WAIT_SECONDS = 600.0
+RED_LOCK = f"{REDISSON} getRedLock()"
 
-
-@contextmanager
-def _redisson(server: Server, watchdog_seconds: float = 30.0) -> Iterator[JavaClient]:
-    jvm = Jvm(peer_command(CURRENT, settings=()))
-    try:
-        yield jvm.connect(server.url, mode="untouched", watchdog_ms=round(watchdog_seconds * 1000))
-    finally:
-        jvm.kill()
-
-
-def _do(client: JavaClient, verb: str, *args: object) -> list[int]:
-    answer: list[int] = client.jvm.start("bench", verb, client.name, *map(str, args)).result(WAIT_SECONDS)
-    return answer
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+Turns = dict[str, Callable[[], dict[str, float]]]
 
 
 # ---- separate locks --------------------------------------------------------------------------------------------------
 
 
 def _pairs(server: Server, client: JavaClient, threads: int, seconds: float) -> dict[str, float]:
-    server.reset()
-    cpu, begin = _cpu_seconds(client.jvm.pid), time.perf_counter()
-    within, window, in_all = _do(client, "pairs", threads, int(0.1e9), int(seconds * 1e9))
-    cpu, elapsed = _cpu_seconds(client.jvm.pid) - cpu, time.perf_counter() - begin
-    done, left = server.calls().get("hincrby", 0), server.keys()
-    if done != 2 * in_all:
-        raise RuntimeError(f"{REDISSON} says {in_all} pairs, the server ran hincrby {done} times, and not twice each")
-    if left:
-        raise RuntimeError(f"{REDISSON} left {left} keys behind")
-    return {
-        "pairs/s": within / window * 1e9,
-        "us/pair": window / within / 1e3,
-        "CPU us/pair": cpu / elapsed * (window / 1e3) / within,
-    }
+    # An acquire and a release are one HINCRBY each; DEL is run for more than the locks.
+    return rates(server, REDISSON, pairs_in_java([server], [client], threads, seconds), "hincrby", times=2)
+
+
+def _redsync_pairs(server: Server, redsync: Redsync, threads: int, seconds: float) -> dict[str, float]:
+    return rates(server, REDSYNC, redsync.pairs([server], threads, seconds))
+
+
+def _rows(samples: Samples, raw: str, others: Sequence[str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    others = [raw, *(other for other in others if other in samples)]
+    rows = [
+        (
+            each,
+            *(show(median_of(samples, each, column)) for column in ("pairs/s", "us/pair", "CPU us/pair")),
+            *(show(median_ratio(samples, each, other, "pairs/s")) for other in others),
+        )
+        for each in samples
+    ]
+    heads = ("of raw", *(f"of {other}" for other in others[1:]))
+    return ("contestant", "pairs/s", "us/pair", "CPU us/pair", *heads), rows
+
+
+def _without(samples: Samples) -> list[str]:
+    return [] if REDSYNC in samples else [f"{REDSYNC} could not be built here, and did not take part."]
 
 
 def _separate(
     server: Server, name: str, title: str, threads: int, rounds: int, seconds: float, tournament: Tournament
 ) -> Figure:
-    python = {one.name: one for one in (RAW, REDIS_PY, PYREDISSON)}
-    with _redisson(server) as client:
+    with redisson(server) as client, built_redsync() as redsync:
         _pairs(server, client, threads, WARM_UP_SECONDS)
-
-        def turn(contestant: str) -> dict[str, float]:
-            if contestant == REDISSON:
-                return _pairs(server, client, threads, seconds)
-            return measure(server, python[contestant], threads, seconds)
-
-        samples = tournament.play(title, [*python, REDISSON], rounds, turn)
-    rows = [
-        (
-            each,
-            *(show(median_of(samples, each, column)) for column in ("pairs/s", "us/pair", "CPU us/pair")),
-            *(show(median_ratio(samples, each, other, "pairs/s")) for other in (RAW.name, REDISSON)),
-        )
-        for each in samples
-    ]
-    claims: list[Claim] = [
-        at_least("pairs of Redisson's", median_ratio(samples, PYREDISSON.name, REDISSON, "pairs/s"), 1, "x"),
+        turns: Turns = {
+            one.name: partial(measure, server, one, threads, seconds) for one in (RAW, REDIS_PY, PYREDISSON)
+        }
+        turns[REDISSON] = partial(_pairs, server, client, threads, seconds)
+        if redsync is not None:
+            turns[REDSYNC] = partial(_redsync_pairs, server, redsync, threads, seconds)
+        samples = tournament.play(title, list(turns), rounds, lambda each: turns[each](), [client.jvm.pid])
+    claims = [
+        at_least(f"pairs of {other}'s", median_ratio(samples, PYREDISSON.name, other, "pairs/s"), 1, "x")
+        for other in (REDISSON, *([REDSYNC] if threads > 1 else []))
+        if other in samples
     ]
     how = (
         f"{threads} on separate locks, {rounds} rounds of {seconds:g} s each. The JVM runs for {WARM_UP_SECONDS:g} s "
-        "first, and stays. CPU is that of the client's process."
+        "first, and stays; redsync is started anew each time. CPU is that of the client's process."
     )
-    columns = ("contestant", "pairs/s", "us/pair", "CPU us/pair", "of raw", "of Redisson")
-    return Figure(name, title, how, columns, rows, claims, samples=samples)
+    columns, rows = _rows(samples, RAW.name, (REDISSON, REDSYNC))
+    return Figure(name, title, how, columns, rows, claims, _without(samples), samples)
 
 
 def java_one_thread(server: Server, *, rounds: int, seconds: float, tournament: Tournament) -> Figure:
@@ -113,6 +101,46 @@ def java_many_threads(
     """Acquire and release by many threads, each on a lock of its own."""
     title = f"{threads} threads on separate locks, beside Redisson"
     return _separate(server, "java_many_threads", title, threads, rounds, seconds, tournament)
+
+
+# ---- Redlock ---------------------------------------------------------------------------------------------------------
+
+
+def _red_lock(servers: Sequence[Server], clients: Sequence[JavaClient], seconds: float) -> dict[str, float]:
+    counted = pairs_in_java(servers, clients, 1, seconds)
+    return quorum.nodes_agree(servers, RED_LOCK, counted, thorough=True, proof="hincrby", times=2)
+
+
+def java_redlock(server: Server, *, rounds: int, seconds: float, tournament: Tournament) -> Figure:
+    """Redlock by one thread."""
+    title = "Redlock on five nodes, beside Redisson"
+    with quorum.fleet(server) as servers, redissons(servers) as clients, built_redsync() as redsync:
+        _red_lock(servers, clients, WARM_UP_SECONDS)
+        turns: Turns = {
+            one.name: partial(quorum.measure, servers, one, seconds) for one in (quorum.RAW, quorum.PYREDISSON)
+        }
+        turns[RED_LOCK] = partial(_red_lock, servers, clients, seconds)
+        if redsync is not None:
+            turns[REDSYNC] = partial(quorum.redsync_turn, servers, redsync, seconds)
+        pids = [*(each.pid for each in servers[1:]), clients[0].jvm.pid]
+        samples = tournament.play(title, list(turns), rounds, lambda name: turns[name](), pids)
+    ratio = median_ratio(samples, quorum.PYREDISSON.name, RED_LOCK, "pairs/s")
+    how = (
+        f"Five independent nodes, a lock without contention, one thread, {rounds} rounds of {seconds:g} s each. "
+        "Redisson's is lock() and unlock() of getRedLock() over a client of each node, in a JVM that has run for "
+        f"{WARM_UP_SECONDS:g} s and stays: the class RedissonRedLock, deprecated in {REDISSON}."
+    )
+    notes = [
+        "Redisson's asks one node after the other, and counts no validity; the others ask all five at once.",
+        *_without(samples),
+    ]
+    columns, rows = _rows(samples, quorum.RAW.name, (RED_LOCK, REDSYNC))
+    return Figure(
+        *("java_redlock", title, how, columns, rows),
+        claims=[at_least(f"pairs of {RED_LOCK}", ratio, 1, "x")],
+        notes=notes,
+        samples=samples,
+    )
 
 
 # ---- hand-over -------------------------------------------------------------------------------------------------------
@@ -145,7 +173,7 @@ def java_hand_over(
     title = f"Processes on one lock, held for {processes.HOLD_SECONDS * 1e3:g} ms, beside Redisson"
     samples: dict[str, Sequence[dict[str, float]]] = {}
     with ExitStack() as closing:
-        clients = [closing.enter_context(_redisson(server)) for _ in range(max(counts))]
+        clients = [closing.enter_context(redisson(server)) for _ in range(max(counts))]
         _turns(server, clients, WARM_UP_SECONDS)
         for count in counts:
 
@@ -155,7 +183,8 @@ def java_hand_over(
                 return processes.turn(server, contestant, count, seconds)
 
             names = (processes.REDIS_PY, processes.PYREDISSON, REDISSON)
-            played = tournament.play(f"{title}: {count}", names, rounds, turn)
+            pids = [each.jvm.pid for each in clients]
+            played = tournament.play(f"{title}: {count}", names, rounds, turn, pids)
             samples |= {f"{name}, {count}": list(map(dict, played[name])) for name in names}
     columns = ("acquisitions/s", "median ms", "p99 ms", "longest ms")
     rows = [
@@ -188,30 +217,26 @@ def _beside(samples: Samples, column: str, count: int) -> float:
 
 def _keep(server: Server, locks: int, lease_seconds: float) -> dict[str, float]:
     server.reset()
-    with _redisson(server, lease_seconds) as client:
-        _do(client, "many", "take", held.PRACTICE_LOCKS)
-        _do(client, "many", "give", held.PRACTICE_LOCKS)
-        used, resident = client.jvm.do("bench", "used"), _resident(client.jvm.pid)
-        _do(client, "many", "take", locks)
+    with redisson(server, lease_seconds) as client:
+        do([client], "many", "take", held.PRACTICE_LOCKS)
+        do([client], "many", "give", held.PRACTICE_LOCKS)
+        used, resident = client.jvm.do("bench", "used"), held.resident_bytes(client.jvm.pid)
+        do([client], "many", "take", locks)
         if server.keys() != locks:
             raise RuntimeError(f"{REDISSON} holds {server.keys()} of {locks} locks")
         result = {
             "heap bytes": (client.jvm.do("bench", "used") - used) / locks,
-            "bytes": (_resident(client.jvm.pid) - resident) / locks,
+            "bytes": (held.resident_bytes(client.jvm.pid) - resident) / locks,
         }
         with monitored(server) as seen:
-            cpu, begin = _cpu_seconds(client.jvm.pid), time.perf_counter()
+            cpu, begin = cpu_seconds_of(client.jvm.pid), time.perf_counter()
             time.sleep(lease_seconds)
-            cpu, elapsed = _cpu_seconds(client.jvm.pid) - cpu, time.perf_counter() - begin
+            cpu, elapsed = cpu_seconds_of(client.jvm.pid) - cpu, time.perf_counter() - begin
             commands = seen.total()
         result |= {"commands a period": commands / held.PERIODS, "% of a core": cpu / elapsed * 100}
         result["still held"] = server.keys()
-        _do(client, "many", "give", locks)
+        do([client], "many", "give", locks)
     return result
-
-
-def _resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def java_held_locks(

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["ForeignLoad", "wait_for_quiet"]
+__all__ = ["ForeignLoad", "cpu_seconds_of", "wait_for_quiet"]
 
 QUIET_CORES = 0.15
 LOOK_SECONDS = 0.25
@@ -22,7 +22,8 @@ def _busy_seconds() -> float | None:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def _seconds_of(pid: int) -> float:
+def cpu_seconds_of(pid: int) -> float:
+    """What a process has spent on the processor (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -31,8 +32,8 @@ class ForeignLoad:
     """How many cores other programs keep busy between its making and :meth:`cores`.
 
     Args:
-        *servers: The process ids of the benchmark's own servers, whose time is ours. Children count once they have
-            ended.
+        *servers: The process ids of the benchmark's own servers and other children, whose time is ours. Children that
+            have ended count by themselves.
     """
 
     def __init__(self, *servers: int) -> None:
@@ -45,7 +46,7 @@ class ForeignLoad:
         if busy is None:
             return None
         ours = sum(os.times()[:4])
-        return busy - ours - sum(map(_seconds_of, self._servers))
+        return busy - ours - sum(map(cpu_seconds_of, self._servers))
 
     def cores(self) -> float | None:
         """Cores kept busy by others, on average; ``None`` where that cannot be known."""

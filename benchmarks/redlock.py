@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import socket
-import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
@@ -24,8 +21,8 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -33,13 +30,24 @@ import redis
 import redis.asyncio
 
 from .coroutines import PipelinedConnection
+from .go import REDSYNC, Redsync, built_redsync
 from .report import Claim, Figure, at_least, at_most, show
-from .rounds import Samples, Tournament, median_of, median_ratio, say
+from .rounds import Samples, Tournament, median_of, median_ratio
 from .server import Server
-from .throughput import WARM_UP_PAIRS, throughput_table
+from .throughput import WARM_UP_PAIRS, Counted, Spent, throughput_table
 from .wire import ACQUIRED, RELEASED, LockRequests, load_scripts, lock_name
 
-__all__ = ["redlock", "redlock_asyncio", "redlock_nodes_away"]
+__all__ = [
+    "PYREDISSON",
+    "RAW",
+    "fleet",
+    "measure",
+    "nodes_agree",
+    "redlock",
+    "redlock_asyncio",
+    "redlock_nodes_away",
+    "redsync_turn",
+]
 
 NODES = 5
 LEASE_SECONDS = 30
@@ -159,7 +167,6 @@ RAW = Contestant("raw sockets", _open_raw)
 PYREDISSON = Contestant("pyredisson", _open_pyredisson)
 POTTERY = Contestant("pottery", _open_pottery, thorough=False)
 REDLOCK_NG = Contestant("redlock-ng", _open_redlock_ng)
-REDSYNC = "redsync (Go)"
 
 # ---- one task --------------------------------------------------------------------------------------------------------
 
@@ -263,23 +270,37 @@ REDLOCK_NG_ASYNCIO = AsyncContestant("redlock-ng AsyncRedlock", _open_redlock_ng
 # ---- measuring -------------------------------------------------------------------------------------------------------
 
 
-def _numbers(servers: Servers, name: str, *, thorough: bool, in_all: int, pairs: int, wall: float, cpu: float) -> Any:
+def nodes_agree(
+    servers: Servers, name: str, counted: Counted, *, thorough: bool, proof: str = "del", times: int = 1
+) -> dict[str, float]:
     """A turn's numbers, once the nodes' own counters agree with them.
+
+    Args:
+        servers: The nodes.
+        name: Of the contestant.
+        counted: What it says.
+        thorough: It asks every node each time, and leaves nothing on any.
+        proof: The command that each pair makes a node run, and
+        times: how often.
 
     Raises:
         RuntimeError: The nodes saw less work than the contestant says, or keys are left.
     """
-    deleted = [each.calls().get("del", 0) for each in servers]
+    seen = [each.calls().get(proof, 0) / times for each in servers]
     left = [key for each in servers for key in each.admin.scan_iter() if not key.startswith("pyredisson_epoch")]
-    if thorough and (deleted != [in_all] * NODES or left):
-        raise RuntimeError(f"{name} says {in_all} pairs, the nodes deleted {deleted} keys, and {len(left)} are left")
-    if sum(deleted) < in_all * (NODES // 2 + 1):
-        raise RuntimeError(f"{name} says {in_all} pairs, and the nodes deleted {deleted} keys: less than majorities")
+    if thorough and (seen != [counted.in_all] * NODES or left):
+        raise RuntimeError(
+            f"{name} says {counted.in_all} pairs, the nodes saw {seen} by {proof}, and {len(left)} keys are left"
+        )
+    if sum(seen) < counted.in_all * (NODES // 2 + 1):
+        raise RuntimeError(f"{name} says {counted.in_all} pairs, the nodes saw {seen}: less than majorities")
+    if not counted.pairs:
+        raise RuntimeError(f"{name} made no pair in the time that counts: give it more --seconds")
     return {
-        "pairs/s": pairs / wall,
-        "us/pair": wall / pairs * 1e6,
-        "CPU us/pair": cpu / pairs * 1e6,
-        "bytes/pair": sum(each.bytes_received() for each in servers) / in_all,
+        "pairs/s": counted.pairs / counted.spent.wall,
+        "us/pair": counted.spent.wall / counted.pairs * 1e6,
+        "CPU us/pair": counted.spent.cpu / counted.pairs * 1e6,
+        "bytes/pair": sum(each.bytes_received() for each in servers) / counted.in_all,
     }
 
 
@@ -288,7 +309,13 @@ def _reset(servers: Servers) -> None:
         each.reset()
 
 
-def _measure(servers: Servers, contestant: Contestant, seconds: float) -> dict[str, float]:
+def redsync_turn(servers: Servers, redsync: Redsync, seconds: float) -> dict[str, float]:
+    """A turn of the Go contestant."""
+    return nodes_agree(servers, REDSYNC, redsync.pairs(servers, 1, seconds), thorough=True)
+
+
+def measure(servers: Servers, contestant: Contestant, seconds: float) -> dict[str, float]:
+    """A turn of one thread."""
     with contestant.open(servers) as (acquire, release):
         for _ in range(WARM_UP_PAIRS):
             acquire()
@@ -303,8 +330,8 @@ def _measure(servers: Servers, contestant: Contestant, seconds: float) -> dict[s
                 release()
             pairs += BURST
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    thorough = contestant.thorough
-    return dict(_numbers(servers, contestant.name, thorough=thorough, in_all=pairs, pairs=pairs, wall=wall, cpu=cpu))
+    counted = Counted(pairs, pairs, Spent(wall, cpu))
+    return nodes_agree(servers, contestant.name, counted, thorough=contestant.thorough)
 
 
 async def _measure_asyncio(servers: Servers, contestant: AsyncContestant, seconds: float) -> dict[str, float]:
@@ -322,8 +349,8 @@ async def _measure_asyncio(servers: Servers, contestant: AsyncContestant, second
                 await release()
             pairs += BURST
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    thorough = contestant.thorough
-    return dict(_numbers(servers, contestant.name, thorough=thorough, in_all=pairs, pairs=pairs, wall=wall, cpu=cpu))
+    counted = Counted(pairs, pairs, Spent(wall, cpu))
+    return nodes_agree(servers, contestant.name, counted, thorough=contestant.thorough)
 
 
 def _prove(servers: Servers) -> None:
@@ -334,40 +361,6 @@ def _prove(servers: Servers) -> None:
         held += any(ttl > 0 for ttl in ttls)
     if held <= NODES // 2:
         raise RuntimeError(f"only {held} nodes hold a key that would end by itself")
-
-
-class Redsync:
-    """The Go contestant: a small program, built for the time of the figure, whose processor time is its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._program = folder / "redlock"
-
-    @classmethod
-    def build(cls, folder: Path) -> Redsync | None:
-        """Build it, or say why not."""
-        if shutil.which("go") is None:
-            say("redsync: there is no go on the PATH")
-            return None
-        for name in ("main.go", "go.mod", "go.sum"):
-            shutil.copy(Path(__file__).parent / "redsync" / f"{name}.txt", folder / name)
-        built = subprocess.run(
-            ["go", "build", "-mod=mod", "-o", "redlock", "."], cwd=folder, capture_output=True, text=True
-        )
-        if built.returncode:
-            say(f"redsync: go build failed: {built.stderr.strip().splitlines()[-1:]}")
-            return None
-        return cls(folder)
-
-    def measure(self, servers: Servers, seconds: float) -> dict[str, float]:
-        """A turn."""
-        _reset(servers)
-        addresses = [f"{each.host}:{each.port}" for each in servers]
-        said = subprocess.run(
-            [str(self._program), str(seconds), *addresses], capture_output=True, text=True, check=True, timeout=120
-        ).stdout.split()
-        pairs, wall, cpu = int(said[0]), float(said[1]), float(said[2])
-        in_all = pairs + WARM_UP_PAIRS
-        return dict(_numbers(servers, REDSYNC, thorough=False, in_all=in_all, pairs=pairs, wall=wall, cpu=cpu))
 
 
 def _missing(*modules: str) -> list[str]:
@@ -392,17 +385,15 @@ def redlock(server: Server, *, rounds: int, seconds: float, tournament: Tourname
     missing = _missing("pottery", "redlock")
     peers = [peer for peer, module in ((POTTERY, "pottery"), (REDLOCK_NG, "redlock")) if module not in missing]
     contestants = {one.name: one for one in (RAW, PYREDISSON, *peers)}
-    with fleet(server) as servers, tempfile.TemporaryDirectory() as folder:
-        redsync = Redsync.build(Path(folder))
-
-        def measure(name: str) -> dict[str, float]:
-            if name == REDSYNC:
-                assert redsync is not None
-                return redsync.measure(servers, seconds)
-            return _measure(servers, contestants[name], seconds)
-
-        names = [*contestants, *([REDSYNC] if redsync is not None else [])]
-        samples = tournament.play(title, names, rounds, measure, [each.pid for each in servers[1:]])
+    with fleet(server) as servers, built_redsync() as redsync:
+        turns: dict[str, Callable[[], dict[str, float]]] = {
+            name: partial(measure, servers, one, seconds) for name, one in contestants.items()
+        }
+        if redsync is not None:
+            turns[REDSYNC] = partial(redsync_turn, servers, redsync, seconds)
+        samples = tournament.play(
+            title, list(turns), rounds, lambda name: turns[name](), [each.pid for each in servers[1:]]
+        )
     columns, rows = throughput_table(samples, RAW.name)
     claims = _claims(samples, PYREDISSON.name, [RAW.name], [peer.name for peer in peers])
     how = (
@@ -491,7 +482,7 @@ def redlock_nodes_away(server: Server, *, rounds: int, tournament: Tournament) -
     times = 10
     with fleet(server) as servers:
 
-        def measure(name: str) -> dict[str, float]:
+        def away(name: str) -> dict[str, float]:
             _reset(servers)
             if name == PYREDISSON.name:
                 took = _acquires(servers, times)
@@ -500,7 +491,7 @@ def redlock_nodes_away(server: Server, *, rounds: int, tournament: Tournament) -
             return {"first ms": took[0] * 1e3, "median ms": median(took) * 1e3, "slowest ms": max(took) * 1e3}
 
         names = [PYREDISSON.name, PYREDISSON_ASYNCIO.name]
-        samples = tournament.play(title, names, rounds, measure, [each.pid for each in servers[1:]])
+        samples = tournament.play(title, names, rounds, away, [each.pid for each in servers[1:]])
     numbers = ("first ms", "median ms", "slowest ms")
     rows = [[name, *(show(median_of(samples, name, number)) for number in numbers)] for name in names]
     bound = 1.2 * NODE_TIMEOUT * 1e3

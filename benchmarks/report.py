@@ -5,13 +5,28 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Claim", "Figure", "at_least", "at_most", "environment", "text", "write"]
+__all__ = [
+    "Claim",
+    "Figure",
+    "Result",
+    "at_least",
+    "at_most",
+    "claim_table",
+    "environment",
+    "markdown_table",
+    "read",
+    "show",
+    "text",
+    "write",
+    "write_summary",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,13 @@ class Figure:
     samples: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)
 
 
+class Result(NamedTuple):
+    """A figure, and what it was measured with."""
+
+    figure: Figure
+    about: Mapping[str, object]
+
+
 def show(number: float) -> str:
     """A number with three significant digits, thousands set apart."""
     if number != number:
@@ -142,9 +164,15 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows under heads; the first column is of texts, the others are of numbers."""
     rule = ["---", *("---:" for _ in columns[1:])]
     return "\n".join("| " + " | ".join(row) + " |" for row in (columns, rule, *rows))
+
+
+def claim_table(figure: Figure) -> str:
+    """What was wanted, and what became of it."""
+    return markdown_table(CLAIM_COLUMNS, _claim_rows(figure))
 
 
 def text(figure: Figure) -> str:
@@ -156,24 +184,34 @@ def text(figure: Figure) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _markdown(figures: Sequence[Figure], about: Mapping[str, object]) -> str:
-    claims = [claim for figure in figures for claim in figure.claims]
+def _markdown(results: Sequence[Result]) -> str:
+    claims = [claim for figure, _ in results for claim in figure.claims]
     kept = sum(claim.passed for claim in claims)
+    linked = [(f"[{figure.title}](#{_anchor(figure.title)}) (`{figure.name}`)", _kept(figure)) for figure, _ in results]
     parts = [
         "# Benchmarks",
         "",
-        f"{kept} of {len(claims)} bounds are kept. Compare ratios, not absolutes: "
-        "all contestants of a figure met in one run, in random order within each round.",
+        f"{kept} of {len(claims)} bounds are kept. Compare ratios, not absolutes: all contestants of a figure met in "
+        "one run, in random order within each round. The figures are of several runs; each says of what surroundings.",
         "",
-        *(f"- {name}: {value}" for name, value in about.items()),
+        markdown_table(("figure", "bounds kept"), linked),
     ]
-    for figure in figures:
-        parts += ["", f"## {figure.title}", "", figure.how, "", _markdown_table(figure.columns, figure.rows)]
+    for figure, about in results:
+        parts += ["", f"## {figure.title}", "", figure.how, "", markdown_table(figure.columns, figure.rows)]
         if figure.claims:
-            parts += ["", _markdown_table(CLAIM_COLUMNS, _claim_rows(figure))]
-        if figure.notes:
-            parts += ["", *(f"- {note}" for note in figure.notes)]
+            parts += ["", claim_table(figure)]
+        where = ", ".join(f"{name}: {value}" for name, value in about.items())
+        parts += ["", *(f"- {note}" for note in figure.notes), f"- {where}"]
     return "\n".join(parts) + "\n"
+
+
+def _kept(figure: Figure) -> str:
+    return f"{sum(claim.passed for claim in figure.claims)} of {len(figure.claims)}" if figure.claims else "-"
+
+
+def _anchor(title: str) -> str:
+    """As it is made of a heading where the page is shown."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def _write_whole(path: Path, content: str) -> None:
@@ -182,11 +220,26 @@ def _write_whole(path: Path, content: str) -> None:
     unfinished.replace(path)
 
 
-def write(figures: Sequence[Figure], about: Mapping[str, object], folder: Path) -> None:
-    """Write ``<figure>.json`` for each figure and ``latest.md`` for all of this run."""
+def write(figure: Figure, about: Mapping[str, object], folder: Path) -> None:
+    """Write ``<figure>.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    for figure in figures:
-        claims = [{**asdict(claim), "verdict": claim.verdict} for claim in figure.claims]
-        content: dict[str, Any] = {**asdict(figure), "claims": claims, "environment": dict(about)}
-        _write_whole(folder / f"{figure.name}.json", json.dumps(content, indent=1) + "\n")
-    _write_whole(folder / "latest.md", _markdown(figures, about))
+    claims = [{**asdict(claim), "verdict": claim.verdict} for claim in figure.claims]
+    content: dict[str, Any] = {**asdict(figure), "claims": claims, "environment": dict(about)}
+    _write_whole(folder / f"{figure.name}.json", json.dumps(content, indent=1) + "\n")
+
+
+def read(folder: Path, names: Iterable[str]) -> list[Result]:
+    """Those of these figures that were written to that folder."""
+    return [_parsed(path.read_text("utf-8")) for name in names if (path := folder / f"{name}.json").exists()]
+
+
+def _parsed(text: str) -> Result:
+    content = json.loads(text)
+    about = content.pop("environment")
+    claims = [Claim(**{key: value for key, value in claim.items() if key != "verdict"}) for claim in content["claims"]]
+    return Result(Figure(**{**content, "claims": claims}), about)
+
+
+def write_summary(folder: Path, names: Iterable[str]) -> None:
+    """Write ``latest.md``, of what was written to that folder, by this run or before."""
+    _write_whole(folder / "latest.md", _markdown(read(folder, names)))

@@ -10,9 +10,10 @@ from statistics import median
 
 from .load import ForeignLoad, wait_for_quiet
 
-__all__ = ["Samples", "Tournament", "disturbance", "median_of", "median_ratio", "say"]
+__all__ = ["FOREIGN", "Samples", "Tournament", "disturbance", "median_of", "median_ratio", "say"]
 
 FOREIGN = "foreign cores"
+"""How many cores other programs kept busy during a turn."""
 
 CALM_CORES = 0.25
 QUIET_WITHIN_SECONDS = 20.0
@@ -52,7 +53,7 @@ class Tournament:
         """Let every contestant play once a round, in a new random order each time.
 
         Each sample also tells how many cores other programs kept busy meanwhile. ``servers`` are the process ids of
-        further private servers.
+        further private servers, and of contestants that run on between their turns.
         """
         played: list[dict[str, Mapping[str, float]]] = []
         while len(played) < rounds * (3 if self._calm else 1):

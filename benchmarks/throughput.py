@@ -56,17 +56,19 @@ class Counted:
     spent: Spent
 
 
-def rates(server: Server, contestant: str, counted: Counted, proof: str = "del") -> dict[str, float]:
+def rates(server: Server, contestant: str, counted: Counted, proof: str = "del", *, times: int = 1) -> dict[str, float]:
     """A turn's numbers, once the server's own counters agree with them.
 
-    ``proof`` is the command that each pair makes the server run once.
+    ``proof`` is the command that each pair makes the server run, and ``times`` how often.
 
     Raises:
         RuntimeError: The server did another number of pairs than the contestant says, or keys are left.
     """
     done, left = server.calls().get(proof, 0), server.keys()
-    if done != counted.in_all:
-        raise RuntimeError(f"{contestant} says {counted.in_all} pairs, the server ran {proof} {done} times")
+    if done != times * counted.in_all:
+        raise RuntimeError(
+            f"{contestant} says {counted.in_all} pairs, the server ran {proof} {done} times, not {times} for each"
+        )
     if left:
         raise RuntimeError(f"{contestant} left {left} keys behind")
     if not counted.pairs:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pyredisson.embedded import ServerProcess, private_directory
-from pyredisson.errors import RedissonError
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
 
@@ -25,26 +23,10 @@ class SentinelServer(Server):
         )
         super().__init__(build)
 
-    def _start(self) -> bool:
-        directory = private_directory()
+    def _command(self, directory: str) -> list[str]:
         settings = Path(directory) / "sentinel.conf"
         settings.write_text(f"bind {HOST}\nport {self.port}\ndir {directory}\n{self._watches}")
-        self._process = process = ServerProcess([self._program, str(settings), "--sentinel"], directory)
-        client = self.client(socket_timeout=1.0)
-        try:
-            process.wait_until_ready(client)
-        except BaseException as error:
-            log = process.log()
-            process.stop()
-            if isinstance(error, RedissonError) and "Address already in use" in log:
-                return False
-            raise
-        finally:
-            client.close()
-        pid = process.pid
-        assert pid is not None
-        self.pid = pid
-        return True
+        return [self._program, str(settings), "--sentinel"]
 
 
 class SentinelSet:

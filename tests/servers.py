@@ -243,12 +243,16 @@ class Server:
     def __repr__(self) -> str:
         return f"<Server {self.build.id} on {self.port}>"
 
+    def _command(self, directory: str) -> list[str]:
+        """What starts it on ``self.port``, with its files in a directory."""
+        options = {"bind": HOST, "port": str(self.port), "dir": directory, "save": "", "appendonly": "no"}
+        given = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return [self._program, *given, *self.args]
+
     def _start(self) -> bool:
         """Start on ``self.port``; ``False`` if somebody else has it."""
         directory = private_directory()
-        options = {"bind": HOST, "port": str(self.port), "dir": directory, "save": "", "appendonly": "no"}
-        given = [word for name, value in options.items() for word in (f"--{name}", value)]
-        self._process = process = ServerProcess([self._program, *given, *self.args], directory)
+        self._process = process = ServerProcess(self._command(directory), directory)
         client = self.client(socket_timeout=1.0)
         try:
             process.wait_until_ready(client)

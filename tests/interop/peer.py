@@ -65,12 +65,19 @@ class Jvm:
             self._process.stdin.flush()
         return future
 
-    def do(self, thread: str, verb: str, *args: str) -> Any:
+    def do(self, thread: str, verb: str, *args: str, within: float = WITHIN) -> Any:
         """Let a thread do something, and wait for what comes of it."""
-        return self.start(thread, verb, *args).result(WITHIN)
+        return self.start(thread, verb, *args).result(within)
 
     def connect(
-        self, addresses: str, *, mode: str = "single", watchdog_ms: int = 30_000, sharded: str = "AUTO"
+        self,
+        addresses: str,
+        *,
+        mode: str = "single",
+        watchdog_ms: int = 30_000,
+        sharded: str = "AUTO",
+        prefix: str = "",
+        within: float = WITHIN,
     ) -> JavaClient:
         """A new client.
 
@@ -79,9 +86,12 @@ class Jvm:
             mode: ``single`` or ``cluster``; ``untouched``: single, with nothing but Redisson's defaults.
             watchdog_ms: Its ``lockWatchdogTimeout``.
             sharded: Its ``shardedSubscriptionMode``, in a cluster: ``AUTO``, ``ON`` or ``OFF``.
+            prefix: What its ``NameMapper`` puts before each name.
+            within: Seconds; a JVM that has just been started takes one, and many of them at once take more.
         """
         name = self.new_name("client")
-        client_id = self.do("main", "connect", name, mode, quoted(addresses), str(watchdog_ms), sharded)
+        words = (name, mode, quoted(addresses), str(watchdog_ms), sharded, quoted(prefix))
+        client_id = self.do("main", "connect", *words, within=within)
         return JavaClient(self, name, client_id)
 
     def kill(self) -> None:

@@ -7,7 +7,7 @@ import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** What benchmarks/java.py measures in a JVM. Names of locks are those of benchmarks/wire.py, times are nanoseconds. */
+/** What benchmarks/ measures in a JVM. Names of locks are those of benchmarks/wire.py, times are nanoseconds. */
 final class Benchmark {
     private Benchmark() {}
 
@@ -15,8 +15,23 @@ final class Benchmark {
         return client.getLock(String.format("bench:%05d", number));
     }
 
+    /** By that number on one server; or on several, of which the majority counts. */
+    private static RLock lock(List<RedissonClient> clients, long number) {
+        if (clients.size() == 1) {
+            return lock(clients.get(0), number);
+        }
+        return clients.get(0).getRedLock(clients.stream().map(each -> lock(each, number)).toArray(RLock[]::new));
+    }
+
+    private static void sleepUntil(long time) {
+        while (System.nanoTime() < time) {
+            LockSupport.parkNanos(time - System.nanoTime());
+        }
+    }
+
     /** Threads on separate locks: how many pairs in the window, how long that was, and how many pairs in all. */
-    static long[] pairs(RedissonClient client, int count, long warmUp, long window) throws InterruptedException {
+    static long[] pairs(List<RedissonClient> clients, int count, long warmUp, long window)
+            throws InterruptedException {
         long begin = System.nanoTime() + warmUp;
         long end = begin + window;
         long[] within = new long[count];
@@ -25,7 +40,7 @@ final class Benchmark {
         for (int i = 0; i < count; i++) {
             int number = i;
             Thread thread = new Thread(() -> {
-                RLock lock = lock(client, number);
+                RLock lock = lock(clients, number);
                 for (long now = System.nanoTime(); now < end; now = System.nanoTime()) {
                     lock.lock();
                     lock.unlock();
@@ -49,9 +64,7 @@ final class Benchmark {
         RLock lock = lock(client, 0);
         long[] waits = new long[1024];
         int count = 0;
-        while (System.nanoTime() < begin) {
-            LockSupport.parkNanos(begin - System.nanoTime());
-        }
+        sleepUntil(begin);
         for (long asked = System.nanoTime(); asked < end; asked = System.nanoTime()) {
             lock.lock();
             if (count == waits.length) {
@@ -59,12 +72,26 @@ final class Benchmark {
             }
             long came = System.nanoTime();
             waits[count++] = came - asked;
-            while (System.nanoTime() < came + hold) {
-                LockSupport.parkNanos(came + hold - System.nanoTime());
-            }
+            sleepUntil(came + hold);
             lock.unlock();
         }
         return Arrays.copyOf(waits, count);
+    }
+
+    /** One of two owners that pass a lock to and fro: when it asked, came in and began to go out, each time. */
+    static long[] passes(RLock lock, long begin, long end, long hold, long rest) {
+        List<Long> times = new ArrayList<>();
+        sleepUntil(begin);
+        for (long asked = System.nanoTime(); asked < end; asked = System.nanoTime()) {
+            lock.lock();
+            long came = System.nanoTime();
+            sleepUntil(came + hold);
+            long left = System.nanoTime();
+            lock.unlock();
+            times.addAll(List.of(asked, came, left));
+            sleepUntil(System.nanoTime() + rest);
+        }
+        return times.stream().mapToLong(Long::longValue).toArray();
     }
 
     /** Take or give back many locks. */

@@ -6,6 +6,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
@@ -21,6 +22,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
+import org.redisson.config.BaseConfig;
 import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
@@ -130,11 +132,14 @@ public final class Peer {
                 case "contend":
                     return new Contention(those(request[3]), unquoted(request[4]), unquoted(request[5]), request).run();
                 case "pairs":
-                    return Benchmark.pairs(clients.get(request[3]), (int) number(request, 4), number(request, 5),
+                    return Benchmark.pairs(those(request[3]), (int) number(request, 4), number(request, 5),
                             number(request, 6));
                 case "turns":
                     return Benchmark.turns(clients.get(request[3]), number(request, 4), number(request, 5),
                             number(request, 6));
+                case "passes":
+                    return Benchmark.passes((RLock) handle(request[3], request[4], unquoted(request[5])).object,
+                            number(request, 6), number(request, 7), number(request, 8), number(request, 9));
                 case "many":
                     Benchmark.many(clients.get(request[3]), request[4].equals("take"), (int) number(request, 5));
                     return null;
@@ -238,11 +243,12 @@ public final class Peer {
         }
     }
 
-    /** {@code connect name mode addresses watchdogMs sharded}: a client, and its id. */
+    /** {@code connect name mode addresses watchdogMs sharded prefix}: a client, and its id. */
     private String connect(String[] request) throws Exception {
         Config config = new Config();
         config.setLockWatchdogTimeout(Long.parseLong(request[6]));
         BaseMasterSlaveServersConfig<?> cluster = null;
+        BaseConfig<?> section;
         if (request[4].equals("cluster")) {
             ClusterServersConfig servers = config.useClusterServers();
             servers.addNodeAddress(unquoted(request[5]).split(","));
@@ -252,14 +258,19 @@ public final class Peer {
             servers.setReadMode(ReadMode.MASTER); // A replica may not have what was counted before.
             config.setThreads(4).setNettyThreads(4);
             cluster = servers;
+            section = servers;
         } else if (request[4].equals("untouched")) {
-            config.useSingleServer().setAddress(unquoted(request[5])); // As it comes, to be measured.
+            section = config.useSingleServer().setAddress(unquoted(request[5])); // As it comes, to be measured.
         } else {
             // Many clients share a JVM here, and none has much to do.
             config.setThreads(4).setNettyThreads(4);
             SingleServerConfig server = config.useSingleServer();
             server.setAddress(unquoted(request[5])).setConnectionMinimumIdleSize(1);
             server.setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(50);
+            section = server;
+        }
+        if (!request[8].isEmpty()) {
+            mapNames(section, unquoted(request[8]));
         }
         if (cluster != null && !request[7].equals("AUTO")) {
             Class<?> mode = Class.forName("org.redisson.config.ShardedSubscriptionMode");
@@ -272,6 +283,27 @@ public final class Peer {
         RedissonClient client = Redisson.create(config);
         clients.put(request[3], client);
         return client.getId();
+    }
+
+    /** A name mapper that puts a prefix before each name; by reflection, since the interface has moved. */
+    private static void mapNames(BaseConfig<?> section, String prefix) throws Exception {
+        Method setter = Arrays.stream(section.getClass().getMethods())
+                .filter(method -> method.getName().equals("setNameMapper")).findFirst().orElseThrow();
+        Class<?> face = setter.getParameterTypes()[0];
+        setter.invoke(section, Proxy.newProxyInstance(face.getClassLoader(), new Class<?>[] {face}, (self, asked, given) -> {
+            switch (asked.getName()) {
+                case "map":
+                    return prefix + given[0];
+                case "unmap":
+                    return given[0].toString().substring(prefix.length());
+                case "equals":
+                    return self == given[0];
+                case "hashCode":
+                    return prefix.hashCode();
+                default:
+                    return prefix;
+            }
+        }));
     }
 
     private static long number(String[] request, int at) {
