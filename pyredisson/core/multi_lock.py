@@ -199,6 +199,8 @@ class MultiLockCore:
         last = self._last
         if last is not None and last.who is who and last.listed_in is keeper:
             return last
+        for home in self._lookers:  # Whoever looked once need not again: a task stays with its loop.
+            home.runtime.owner()
         hold = keeper.find(self._key, who)
         if hold is None:
             hold = keeper.enter(MultiHold(self._key, self.name, who, self.members, self.quorum, quick=self.quick))
@@ -221,8 +223,6 @@ class MultiLockCore:
         runtime = self.home.runtime
         asked = runtime.now()
         self._check_open()
-        for home in self._lookers:
-            home.runtime.owner()
         if hold is None:
             hold = self._hold(self.owner())
         holds = self._refresh(hold)
@@ -576,7 +576,7 @@ class QuorumLockCore(MultiLockCore):
         parts = [level.part() for _ in members] if self._fenced else [level.part()] * len(members)
         outcomes: list[Any]
         if self._simple and not _open(hold.claims):
-            outcomes, certain = await self._take_first(hold, parts)
+            outcomes, certain = await self._take_first(members, hold, parts)
         else:
             certain = -math.inf  # To be looked up, node by node.
             outcomes = await together(
@@ -624,13 +624,15 @@ class QuorumLockCore(MultiLockCore):
         reached = taken + len(refused) >= self.quorum > taken
         return Round(False, reached, refused, said, runtime.now() - began)
 
-    async def _take_first(self, hold: MultiHold, parts: list[Level]) -> tuple[list[Any], float]:
+    async def _take_first(
+        self, members: Sequence[LockCore], hold: MultiHold, parts: Sequence[Level]
+    ) -> tuple[list[Any], float]:
         """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way.
 
         Returns:
             The outcomes; and until when all is certain, if all nodes said yes at once, else minus infinity.
         """
-        members, claims = self._beside, hold.claims
+        claims = hold.claims
         asks = self._asks_for(hold, parts[0].lease_ms)
         turns: list[int] = []
 

@@ -106,11 +106,6 @@ class Connection:
             NotSent: Nothing that the server could execute has left.
             Unanswered: It has, and no reply came.
         """
-        self.send(data, timeout)
-        return self.receive(timeout)
-
-    def send(self, data: bytes, timeout: float) -> None:
-        """Send a request, and wait so long for its reply when it is asked for."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
         try:
@@ -118,6 +113,16 @@ class Connection:
         except OSError as error:
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        return self.receive(timeout)
+
+    def post(self, link: OwnLink, request: Packed, timeout: float, now: float) -> None:
+        """Send one of several requests; the reply is for :meth:`take`. Raises ``OSError``: it did not leave in full."""
+        self.link = link
+        self.request = request
+        self.until = now + timeout
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        self.sock.sendall(request.data)
 
     def receive_late(self, left: float, timeout: float) -> Any:
         """As :meth:`receive`, when of the timeout that was set only so much is left."""
@@ -452,16 +457,13 @@ class OwnLink:
                 connection.close()
                 continue
             try:
-                connection.send(request.data, timeout)
-            except NotSent:
+                connection.post(self, request, timeout, now)
+            except OSError:
                 connection.close()
                 continue
             except BaseException:
                 connection.close()
                 raise
-            connection.link = self
-            connection.request = request
-            connection.until = now + timeout
             return connection
 
     def put_back(self, connection: Connection, now: float) -> None:
