@@ -594,6 +594,7 @@ class QuorumLockCore(MultiLockCore):
             error = wrong.cause if isinstance(wrong, Refused) else wrong
         if certain > now and error is None and guard.all_vote(now):  # All said yes, in time.
             level.parts[:] = parts
+            level.votes[:] = [True] * len(parts)  # In an earlier round some may have had none.
             self._granted(hold, level)
             return TAKEN
         for index, outcome in enumerate(outcomes):
