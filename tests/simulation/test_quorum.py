@@ -149,6 +149,28 @@ def test_a_lock_that_waited_for_votes_counts_them() -> None:
     scene.end()
 
 
+def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_hold, "SWEEP_AT", 4)
+    scene = Scene(nodes=3)
+    held = scene.lock("mine")
+    keeper = held._core.home.keeper
+
+    async def work() -> None:
+        await held.lock()
+        for number in range(20):
+            passing = MultiLock(*[client.get_lock(f"passing{number}") for client in scene.clients])
+            await passing.lock()
+            await passing.unlock()
+        assert len(keeper.holds()) < 12
+        again = MultiLock(*[client.get_lock("orders") for client in scene.clients])
+        assert await again.get_hold_count() == 1, "what is held is found by any handle"
+        await again.unlock()
+
+    keeper._sweep_at = 4
+    scene.do(held, work)
+    scene.end()
+
+
 def test_a_fleet_that_is_young_as_a_whole_votes() -> None:
     scene = Scene(nodes=3)
     for node in scene.world.nodes:
