@@ -147,9 +147,10 @@ class MultiHold:
 
         That is how nearly every hold ends; ``None`` if anything is otherwise.
         """
-        if len(self.levels) != 1 or self.loss is not None:
+        levels = self.levels.copy()  # The watchdog may clear it.
+        if len(levels) != 1 or self.loss is not None:
             return None
-        level = self.levels[0]
+        level = levels[0]
         held: list[int] = []
         counted = 0
         for index, claim in enumerate(self.claims):
