@@ -134,23 +134,13 @@ class Outcome(Protocol):
         ...
 
 
-class _Call:
-    """A request under way."""
-
-    __slots__ = ("due", "future")
-
-    def __init__(self, future: Outcome, due: float) -> None:
-        self.future = future
-        self.due = due
-
-
 class Pipe(_Wire):
     """The connection that all tasks share."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -160,7 +150,7 @@ class Pipe(_Wire):
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
         future = self._loop.create_future()
         due = self._loop.time() + timeout
-        self._calls.append(_Call(future, due))
+        self._calls.append((future, due))
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
@@ -181,7 +171,7 @@ class Pipe(_Wire):
             if not out:
                 self._loop.call_soon(self._flush)
             out.append(data)
-        calls.append(_Call(outcome, due))
+        calls.append((outcome, due))
         if self._timer is None or due < self._timer.when():
             self._set_timer(due)
 
@@ -194,9 +184,9 @@ class Pipe(_Wire):
     def replied(self, reply: Any) -> None:
         if type(reply) is not int and reply is not None and is_push(reply):
             return
-        future = self._calls.popleft().future
-        if not future.done():
-            future.set_result(reply)
+        outcome = self._calls.popleft()[0]
+        if not outcome.done():
+            outcome.set_result(reply)
         if self.retired and not self._calls:
             self.close()
 
@@ -206,10 +196,10 @@ class Pipe(_Wire):
         if self._timer is not None:
             self._timer.cancel()
         error = self.broken or rx.ConnectionError("Connection closed.")
-        for index, call in enumerate(calls):
-            if not call.future.done():
+        for index, (outcome, _) in enumerate(calls):
+            if not outcome.done():
                 kind = NotSent if index >= len(calls) - unsent else Unanswered
-                call.future.set_exception(kind(error))
+                outcome.set_exception(kind(error))
 
     def usable(self) -> bool:
         """Whether it stands, and nothing is under way on it."""
@@ -231,15 +221,15 @@ class Pipe(_Wire):
         self._timer = None
         now = self._loop.time()
         again = math.inf
-        for call in self._calls:
-            if call.future.done():
+        for outcome, due in self._calls:
+            if outcome.done():
                 continue
-            if call.due <= now:
+            if due <= now:
                 # Its reply may still come, and belongs to nobody then. The rest had better go by another connection.
                 self.retired = True
-                call.future.set_exception(Unanswered(rx.TimeoutError("no reply from the server in time")))
+                outcome.set_exception(Unanswered(rx.TimeoutError("no reply from the server in time")))
             else:
-                again = min(again, call.due)
+                again = min(again, due)
         if again < math.inf:
             self._set_timer(again)
         elif self.retired:
@@ -301,41 +291,40 @@ class Begun(Protocol):
 
 
 class Gathering:
-    """One that waits for several requests: it is woken once, when all of them have come to something."""
+    """One that waits for several requests: it is woken once, when all of them have come to something.
 
-    __slots__ = ("_left", "all_done")
+    Attributes:
+        left: How many have not.
+        all_done: Done when none is left.
+    """
+
+    __slots__ = ("all_done", "left")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, left: int) -> None:
         self.all_done: asyncio.Future[None] = loop.create_future()
-        self._left = left
-
-    def one_done(self) -> None:
-        """One of them has."""
-        self._left -= 1
-        if not self._left and not self.all_done.done():
-            self.all_done.set_result(None)
+        self.left = left
 
 
 class Sent:
     """A request that was sent on the shared connection; an :class:`Outcome`.
 
     Attributes:
+        link: Where it was sent.
         reply: What came, if ``failure`` is ``None``.
         failure: Why nothing came.
         gathering: Who waits for it and others.
     """
 
-    __slots__ = ("_done", "_link", "_request", "_timeout", "failure", "gathering", "reply")
+    __slots__ = ("_done", "_request", "_timeout", "failure", "gathering", "link", "reply")
 
-    def __init__(self, link: AsyncOwnLink, pipe: Pipe, request: Packed, timeout: float) -> None:
-        self._link = link
+    def __init__(self, link: AsyncOwnLink, request: Packed, timeout: float) -> None:
+        self.link = link
         self._request = request
         self._timeout = timeout
         self._done = False
         self.reply: Any = None
         self.failure: Failure | None = None
         self.gathering: Gathering | None = None
-        pipe.post(request.data, timeout, self)
 
     def done(self) -> bool:
         return self._done
@@ -343,25 +332,21 @@ class Sent:
     def set_result(self, reply: Any) -> None:
         self.reply = reply
         self._done = True
-        if self.gathering is not None:
-            self.gathering.one_done()
+        gathering = self.gathering
+        if gathering is not None:
+            gathering.left -= 1
+            if not gathering.left and not gathering.all_done.done():
+                gathering.all_done.set_result(None)
 
     def set_exception(self, failure: Failure) -> None:
         self.failure = failure
         self.set_result(None)
 
-    def usual(self) -> bool:
-        """Whether there is nothing to do but to take the reply."""
-        if self.failure is not None or isinstance(self.reply, Exception):
-            return False
-        self._link.away = False
-        return True
-
     async def take(self) -> Reply:
         if not self._done:
-            self.gathering = Gathering(self._link.loop, 1)
+            self.gathering = Gathering(self.link.loop, 1)
             await self.gathering.all_done
-        link, reply = self._link, self.reply
+        link, reply = self.link, self.reply
         if self.failure is not None:
             link.away = link.away or isinstance(self.failure, Unanswered)
             raise self.failure
@@ -415,7 +400,9 @@ class AsyncOwnLink:
         pipe = self._pipe
         if pipe is None or pipe.broken is not None or pipe.retired:
             return Beside(self._when_connected(request, timeout))
-        return Sent(self, pipe, request, timeout)
+        sent = Sent(self, request, timeout)
+        pipe.post(request.data, timeout, sent)
+        return sent
 
     async def _when_connected(self, request: Packed, timeout: float) -> Reply:
         try:
@@ -423,7 +410,9 @@ class AsyncOwnLink:
         except Failure:
             self.away = True
             raise
-        return await Sent(self, pipe, request, timeout).take()
+        sent = Sent(self, request, timeout)
+        pipe.post(request.data, timeout, sent)
+        return await sent.take()
 
     async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
         """What to make of an error reply: a script that the server does not know is sent in full."""
@@ -976,6 +965,17 @@ def link_to(client: redis.asyncio.Redis, locator: Locator | None = None) -> Call
     return lambda: AsyncBorrowedLink(pool)
 
 
+def _usual(sent: Sequence[Sent]) -> list[Reply | Failure] | None:
+    """The reply of each, if there is nothing to do but to take them."""
+    replies: list[Reply | Failure] = []
+    for one in sent:
+        if one.failure is not None or isinstance(one.reply, Exception):
+            return None
+        one.link.away = False
+        replies.append(one.reply)
+    return replies
+
+
 async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
@@ -992,12 +992,12 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
                 sent.append(each)
         if len(sent) > 1:
             # None of them is done: there was no turn of the loop since.
-            gathering = Gathering(asyncio.get_running_loop(), len(sent))
+            gathering = Gathering(sent[0].link.loop, len(sent))
             for one in sent:
                 one.gathering = gathering
             await gathering.all_done
-            if len(sent) == len(begun) and all(one.usual() for one in sent):
-                return [one.reply for one in sent]
+            if len(sent) == len(begun) and (replies := _usual(sent)) is not None:
+                return replies
         for each in begun:
             try:
                 answers.append(await each.take())

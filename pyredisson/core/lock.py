@@ -274,18 +274,14 @@ class LockCore:
         await self._release_one(claim, block=True)
 
     # For a node among many, whose requests go out together: the usual attempt and release of :meth:`attempt` and
-    # :meth:`_release_one`, cut in two where the request is under way, and without a coroutine each.
+    # :meth:`_release_one`, cut in two where the request is under way, and without a coroutine each. They begin with
+    # :meth:`take_on`, and with ``begin_first`` or ``begin_last`` of the claim.
 
-    def begin_first(self, claim: Claim, level: Level) -> tuple[int, Request]:
-        """Begin an attempt for an owner who holds nothing and has nothing open. Returns the turn, and what to send."""
-        if claim.by is not self:
-            self._take_on(claim)
-        turn = claim.begin_first(level)
-        if not claim.listed:
-            self.home.claims.enter(claim)
+    def first_request(self, claim: Claim, level: Level) -> Request:
+        """What an owner asks who holds nothing and has nothing open."""
         if claim.acquire_request_lease == level.lease_ms and claim.request_epoch == claim.epoch:
-            return turn, claim.acquire_request
-        return turn, self._acquire_request(claim, level, 0, claim.epoch, repeat=False)
+            return claim.acquire_request
+        return self._acquire_request(claim, level, 0, claim.epoch, repeat=False)
 
     async def end_first(
         self, claim: Claim, level: Level, turn: int, sent: float, answer: Reply | Failure
@@ -301,14 +297,11 @@ class LockCore:
             return None
         return self._refused(claim, turn, said)
 
-    def begin_last(self, claim: Claim) -> tuple[int, Request]:
-        """Begin to give back the only hold of an owner who has nothing open. Returns the turn, and what to send."""
-        if claim.by is not self:
-            self._take_on(claim)
-        turn = claim.begin_last()
+    def last_request(self, claim: Claim) -> Request:
+        """What gives back the only hold of an owner who has nothing open."""
         if claim.request_epoch == claim.epoch and claim.release_request is not None:
-            return turn, claim.release_request
-        return turn, self._release_request(claim, claim.levels[0].lease_ms, 1, claim.epoch, repeat=False)
+            return claim.release_request
+        return self._release_request(claim, claim.levels[0].lease_ms, 1, claim.epoch, repeat=False)
 
     async def end_last(self, claim: Claim, turn: int, lease: int, sent: float, answer: Reply | Failure) -> None:
         """Take what came of it. Raises as :meth:`unlock`."""
@@ -327,7 +320,7 @@ class LockCore:
         """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
         home = self.home
         if claim.by is not self:
-            self._take_on(claim)
+            self.take_on(claim)
         turn, epoch, holds, repeat = claim.begin_acquire(level)
         if claim.acquire_request_lease == level.lease_ms and claim.request_epoch == epoch and not (holds or repeat):
             request = claim.acquire_request
@@ -421,7 +414,7 @@ class LockCore:
             given_back = False
         return home.replicas.error(claim.name, short, given_back=given_back)
 
-    def _take_on(self, claim: Claim) -> None:
+    def take_on(self, claim: Claim) -> None:
         """The claim is this handle's from now on. What was prepared by one of another kind is of no use."""
         if claim.levels and claim.by is not None and claim.by.layout != self.layout:
             raise LockError(
@@ -561,7 +554,7 @@ class LockCore:
             self._expire(claim)
         reason = claim.loss or "its lease ran out"
         if claim.by is not self:
-            self._take_on(claim)
+            self.take_on(claim)
         turn, epoch, holds, lease, todo = claim.begin_release(block=block)
         lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:

@@ -19,9 +19,9 @@ from pyredisson.core.runtime import Ask, Failure
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.lock import LockCore
-    from pyredisson.core.runtime import Owner
+    from pyredisson.core.runtime import Owner, Runtime
 
-__all__ = ["Keeper", "MultiHold", "MultiLevel"]
+__all__ = ["Asks", "Keeper", "MultiHold", "MultiLevel"]
 
 RETRY_FIRST = 0.05
 RETRY_MAX = 1.0
@@ -29,7 +29,7 @@ RETRY_MAX = 1.0
 #: How many fixed leases that ran out an owner is reminded of.
 REMEMBERED = 1000
 
-#: With so many holds in the table it is looked through for those that nobody will come for.
+#: With so many holds in the table it is looked through for those that nobody will come for, or that are idle.
 SWEEP_AT = 1000
 
 
@@ -60,15 +60,36 @@ class MultiLevel:
         return Level(self.lease_ms, watchdog=False, block=False)
 
 
+class Asks:
+    """What an owner asks each node for when nothing is held yet, and when all is given back, as it was the last time.
+
+    Attributes:
+        lease_ms: The lease that it was for.
+        ways: The runtime of each node, and how many seconds it is given.
+        first: The acquire of each node, as it was last.
+        last: The release.
+    """
+
+    __slots__ = ("first", "last", "lease_ms", "ways")
+
+    def __init__(self, lease_ms: int, ways: list[tuple[Runtime, float]]) -> None:
+        self.lease_ms = lease_ms
+        self.ways = ways
+        self.first = [Ask(runtime, None, timeout) for runtime, timeout in ways]
+        self.last = list(self.first)
+
+
 class MultiHold:
     """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
 
     __slots__ = (
+        "asks",
         "claims",
         "cores",
         "extensions",
         "key",
         "levels",
+        "listed_in",
         "loss",
         "mutex",
         "name",
@@ -95,7 +116,9 @@ class MultiHold:
         self.quorum = quorum
         self.quick = quick  # Its members are nodes, which get but a small timeout.
         self.mutex = cores[0].home.runtime.mutex()
+        self.listed_in: Keeper | None = None  # In whose table it is.
         self.claims: tuple[Claim, ...] = ()
+        self.asks = Asks(0, [])
         self.levels: list[MultiLevel] = []
         self.taking: MultiLevel | None = None  # Some of its members are taken, the others waited for.
         self.loss: str | None = None
@@ -119,6 +142,26 @@ class MultiHold:
         """Until when all that is held is certain."""
         return min([self.deadline_of(level) for level in self.levels], default=-math.inf)
 
+    def only_parts(self, now: float) -> list[int] | None:
+        """The members of the one level that is held, if each is certain, nothing is open beside, and they are enough.
+
+        That is how nearly every hold ends; ``None`` if anything is otherwise.
+        """
+        levels = self.levels.copy()  # The watchdog may clear it.
+        if len(levels) != 1 or self.loss is not None:
+            return None
+        level = levels[0]
+        held: list[int] = []
+        counted = 0
+        for index, claim in enumerate(self.claims):
+            part = level.parts[index]
+            if part is not None:
+                if not claim.has_only(part, now):
+                    return None
+                held.append(index)
+                counted += level.votes[index]
+        return held if counted >= self.quorum else None
+
     def has(self, level: MultiLevel) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
         return level in self.levels
@@ -129,7 +172,13 @@ class MultiHold:
 
     def renewable(self) -> bool:
         """Whether its members have to be renewed."""
-        return self.taking is not None or (self.loss is None and any(level.watchdog for level in self.levels))
+        if self.taking is not None:
+            return True
+        if self.loss is None:
+            for level in self.levels:  # any() costs a generator, on the hot path.
+                if level.watchdog:
+                    return True
+        return False
 
     def watched(self) -> bool:
         """Whether somebody wants to be told when it is lost."""
@@ -145,6 +194,14 @@ class MultiHold:
     def idle(self) -> bool:
         """Whether it can be forgotten."""
         return not (self.levels or self.over or self.taking or self.open)
+
+    def begin(self) -> None:
+        """It is idle, and stays for its owner's next time: that is a hold of its own."""
+        self.loss = None
+        self.on_loss = ()
+        self.extensions = 0
+        self.renew_at = math.inf
+        self.retry_in = RETRY_FIRST
 
     def expire(self, now: float) -> bool:
         """Draw the consequences if too little is certain. Returns whether somebody must be told of a loss."""
@@ -191,21 +248,34 @@ class Keeper:
         """Put a hold into the table, unless there is one: then return that."""
         if len(self._table) >= self._sweep_at:
             self._sweep()
-        return self._table.setdefault((hold.key, hold.who.number), hold)
+        return self._list(hold)
+
+    def _list(self, hold: MultiHold) -> MultiHold:
+        listed = self._table.setdefault((hold.key, hold.who.number), hold)
+        listed.listed_in = self
+        return listed
 
     def _sweep(self) -> None:
-        """Forget what owners that are gone have left behind with a fixed lease: nobody comes to unlock it."""
+        """Forget what is idle, and what owners that are gone left behind with a fixed lease: nobody comes for that."""
         now = self._runtime.now()
         for hold in self.holds():
-            if not hold.who.alive() and hold not in self._kept and not hold.remaining(now):
-                self._table.pop((hold.key, hold.who.number), None)
+            if hold.idle() or (not hold.who.alive() and hold not in self._kept and not hold.remaining(now)):
+                self._drop(hold)
+                if not hold.idle() and hold.who.alive():
+                    self._list(hold)  # Its owner has taken it in this very moment.
         self._sweep_at = max(SWEEP_AT, 2 * len(self._table))
 
+    def _drop(self, hold: MultiHold) -> None:
+        hold.listed_in = None
+        self._table.pop((hold.key, hold.who.number), None)
+
     def tidy(self, hold: MultiHold) -> None:
-        """Forget a hold that is none any more."""
+        """Its owner has done with it for now. An idle hold stays for the next time, until there are too many."""
         if hold.idle():
             self._kept.pop(hold, None)
-            self._table.pop((hold.key, hold.who.number), None)
+            hold.begin()
+        elif hold.listed_in is None:
+            self.enter(hold)
 
     def of(self, key: object) -> list[MultiHold]:
         """All holds of one multi-lock."""
@@ -226,7 +296,7 @@ class Keeper:
 
     def leave_alone(self, hold: MultiHold) -> None:
         """Neither renew it nor tell of it, unless an outer level wants that."""
-        if hold.taking is None and not (hold.watched() or hold.renewable()):
+        if hold.taking is None and not (hold.levels and (hold.watched() or hold.renewable())):
             self._kept.pop(hold, None)
             hold.renew_at = math.inf
 
@@ -267,7 +337,7 @@ class Keeper:
     def _to_renew(self, hold: MultiHold) -> bool:
         if not hold.who.alive():
             self._kept.pop(hold, None)
-            self._table.pop((hold.key, hold.who.number), None)
+            self._drop(hold)
             self._home.emit(events.HolderGone(hold.name, hold.owner, hold.who.gone_hint()))
             return False
         bound = self._home.config.quorum_max_extensions

@@ -20,7 +20,7 @@ from pyredisson.core.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.holds import lost_error
 from pyredisson.core.lock import LockCore
-from pyredisson.core.multi_hold import MultiHold, MultiLevel
+from pyredisson.core.multi_hold import Asks, MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
 from pyredisson.core.runtime import Ask, Failure, Refused
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.holds import Claim, Level
-    from pyredisson.core.runtime import Owner, Runtime
+    from pyredisson.core.runtime import Owner
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
@@ -76,6 +76,10 @@ class Round(NamedTuple):
     def free_in(self, members: int, quorum: int) -> int:
         """For how many ms asking again is sure to be in vain (-1: without end)."""
         return free_in_ms(list(self.refused.values()), members - len(self.refused), quorum)
+
+
+#: What comes of nearly every round.
+TAKEN = Round(True, True, {}, {}, 0.0)
 
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
@@ -137,7 +141,8 @@ class MultiLockCore:
         self._key = (quorum, tuple((id(member.home), member.names.raw, member.kind) for member in ordered))
         self._nodes = tuple(NodeCore(member.home, quick=self.quick) for member in ordered)
         self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
-        self._ways: tuple[int, list[tuple[Runtime, float]]] = (0, [])  # Those for the lease of the last time.
+        self._real = tuple([member.home for member in ordered])
+        self._last: MultiHold | None = None  # The hold used last.
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
         # Kinds that do more than to ask and to hear are stepped as coroutines.
         self._simple = all(type(member).attempt is LockCore.attempt for member in ordered)
@@ -191,21 +196,36 @@ class MultiLockCore:
 
     def _hold(self, who: Owner) -> MultiHold:
         keeper = self.home.keeper
+        last = self._last
+        if last is not None and last.who is who and last.listed_in is keeper:
+            return last
+        for home in self._lookers:  # Whoever looked once need not again: a task stays with its loop.
+            home.runtime.owner()
         hold = keeper.find(self._key, who)
         if hold is None:
             hold = keeper.enter(MultiHold(self._key, self.name, who, self.members, self.quorum, quick=self.quick))
+        self._last = hold
         return hold
+
+    def _refresh(self, hold: MultiHold) -> list[int]:
+        """Make sure that the hold has its owner's claims of now. Returns how often each of them is held."""
+        holds: list[int] = []
+        for claim, home in zip(hold.claims, self._real):  # noqa: B905  # There are none at first.
+            if not claim.listed or claim.client != home.id:
+                break
+            holds.append(len(claim.levels))
+        if len(holds) < len(self._real):
+            hold.claims = tuple([member.claim_of(hold.who) for member in self._beside])
+            holds = [len(claim.levels) for claim in hold.claims]
+        return holds
 
     async def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> bool:
         runtime = self.home.runtime
         asked = runtime.now()
         self._check_open()
-        for home in self._lookers:
-            home.runtime.owner()
         if hold is None:
             hold = self._hold(self.owner())
-        hold.claims = tuple([member.claim_of(hold.who) for member in self._beside])
-        holds = [len(claim.levels) for claim in hold.claims]
+        holds = self._refresh(hold)
         try:
             if hold.levels and hold.expire(asked):
                 self.home.keeper.tell_lost(hold)
@@ -237,11 +257,13 @@ class MultiLockCore:
     def _granted(self, hold: MultiHold, level: MultiLevel) -> None:
         hold.taking = hold.open = None
         hold.levels.append(level)
-        self.home.keeper.enter(hold)
+        keeper = self.home.keeper
+        if hold.listed_in is not keeper:
+            keeper.enter(hold)
         if level.watched:
-            self.home.keeper.keep(hold)
+            keeper.keep(hold)
         else:
-            self.home.keeper.leave_alone(hold)
+            keeper.leave_alone(hold)
 
     async def _undo(self, hold: MultiHold, level: MultiLevel) -> None:
         """Give back what was taken for this level, on every node; those that do not answer in the background."""
@@ -316,7 +338,8 @@ class MultiLockCore:
     async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
         runtime = self.home.runtime
         now = runtime.now()
-        if hold.levels and hold.expire(now):
+        held = hold.only_parts(now)
+        if held is None and hold.levels and hold.expire(now):
             self.home.keeper.tell_lost(hold)
         reason = hold.loss
         if hold.open is not None and not hold.levels:
@@ -342,7 +365,10 @@ class MultiLockCore:
                 hold.loss = None
                 hold.extensions = 0
             self.home.keeper.leave_alone(hold)
-            gone, unsure = await self._give_back(hold, level, now + self.home.config.timeout)
+            results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
+            gone, unsure = 0, 0
+            if results:
+                gone, unsure = await self._persist(hold, results, now + self.home.config.timeout)
         except (Exception, GeneratorExit):
             raise
         except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
@@ -361,8 +387,8 @@ class MultiLockCore:
         if self.home.talkative():
             self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
 
-    async def _give_back(self, hold: MultiHold, level: MultiLevel, until: float) -> tuple[int, int]:
-        """Give one level back on every node, and see to it that enough of them say so.
+    async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
+        """See to it that enough nodes say that one level was given back, after what they said at first.
 
         Returns:
             On how many it was gone already, and how many could not be asked.
@@ -370,7 +396,6 @@ class MultiLockCore:
         runtime = self.home.runtime
         pause = RETRY_FIRST
         gone = 0
-        results = await self._release_each(hold.claims, level)
         while True:
             unsure: list[int] = []
             for index, result in results.items():
@@ -395,56 +420,57 @@ class MultiLockCore:
                 }
             )
 
-    async def _release_each(self, claims: Sequence[Claim], level: MultiLevel) -> dict[int, Any]:
+    async def _release_each(self, hold: MultiHold, level: MultiLevel) -> dict[int, Any]:
         """Give one level back on every node, once. Returns what each of them raised, by member."""
-        now = self.home.runtime.now()
-        held = [(index, part) for index, part in enumerate(level.parts) if part is not None]
-        for index, part in held:
-            if not claims[index].has_only(part, now):
-                break
-        else:
-            return await self._release_last([index for index, _ in held], claims, level.lease_ms)
         works: dict[int, Coroutine[Any, Any, Any]] = {}
-        for index, part in held:
-            member, claim = self._beside[index], claims[index]
+        for index, part in enumerate(level.parts):
+            if part is None:
+                continue
+            member, claim = self._beside[index], hold.claims[index]
             if claim.has(part) or claim.over:
                 works[index] = member.give_back(claim)
             elif claim.pending is not None:
                 works[index] = member.home.settle(claim, behind=True)
         return await self._each(works)
 
-    async def _release_last(self, held: list[int], claims: Sequence[Claim], lease: int) -> dict[int, Any]:
-        """As :func:`together` of each :meth:`LockCore.give_back`, if that is all there is. This is the usual way."""
+    async def _release_last(self, hold: MultiHold, level: MultiLevel, held: list[int]) -> dict[int, Any]:
+        """As :meth:`_release_each`, where those members have this level and nothing else. This is the usual way."""
+        members, claims = self._beside, hold.claims
+        asks = self._asks_for(hold, level.lease_ms)
         turns: list[int] = []
 
-        ways = self._ways_for(lease)
-
         def ask(index: int) -> Ask:
-            turn, request = self._beside[index].begin_last(claims[index])
-            turns.append(turn)
-            return Ask(ways[index][0], request, ways[index][1])
+            member, claim = members[index], claims[index]
+            if claim.by is not member:
+                member.take_on(claim)
+            turns.append(claim.begin_last())
+            ask = asks.last[index]
+            if ask.request is not claim.release_request or claim.request_epoch != claim.epoch or ask.request is None:
+                runtime, timeout = asks.ways[index]
+                ask = asks.last[index] = Ask(runtime, member.last_request(claim), timeout)
+            return ask
 
         sent = self.home.runtime.now()
+        # One node is at work while the next one's request is noted.
         answers = await self.home.runtime.fan_out(map(ask, held))
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
-        for index, turn, answer in zip(held, turns, answers, strict=True):
-            member, claim = self._beside[index], claims[index]
+        for at, index in enumerate(held):
+            answer = answers[at]
             if type(answer) is int:
                 # Nothing of it is in a watchdog, nor told of; see LockCore.released().
-                claim.released(turn, 0.0)
+                claims[index].released(turns[at], 0.0)
                 if answer > 1:
-                    member.note_waiters(claim, answer - 1, sent)
+                    members[index].note_waiters(claims[index], answer - 1, sent)
             else:
-                unusual[index] = member.end_last(claim, turn, lease, sent, answer)
+                unusual[index] = members[index].end_last(claims[index], turns[at], level.lease_ms, sent, answer)
         return await self._each(unusual) if unusual else {}
 
-    def _ways_for(self, lease: int) -> list[tuple[Runtime, float]]:
-        """The runtime of each node, and how long it is given for such a lease."""
-        known, ways = self._ways
-        if known != lease:
+    def _asks_for(self, hold: MultiHold, lease: int) -> Asks:
+        """What was asked for such a lease the last time."""
+        if hold.asks.lease_ms != lease:
             ways = [(node.real.runtime, node.attempt_timeout(lease)) for node in self._nodes]
-            self._ways = (lease, ways)
-        return ways
+            hold.asks = Asks(lease, ways)
+        return hold.asks
 
     async def _each(self, works: dict[int, Coroutine[Any, Any, Any]]) -> dict[int, Any]:
         return dict(zip(works, await together(self.home.runtime, list(works.values())), strict=True))
@@ -519,17 +545,19 @@ class QuorumLockCore(MultiLockCore):
         self._guard = RestartGuard(tuple(member.home for member in self.members), self.name, self._node)
         self._tokens = any(isinstance(member, TokenLockCore) for member in self.members)
         self._fenced = any(isinstance(member, FencedLockCore) for member in self.members)
+        self._channels = [(member.home, member.names.channel) for member in self.members]
         self._silent = any(isinstance(member, (SpinLockCore, FairLockCore)) for member in self.members)
 
     async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
-        rounds = Rounds(self, hold, level, asked)
-        deadline = Deadline.after(wait, asked)
-        seen = None if wait == 0 or self._silent else [self._glance(index) for index in range(len(self.members))]
-        first = await rounds.another()
+        seen = None if wait == 0 or self._silent else [home.wakeups.glance(channel) for home, channel in self._channels]
+        first = await self.ask_all(hold, level)
         if first.taken:
             return True
+        rounds = Rounds(self, hold, level, asked)
+        rounds.count(first)
         if wait == 0:
             return self._given_up(first, "at once")
+        deadline = Deadline.after(wait, asked)
         if seen is None:
             return await self._poll(rounds, first, deadline)
         return await self._wait(rounds, first, seen, deadline)
@@ -546,9 +574,11 @@ class QuorumLockCore(MultiLockCore):
         members = self._beside if not self._tokens else self._with_one_token()
         # Whatever numbers its holds writes the number on the level.
         parts = [level.part() for _ in members] if self._fenced else [level.part()] * len(members)
-        if self._simple and not any(claim.levels or claim.pending for claim in hold.claims):
-            outcomes = await self._ask_first(members, hold.claims, parts, level.lease_ms)
+        outcomes: list[Any]
+        if self._simple and not _open(hold.claims):
+            outcomes, certain = await self._take_first(members, hold, parts)
         else:
+            certain = -math.inf  # To be looked up, node by node.
             outcomes = await together(
                 runtime,
                 [member.ask_once(claim, part) for member, claim, part in zip(members, hold.claims, parts, strict=True)],
@@ -562,6 +592,11 @@ class QuorumLockCore(MultiLockCore):
             guard.look(level.lease_ms / 1000)
         except (ValueError, Refused) as wrong:
             error = wrong.cause if isinstance(wrong, Refused) else wrong
+        if certain > now and error is None and guard.all_vote(now):  # All said yes, in time.
+            level.parts[:] = parts
+            level.votes[:] = [True] * len(parts)  # In an earlier round some may have had none.
+            self._granted(hold, level)
+            return TAKEN
         for index, outcome in enumerate(outcomes):
             if outcome is None:
                 level.parts[index] = parts[index]
@@ -578,7 +613,7 @@ class QuorumLockCore(MultiLockCore):
             for index, claim in enumerate(hold.claims):
                 if level.parts[index] is None and claim.pending is not None:
                     self._settle_later(self._beside[index], claim, level.lease_ms)
-            return Round(True, True, refused, {}, now - began)
+            return TAKEN
         said = {self._node(index): _state(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
         for index, part in enumerate(level.parts):
             if part is not None and not level.votes[index]:
@@ -590,30 +625,47 @@ class QuorumLockCore(MultiLockCore):
         reached = taken + len(refused) >= self.quorum > taken
         return Round(False, reached, refused, said, runtime.now() - began)
 
-    async def _ask_first(
-        self, members: Sequence[LockCore], claims: Sequence[Claim], parts: Sequence[Level], lease: int
-    ) -> list[Any]:
-        """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way."""
+    async def _take_first(
+        self, members: Sequence[LockCore], hold: MultiHold, parts: Sequence[Level]
+    ) -> tuple[list[Any], float]:
+        """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way.
+
+        Returns:
+            The outcomes; and until when all is certain, if all nodes said yes at once, else minus infinity.
+        """
+        claims = hold.claims
+        asks = self._asks_for(hold, parts[0].lease_ms)
         turns: list[int] = []
 
-        def ask(member: LockCore, claim: Claim, part: Level, way: tuple[Runtime, float]) -> Ask:
-            turn, request = member.begin_first(claim, part)
-            turns.append(turn)
-            return Ask(way[0], request, way[1])
+        def ask(index: int) -> Ask:
+            member, claim, part = members[index], claims[index], parts[index]
+            if claim.by is not member:
+                member.take_on(claim)
+            turns.append(claim.begin_first(part))
+            if not claim.listed:  # As in LockCore.attempt().
+                member.home.claims.enter(claim)
+            ask = asks.first[index]
+            if ask.request is not claim.acquire_request or claim.request_epoch != claim.epoch or ask.request is None:
+                runtime, timeout = asks.ways[index]
+                ask = asks.first[index] = Ask(runtime, member.first_request(claim, part), timeout)
+            return ask
 
         sent = self.home.runtime.now()
-        # One node is at work while the next one's request is made.
-        outcomes: list[Any] = await self.home.runtime.fan_out(map(ask, members, claims, parts, self._ways_for(lease)))
+        certain = sent + parts[0].certain
+        # One node is at work while the next one's request is noted.
+        outcomes: list[Any] = await self.home.runtime.fan_out(map(ask, range(len(claims))))
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
-        for index, answer in enumerate(outcomes):
+        for index, claim in enumerate(claims):
+            answer = outcomes[index]
             if answer is None:
-                claims[index].granted(parts[index], sent + parts[index].certain)
+                claim.granted(parts[index], certain)
             else:
-                unusual[index] = members[index].end_first(claims[index], parts[index], turns[index], sent, answer)
-        if unusual:
-            for index, outcome in (await self._each(unusual)).items():
-                outcomes[index] = outcome
-        return outcomes
+                unusual[index] = members[index].end_first(claim, parts[index], turns[index], sent, answer)
+        if not unusual:
+            return outcomes, certain
+        for index, outcome in (await self._each(unusual)).items():
+            outcomes[index] = outcome
+        return outcomes, -math.inf
 
     def _node(self, index: int) -> str:
         address = self.members[index].home.address
@@ -627,10 +679,6 @@ class QuorumLockCore(MultiLockCore):
         )
 
     # ---- waiting -------------------------------------------------------------------------------------------------
-
-    def _glance(self, index: int) -> int | None:
-        member = self.members[index]
-        return member.home.wakeups.glance(member.names.channel)
 
     async def _poll(self, rounds: Rounds, last: Round, deadline: Deadline) -> bool:
         """Ask again and again, with random pauses: nobody tells us of a release."""
@@ -733,8 +781,13 @@ class Rounds:
         Raises:
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
+        came = await self._lock.ask_all(self._hold, self.level)
+        self.count(came)
+        return came
+
+    def count(self, came: Round) -> None:
+        """Take note of what came of a round. Raises as :meth:`another`."""
         lock = self._lock
-        came = await lock.ask_all(self._hold, self.level)
         now = lock.home.runtime.now()
         self._took = came.took
         self._lost += 1
@@ -746,7 +799,6 @@ class Rounds:
             patience = lock.home.config.quorum_retry_timeout
             if now - self._reached >= patience:
                 raise lock.unreachable(came.said, f"for {patience:g} s")
-        return came
 
     def chance(self) -> float:
         """A random pause."""
@@ -823,6 +875,14 @@ class OrderedLockCore(MultiLockCore):
             said[f"{member.names.raw!r}"] = "taken" if hold.claims[index].levels else "not asked"
         said["the one that failed"] = failure.cause
         return said
+
+
+def _open(claims: Sequence[Claim]) -> bool:
+    """Whether anything is held already, or under way."""
+    for claim in claims:  # noqa: SIM110  # any() costs a generator, on the hot path.
+        if claim.levels or claim.pending:
+            return True
+    return False
 
 
 def _over(member: LockCore, home: ClientCore) -> LockCore:

@@ -122,6 +122,10 @@ class RestartGuard:
         self._tell(facts, delays)
         self._facts = facts
 
+    def all_vote(self, now: float) -> bool:
+        """Whether every node's answer counts."""
+        return now >= self._any_until
+
     def has_vote(self, index: int, now: float) -> bool:
         """Whether a node's answer counts."""
         return now >= self._any_until or now >= self._until[index]
@@ -134,8 +138,9 @@ class RestartGuard:
         )
 
     def _nothing_new(self) -> bool:
-        for index, (server, facts) in enumerate(zip(self._servers, self._facts, strict=True)):
-            if server.facts is not facts or (server.refusal is not None and index not in self._refused):
+        facts = self._facts
+        for index, server in enumerate(self._servers):
+            if server.facts is not facts[index] or (server.refusal is not None and index not in self._refused):
                 return False
         return True
 

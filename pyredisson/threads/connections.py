@@ -56,17 +56,31 @@ IDLE_FOR = 60.0
 
 READ_SIZE = 65536
 
+#: What is read first: nearly all replies are a few bytes, and the room for a large one would cost more than the rest.
+FIRST_READ = 256
+
 _WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
 
 
 class Connection:
-    """One connection to one server, used by one thread at a time."""
+    """One connection to one server, used by one thread at a time. With a request under way it is a :class:`Begun`.
 
-    __slots__ = ("_plain", "_reader", "_timeout", "sock", "used")
+    Attributes:
+        sock: The socket.
+        used: When it was used last.
+        link: Whose request is under way, if it is one of several; ``None`` when that is over.
+        request: What was sent then.
+        until: When its time is over.
+    """
+
+    __slots__ = ("_plain", "_reader", "_timeout", "link", "request", "sock", "until", "used")
 
     def __init__(self, sock: socket.socket, now: float) -> None:
         self.sock = sock
         self.used = now
+        self.link: OwnLink | None = None
+        self.request: Packed | None = None
+        self.until = now
         self._reader: hiredis.Reader | None = None
         self._timeout = -1.0
         # TLS needs Python's own timeouts; on a plain socket the kernel's cost a system call less each time.
@@ -92,11 +106,6 @@ class Connection:
             NotSent: Nothing that the server could execute has left.
             Unanswered: It has, and no reply came.
         """
-        self.send(data, timeout)
-        return self.receive(timeout)
-
-    def send(self, data: bytes, timeout: float) -> None:
-        """Send a request, and wait so long for its reply when it is asked for."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
         try:
@@ -104,6 +113,16 @@ class Connection:
         except OSError as error:
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        return self.receive(timeout)
+
+    def post(self, link: OwnLink, request: Packed, timeout: float, now: float) -> None:
+        """Send one of several requests; the reply is for :meth:`take`. Raises ``OSError``: it did not leave in full."""
+        self.link = link
+        self.request = request
+        self.until = now + timeout
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        self.sock.sendall(request.data)
 
     def receive_late(self, left: float, timeout: float) -> Any:
         """As :meth:`receive`, when of the timeout that was set only so much is left."""
@@ -119,16 +138,16 @@ class Connection:
     def receive(self, timeout: float) -> Any:
         """Return the reply to what was sent, or the error that came as one. Raises ``Unanswered``."""
         try:
-            chunk = self.sock.recv(READ_SIZE)
+            chunk = self.sock.recv(FIRST_READ)
         except _WOULD_BLOCK:
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
         except OSError as error:
             raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
         # The replies of nearly every acquire and release.
+        if chunk in (b"_\r\n", b"$-1\r\n"):
+            return None
         if chunk == b":1\r\n":
             return 1
-        if chunk in (b"$-1\r\n", b"_\r\n"):
-            return None
         if chunk == b":0\r\n":  # The release of a reader among others.
             return 0
         return self._read(chunk, timeout)
@@ -202,6 +221,31 @@ class Connection:
         except OSError:
             return False
         return False
+
+    def take(self) -> Reply:
+        """See :meth:`Begun.take`. Afterwards the connection is free again."""
+        link, timeout = self.link, self._timeout
+        assert link is not None, "nothing is under way on this connection"
+        self.link = None
+        now = monotonic()
+        left = self.until - now
+        try:
+            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+            reply = self.receive(timeout) if left > 0.9 * timeout else self.receive_late(left, timeout)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Unanswered):
+                link.away = True
+            raise
+        link.put_back(self, now)
+        if isinstance(reply, Exception):
+            assert self.request is not None
+            return link.answer(reply, self.request, timeout)
+        return reply  # type: ignore[no-any-return]
+
+    def drop(self) -> None:
+        """See :meth:`Begun.drop`."""
+        self.close()  # Its reply would be taken for the answer to something else.
 
     def close(self) -> None:
         """Close it."""
@@ -307,39 +351,6 @@ class Begun(Protocol):
         ...
 
 
-class Posted:
-    """A request that was sent, on a connection that is its own until the reply is taken."""
-
-    __slots__ = ("_connection", "_link", "_request", "_timeout", "_until")
-
-    def __init__(self, link: OwnLink, connection: Connection, request: Packed, timeout: float, until: float) -> None:
-        self._link = link
-        self._connection = connection
-        self._request = request
-        self._timeout = timeout
-        self._until = until
-
-    def take(self) -> Reply:
-        connection, timeout = self._connection, self._timeout
-        now = monotonic()
-        left = self._until - now
-        try:
-            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
-            reply = connection.receive(timeout) if left > 0.9 * timeout else connection.receive_late(left, timeout)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, Unanswered):
-                self._link.away = True
-            raise
-        self._link.put_back(connection, now)
-        if isinstance(reply, Exception):
-            return self._link.answer(reply, self._request, timeout)
-        return reply  # type: ignore[no-any-return]
-
-    def drop(self) -> None:
-        self._connection.close()  # Its reply would be taken for the answer to something else.
-
-
 class Dialled:
     """A request for which a connection has to be made first, in a thread of its own."""
 
@@ -356,10 +367,10 @@ class Dialled:
             raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
         if self._dial.failure is not None:
             raise self._dial.failure
-        posted = self._link.begin(self._request, self._timeout)
-        if isinstance(posted, Dialled):  # Somebody was quicker, and the next one is being made.
+        begun = self._link.begin(self._request, self._timeout)
+        if isinstance(begun, Dialled):  # Somebody was quicker, and the next one is being made.
             raise NotSent(rx.ConnectionError("the connection was used for something else"))
-        return posted.take()
+        return begun.take()
 
     def drop(self) -> None:
         pass  # The connection stays, for the next one.
@@ -446,14 +457,14 @@ class OwnLink:
                 connection.close()
                 continue
             try:
-                connection.send(request.data, timeout)
-            except NotSent:
+                connection.post(self, request, timeout, now)
+            except OSError:
                 connection.close()
                 continue
             except BaseException:
                 connection.close()
                 raise
-            return Posted(self, connection, request, timeout, now + timeout)
+            return connection
 
     def put_back(self, connection: Connection, now: float) -> None:
         """A connection is free again."""

@@ -40,6 +40,10 @@ NETWORK = Faults(
     drop_subscriber=0.02,
 )
 
+#: When the tables are swept, in seconds.
+SWEEP_EVERY = 0.07
+SWEEPS = 120
+
 #: Those that may be taken again by their holder, and those that may not.
 REENTRANT = ("lock", "spin_lock", "fair_lock")
 ONCE = ("token_lock", "non_reentrant_lock")
@@ -103,6 +107,8 @@ class QuorumHistory:
                 name = f"p{index}.{owner}"
                 self.tasks.append(process.start(self._user(process, clients), name))
         rules = QuorumRules(world, self.clients)
+        for tick in range(1, SWEEPS):
+            world.at(tick * SWEEP_EVERY, self._sweep)
         if plan.disturb:
             self._disturb()
         assert world.run(until=lambda: all(task.done() for task in self.tasks), seconds=600), "somebody waits for ever"
@@ -121,6 +127,12 @@ class QuorumHistory:
             left = [each for each in left if "queue" not in each and "timeout" not in each]
         assert not left, left
         return Result(world, rules.grants, self.lost, self.unknown, self.unreachable)
+
+    def _sweep(self) -> None:
+        """Forget what is idle, in the middle of whatever its owners do: else that comes with a thousand of them."""
+        for client in self.clients:
+            client._core.keeper._sweep()
+            client._core.claims._sweep()
 
     def _disturb(self) -> None:
         """Pauses, crashes, restarts and cancellations, at random."""
@@ -157,8 +169,10 @@ class QuorumHistory:
 
     async def _user(self, process: Process, clients: list[SimulatedClient]) -> None:
         rng = self.world.rng
-        for _ in range(self.plan.rounds):
-            lock = self._lock(clients)
+        lock = self._lock(clients)
+        for number in range(self.plan.rounds):
+            if number % 2:
+                lock = self._lock(clients)  # A handle knows who used it last; another one of the same members does not.
             try:
                 await self._once(process, lock)
             except LockLostError:

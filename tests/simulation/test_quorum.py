@@ -135,6 +135,42 @@ def test_a_node_votes_again_when_it_is_old_enough() -> None:
     scene.end()
 
 
+def test_a_lock_that_waited_for_votes_counts_them() -> None:
+    scene = Scene(nodes=3, restart_guard=3.0)
+    for node in scene.world.nodes[1:]:
+        node.crash()
+        node.restart(data=False)
+    lock = scene.lock("mine")
+    began = scene.world.now
+    scene.do(lock, lock.lock)  # Round after round all say yes, and two of them without a vote.
+    assert scene.world.now - began > 1.0, "it did not wait, so nothing was tested"
+    assert scene.do(lock, lock.get_hold_count) == 1
+    scene.do(lock, lock.unlock)
+    scene.end()
+
+
+def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_hold, "SWEEP_AT", 4)
+    scene = Scene(nodes=3)
+    held = scene.lock("mine")
+    keeper = held._core.home.keeper
+
+    async def work() -> None:
+        await held.lock()
+        for number in range(20):
+            passing = MultiLock(*[client.get_lock(f"passing{number}") for client in scene.clients])
+            await passing.lock()
+            await passing.unlock()
+        assert len(keeper.holds()) < 12
+        again = MultiLock(*[client.get_lock("orders") for client in scene.clients])
+        assert await again.get_hold_count() == 1, "what is held is found by any handle"
+        await again.unlock()
+
+    keeper._sweep_at = 4
+    scene.do(held, work)
+    scene.end()
+
+
 def test_a_fleet_that_is_young_as_a_whole_votes() -> None:
     scene = Scene(nodes=3)
     for node in scene.world.nodes:
