@@ -20,7 +20,7 @@ from pyredisson.core import events
 from pyredisson.core.names import LockNames
 from pyredisson.slots import slot_of
 from tests.clusters import RunningCluster
-from tests.real.contenders import Contenders
+from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import busy, waiting
 from tests.real.worlds import World
 from tests.servers import HOST, REDIS_6, Server
@@ -462,6 +462,45 @@ def test_one_at_a_time_while_masters_change(
     assert contenders.counter == contenders.done
     for client in contenders.clients:
         nothing_left(cluster, client, unique_name)
+
+
+@pytest.mark.parametrize("what", ["the master fails over", "the slot moves"])
+def test_a_late_writer_is_refused_wherever_tokens_are_counted(
+    world: World,
+    cluster: RunningCluster,
+    valkey: Server,
+    unique_name: str,
+    to_and_fro: Callable[..., None],
+    what: str,
+) -> None:
+    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: tokens go on from where they were.
+
+    A master that is killed is another matter: what no replica has acknowledged may be lost, and counted again.
+    """
+    contenders = FencedContenders(cluster, [world], unique_name, valkey, min_replicas=1, slaves_sync_timeout=0.5)
+    try:
+        contenders.progress()
+        late = Late(contenders, valkey, world.actor(), unique_name)
+        home = cluster.master_of(unique_name)
+        if what == "the slot moves":
+            to_and_fro(between=contenders.progress)
+        else:
+            for _ in range(2):  # There and back.
+                cluster.fail_over(cluster.master_of(unique_name))
+                until(cluster.ready, 20, what="the former master follows")
+                contenders.progress()
+            assert cluster.master_of(unique_name) is home
+        contenders.progress()
+        late.write()
+    finally:
+        contenders.stop()
+    contenders.check()
+    assert contenders.errors == []
+    until(lambda: unique_name not in left_of(cluster, unique_name), what="it is free")
+    for client in contenders.clients:
+        assert not busy(client)
+    with valkey.client() as direct:
+        direct.delete(contenders.key, f"pyredisson_fence:{{{contenders.key}}}")
 
 
 # ---- masters that change ---------------------------------------------------------------------------------------------

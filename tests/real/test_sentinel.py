@@ -19,7 +19,7 @@ from pyredisson.core.names import LockNames
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from tests.proxy import Proxy
-from tests.real.contenders import Contenders
+from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import ACQUIRE, INFO, busy
 from tests.real.worlds import World
 from tests.sentinels import SERVICE, SentinelSet
@@ -117,6 +117,28 @@ def test_under_load_nobody_is_in_at_once(world: World, watched: SentinelSet, uni
     finally:
         contenders.stop()
     assert contenders.counter == contenders.written >= 40
+
+
+def test_a_late_writer_is_refused_across_a_failover(
+    world: World, watched: SentinelSet, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    """Tokens grow although the server that counts them is another afterwards.
+
+    That is promised where both replicas have acknowledged each hold: one that only the old master knew may be counted
+    again, and its token with it (see ``Config.fence_from_clock``).
+    """
+    store = fresh_server()
+    contenders = FencedContenders(watched, [world], unique_name, store, min_replicas=2, slaves_sync_timeout=0.5)
+    try:
+        contenders.progress()
+        late = Late(contenders, store, world.actor(), unique_name)
+        watched.fail_over()
+        contenders.progress()
+        late.write()
+    finally:
+        contenders.stop()
+    contenders.check()
+    assert len(contenders.accepted) >= 40
 
 
 def test_a_master_that_was_replaced_is_left_before_it_knows(
