@@ -274,7 +274,7 @@ def test_what_a_master_cannot_take_yet_is_asked_again(
     refusal.remove()
     taking.result(20)
     actor.do(lock.unlock)
-    impatient = world.client(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=0.3).get_lock(unique_name)
+    impatient = world.client(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=2.0).get_lock(unique_name)
     proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
     with pytest.raises(rx.RedisError, match=state):
         actor.do(impatient.lock)
