@@ -21,7 +21,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotNow, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, NotNow, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
@@ -1021,6 +1021,16 @@ def link_to(client: redis.asyncio.Redis, locator: Locator | None = None) -> Call
     return lambda: AsyncBorrowedLink(pool)
 
 
+async def _eval_synced(link: Link, ask: AskSynced) -> Any:
+    within = ask.timeout + ask.sync_timeout
+    try:
+        return await asyncio.wait_for(
+            link.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout), max(within, CONNECTING)
+        )
+    except asyncio.TimeoutError:
+        raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
+
+
 async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
@@ -1031,7 +1041,11 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     sent: list[Sent] = []
     try:
         for ask in asks:
-            each = ask.runtime.link.begin(ask.request, ask.timeout)  # type: ignore[attr-defined]
+            link: Link = ask.runtime.link  # type: ignore[attr-defined]
+            if type(ask) is AskSynced:
+                begun.append(Beside(_eval_synced(link, ask)))
+                continue
+            each = link.begin(ask.request, ask.timeout)
             begun.append(each)
             if type(each) is Sent:
                 sent.append(each)

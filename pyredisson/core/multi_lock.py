@@ -32,6 +32,7 @@ from pyredisson.errors import (
     LockLostError,
     LockNotOwnedError,
     LockTimeoutError,
+    NoSyncedSlavesError,
     OutcomeUnknownError,
     QuorumUnreachableError,
 )
@@ -139,8 +140,10 @@ class MultiLockCore:
         self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
         self._ways: tuple[int, list[tuple[Runtime, float]]] = (0, [])  # Those for the lease of the last time.
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
-        # Kinds that do more than to ask and to hear are stepped as coroutines.
-        self._simple = all(type(member).attempt is LockCore.attempt for member in ordered)
+        # Kinds that do more than to ask and to hear are stepped as coroutines, and so is who waits for replicas.
+        self._simple = all(type(member).attempt is LockCore.attempt for member in ordered) and not any(
+            node.sync for node in self._nodes
+        )
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -569,7 +572,7 @@ class QuorumLockCore(MultiLockCore):
                 taken += level.votes[index]
             elif isinstance(outcome, int):
                 refused[index] = outcome
-            elif isinstance(outcome, (LockLostError, Failure, NotReached)):
+            elif isinstance(outcome, (LockLostError, NoSyncedSlavesError, Failure, NotReached)):
                 pass
             elif isinstance(outcome, Exception):
                 error = outcome

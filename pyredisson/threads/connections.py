@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
@@ -23,7 +23,18 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotNow, NotSent, Reply, Request, Unanswered, run
+from pyredisson.core.runtime import (
+    Acknowledging,
+    Ask,
+    AskSynced,
+    Failure,
+    NotNow,
+    NotSent,
+    Reply,
+    Request,
+    Unanswered,
+    run,
+)
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.sentinel import ASK_AGAIN, ASK_LATER
@@ -381,17 +392,20 @@ class Apart:
         self._timeout = timeout
         self._until = monotonic() + max(timeout, CONNECTING)
         self._done = threading.Event()
-        self._answer: Reply | Failure = None
+        self._answer: Any = None
         threading.Thread(target=self._run, args=(link, request), name="pyredisson-request", daemon=True).start()
 
     def _run(self, link: Link, request: Request) -> None:
         try:
-            self._answer = run(link.eval(request, self._timeout))
+            self._answer = run(self._call(link, request))
         except Failure as failure:
             self._answer = failure
         except Exception as error:
             self._answer = Unanswered(error)
         self._done.set()
+
+    def _call(self, link: Link, request: Request) -> Coroutine[Any, Any, Any]:
+        return link.eval(request, self._timeout)
 
     def take(self) -> Reply:
         if not self._done.wait(max(0.0, self._until - monotonic())):
@@ -399,10 +413,21 @@ class Apart:
         answer = self._answer
         if isinstance(answer, Failure):
             raise answer
-        return answer
+        return answer  # type: ignore[no-any-return]
 
     def drop(self) -> None:
         pass
+
+
+class ApartSynced(Apart):
+    """One that replicas are to acknowledge: they are waited for by whoever sent it."""
+
+    def __init__(self, link: Link, ask: AskSynced) -> None:
+        self._ask = ask
+        super().__init__(link, ask.request, ask.timeout + ask.sync_timeout)
+
+    def _call(self, link: Link, request: Request) -> Coroutine[Any, Any, Any]:
+        return link.eval_synced(request, self._ask.timeout, self._ask.sync, self._ask.sync_timeout)
 
 
 class OwnLink:
@@ -909,7 +934,8 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     answers: list[Reply | Failure] = []
     try:
         for ask in asks:
-            begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
+            link: Link = ask.runtime.link  # type: ignore[attr-defined]
+            begun.append(ApartSynced(link, ask) if type(ask) is AskSynced else link.begin(ask.request, ask.timeout))
         for each in begun:
             try:
                 answers.append(each.take())
