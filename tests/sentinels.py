@@ -88,6 +88,25 @@ class SentinelSet:
             client.execute_command("SENTINEL", "FAILOVER", SERVICE)
         self._promoted(before)
 
+    def in_step(self) -> None:
+        """Until both replicas have all there is."""
+        with self.master().client() as direct:
+            direct.set("in step", "yes")  # WAIT is about what its own connection wrote.
+            until(lambda: direct.wait(2, 200) == 2, within=30, what="both replicas are in step")
+            direct.delete("in step")
+
+    def set_aside(self) -> tuple[Server, Server]:
+        """Make a replica the master, and tell the sentinels alone: the old one goes on as if it still were.
+
+        Returns the old one and the new one.
+        """
+        old = self.master()
+        new = next(server for server in self.servers if server is not old)
+        with new.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+        self.tell(new)
+        return old, new
+
     def hand_over(self) -> tuple[Server, Server]:
         """Make a replica the master by hand, and tell the sentinels nothing: the old one follows it at once.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.events import Renewed
 from pyredisson.core.names import LockNames
-from pyredisson.errors import NoSyncedSlavesError
+from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from tests.proxy import Proxy
 from tests.real.contenders import Contenders, FencedContenders, Late
@@ -62,7 +63,7 @@ def test_the_master_is_found_though_a_sentinel_is_dead(world: World, watched: Se
 
 
 def test_nobody_knows_the_service(world: World, watched: SentinelSet, unique_name: str) -> None:
-    client, actor = world.client(watched.url.replace(f"/{SERVICE}", "/others")), world.actor()
+    client, actor = world.client(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
     with pytest.raises(rx.ConnectionError, match="knows no 'others'"):
         actor.do(client.get_lock(unique_name).lock)
     nobody = world.client(f"redis+sentinel://:s3cret@{HOST}:{free_port()}/{SERVICE}")
@@ -73,7 +74,7 @@ def test_nobody_knows_the_service(world: World, watched: SentinelSet, unique_nam
 
 @pytest.mark.parametrize("how", ["kill", "fail over"])
 def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelSet, unique_name: str, how: str) -> None:
-    client = world.client(watched.url, lock_watchdog_timeout=6.0, max_wait_without_check=2.0, min_replicas=2)
+    client = world.client(watched.url, lock_watchdog_timeout=9.0, max_wait_without_check=2.0, min_replicas=2)
     holder, waiter = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
     holder.do(lock.lock)
@@ -85,7 +86,7 @@ def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelS
     else:
         watched.fail_over()
     began = time.monotonic()
-    until(lambda: time.monotonic() > began + 7.0, within=20)  # More than one lease: renewed on the new master.
+    until(lambda: time.monotonic() > began + 10.0, within=20)  # More than one lease: renewed on the new master.
     assert not waiting.done()
     assert not world.losses
     now = watched.master()
@@ -98,7 +99,7 @@ def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelS
         with pytest.raises(NoSyncedSlavesError):
             waiting.result(20)
         with now.client() as direct:
-            until(lambda: not direct.exists(unique_name))
+            until(lambda: not direct.exists(unique_name), within=20)
     else:
         try:
             waiting.result(20)
@@ -149,19 +150,18 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     actor.do(lock.unlock)
-    watched.fail_over()
+    _, new = watched.set_aside()
 
     def taken_on_the_new_one() -> bool:
         if not eventually(lambda: actor.do(lock.try_lock)):
             return False
-        with watched.master().client() as direct:
+        with new.client() as direct:
             there = bool(direct.exists(unique_name))
-        eventually(lambda: actor.do(lock.unlock))
+        with suppress(LockLostError):  # Taken at the old one, and the new one knows nothing of it.
+            eventually(lambda: actor.do(lock.unlock))
         return there
 
-    began = time.monotonic()
-    until(taken_on_the_new_one, within=5)
-    assert time.monotonic() - began < 5
+    until(taken_on_the_new_one, within=20)
 
 
 # ---- a master that was replaced, and whose connections stay open -----------------------------------------------------
@@ -185,14 +185,13 @@ def test_a_demoted_master_says_so_and_the_new_one_is_asked(
     for lock in (held, other):
         actor.do(lock.lock)
     actor.do(other.unlock)
-    with watched.master().client() as direct:
-        assert direct.wait(2, 5000) == 2
+    watched.in_step()
     old, new = watched.hand_over()
     if not behind:
         watched.tell(new)
     refused = refusals(old)
     calls = [actor.start(other.lock), actor.start(held.unlock)]
-    until(lambda: refusals(old) > refused, what="it was refused by the old one")
+    until(lambda: refusals(old) > refused, 15, what="it was refused by the old one")
     if behind:
         assert not any(call.done() for call in calls)
         watched.tell(new)
@@ -216,15 +215,15 @@ def test_a_renewal_finds_the_new_master(
     world: World, watched: SentinelSet, unique_name: str, asked_seldom: None
 ) -> None:
     """Also in a client that does nothing else."""
-    client, actor = world.client(watched.url, lock_watchdog_timeout=4.5), world.actor()
+    client, actor = world.client(watched.url, lock_watchdog_timeout=12.0), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     old, new = watched.hand_over()
     watched.tell(new)
     refused = refusals(old)
-    until(lambda: refusals(old) > refused, what="a renewal was refused")
+    until(lambda: refusals(old) > refused, 15, what="a renewal was refused")
     renewed = len(world.heard(Renewed))
-    until(lambda: len(world.heard(Renewed)) > renewed, what="it is renewed at the new one")
+    until(lambda: len(world.heard(Renewed)) > renewed, 15, what="it is renewed at the new one")
     actor.do(lock.unlock)
     assert not world.losses
 
@@ -297,8 +296,7 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
     theirs = client if who == "the same client" else world.client(watched.url, **config)
     holder, waiter = world.actor(), world.actor()
     holder.do(theirs.get_lock(unique_name).lock)
-    with watched.master().client() as direct:
-        assert direct.wait(2, 5000) == 2  # Else the failover could lose the hold, and wake nobody.
+    watched.in_step()  # Else the failover could lose the hold, and wake nobody.
     waiting = waiter.start(client.get_lock(unique_name).lock)
     channel = LockNames(unique_name).channel
     until(lambda: client._core.wakeups.glance(channel) is not None, what="it listens")
@@ -332,8 +330,7 @@ def test_a_subscriber_of_a_users_client_follows(world: World, watched: SentinelS
         holder, waiter = world.actor(), world.actor()
         lock = client.get_lock(unique_name)
         holder.do(lock.lock)
-        with watched.master().client() as direct:
-            assert direct.wait(2, 5000) == 2
+        watched.in_step()
         waiting = waiter.start(lock.lock)
         until(lambda: client._core.wakeups.glance(lock._core.names.channel) is not None, what="it listens")
         stopped = watched.isolate_master()
