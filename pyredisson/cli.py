@@ -117,7 +117,8 @@ def demo(seats: int, workers: int, url: str | None) -> None:
     "urls",
     multiple=True,
     metavar="URL",
-    help=f"A server (redis://, rediss:// or unix://); once for each node of a quorum.  [default: {DEFAULT_URL}]",
+    help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://); "
+    f"once for each node of a quorum.  [default: {DEFAULT_URL}]",
     envvar="PYREDISSON_URL",
     show_envvar=True,
 )
@@ -127,12 +128,15 @@ def doctor(urls: tuple[str, ...], as_json: bool) -> None:
 
     \b
         pyredisson doctor --url redis://one:6379 --url redis://two:6379 --url redis://three:6379
+        pyredisson doctor --url redis+sentinel://s1:26379,s2:26379,s3:26379/locks
 
     \b
     Exit code, as monitoring likes it:
        0  nothing is wrong
-       1  warnings: a setting that endangers locks, a node of several that is not reachable, locks that never expire
-       2  critical: no server, no quorum, a replica, one server given twice; or wrong usage
+       1  warnings: a setting that endangers locks, a node of several or a sentinel that is not reachable, no replica to
+          take over, locks that never expire
+       2  critical: no server, no quorum, a replica, one server given twice, sentinels that name different masters,
+          slots that nobody serves; or wrong usage
     """
     from pyredisson.doctor import run_doctor
 

@@ -17,7 +17,7 @@ import redis.exceptions as rx
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Refused, Reply, Unanswered
 from pyredisson.core.wakeups import Line
-from pyredisson.link import Inspect, Link, NodeLink, Stream
+from pyredisson.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.pubsub import Subscriber
 from pyredisson.slots import SLOTS, Address, Ask, Call, Moved, Remap, read_redirection, read_slots, slot_of
 from pyredisson.wire import pack
@@ -33,6 +33,9 @@ __all__ = ["Cluster", "ClusterLink", "NodeSubscribers", "subscriber_for"]
 #: Between two tries of a request that the cluster cannot take at this moment.
 PAUSE_FIRST = 0.005
 PAUSE_MAX = 0.1
+
+#: What nodes say that soon will serve the slot, or that another one does.
+PASSING = frozenset({"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN"})
 
 #: So many requests go to a node at once, before the replies to them are read.
 TOGETHER = 100
@@ -114,8 +117,7 @@ class ClusterLink:
         self._suspects: set[Address] = set()
         self._closed = False
         self.inspect: Inspect | None = None
-        #: Called when slots may have moved.
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = nobody
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
@@ -279,16 +281,15 @@ class ClusterLink:
                     self._suspect(link)
                 raise failure
             if link is not None and _unreachable(failure):
-                # It may have been replaced. If it has not, that is an outage as any other.
+                # It may have been replaced. If not, that is an outage as any other, unless it says what it lacks.
                 self._suspect(link)
                 await self._learn(max(0.001, over - monotonic()))
-                if self._owners[slot] is link or monotonic() >= over:
-                    raise failure
-                continue
+                if self._owners[slot] is not link and monotonic() < over:
+                    continue
             code = str(failure.cause).partition(" ")[0]
             if code == "CLUSTERDOWN":
                 self._stale = True
-            if code not in ("CLUSTERDOWN", "TRYAGAIN"):
+            if code not in PASSING:
                 raise failure
             if monotonic() + pause >= over:
                 raise NotNow(failure.cause)
@@ -430,6 +431,9 @@ class ClusterLink:
             await self._learn(timeout)
         return await next(iter(self._links.values())).stream(timeout)
 
+    async def follow(self) -> bool:
+        return False  # A node tells by itself that it serves a slot no longer.
+
     def reserve(self) -> None:
         for link in list(self._links.values()):
             link.reserve()
@@ -444,7 +448,7 @@ class ClusterLink:
         self._turn = self._make_turn()
         self._owners = [None] * SLOTS
         self._stale = True
-        self.on_change = lambda: None
+        self.on_change = nobody
         for link in links.values():
             link.abandon()
 
@@ -560,4 +564,6 @@ def subscriber_for(
     """What hears the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
     if isinstance(link, ClusterLink):
         return NodeSubscribers(link, start, runtime, config, wakeups, emit)
-    return Subscriber(link.stream, start, runtime, config, wakeups, emit)
+    subscriber = Subscriber(link.stream, start, runtime, config, wakeups, emit, follow=link.follow)
+    link.on_change = subscriber.move
+    return subscriber

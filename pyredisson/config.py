@@ -32,7 +32,8 @@ class Config:
         min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.
         timeout: The budget of one request, repeats included.
         max_wait_without_check: The longest a waiter relies on being told.
-        quorum_node_timeout: What one node of a quorum gets to answer; ``None``: lease / 200, within 5 to 50 ms.
+        quorum_node_timeout: What one node of a quorum gets to answer, and once more its replicas, if ``min_replicas``
+            demands some; ``None``: lease / 200, within 5 to 50 ms.
         quorum_retry_timeout: How long ``lock()`` on a quorum tries to reach enough nodes.
         quorum_max_extensions: How often a hold of a multi-lock is prolonged by the watchdog; ``None``: without end.
         restart_guard: Whether a node that restarted lately has no vote; a number sets the seconds.

@@ -17,11 +17,11 @@ from typing import Any, final
 
 import redis
 import redis.exceptions as rx
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from pyredisson.core.server import ServerFacts, complaints, lack_of_persistence, read_info
-from pyredisson.endpoints import url_of
+from pyredisson.endpoints import cluster_url, url_of, url_of_cluster
+from pyredisson.sentinel import SentinelUrl, parse_sentinel_url
+from pyredisson.watched import Follower, Watch, ask_sentinels, client_of, masters_of, read_followers, shown
 
 __all__ = ["Finding", "Grade", "Node", "Report", "examine", "judge", "run_doctor"]
 
@@ -37,6 +37,9 @@ SAMPLES = 5
 
 #: Clocks that differ by more are remarked upon; times to live are kept by them.
 CLOCKS_APART = 1.0
+
+#: A replica that has been silent for longer, in seconds, is remarked upon; they tell how far they are each second.
+SILENT = 5
 
 #: A server that started less long ago may have forgotten locks that are held: nodes of a quorum wait that long.
 LATELY = 60
@@ -85,6 +88,10 @@ class Node:
         clock: By how many seconds its clock is ahead of ours.
         keys_seen: How many keys were looked at, and whether that were all.
         leaked: Locks without an expiry, of those a few by name.
+        followers: Its replicas.
+        watch: What sentinels say, if the URL names them; this is the master that they name.
+        masters: The masters, if the URL is that of a cluster; of the cluster itself there is nothing else then but:
+        unserved: How many slots nobody serves.
     """
 
     url: str
@@ -97,6 +104,10 @@ class Node:
     all_seen: bool = False
     leaked: int = 0
     samples: list[str] = field(default_factory=list)
+    followers: list[Follower] = field(default_factory=list)
+    watch: Watch | None = None
+    masters: list[Node] | None = None
+    unserved: int = 0
 
 
 @final
@@ -151,6 +162,11 @@ def judge(nodes: Sequence[Node]) -> Report:
 
 
 def _of_one(node: Node, *, several: bool) -> Iterator[Finding]:
+    if node.watch is not None:
+        yield from _of_sentinels(node, node.watch, several=several)
+    if node.masters is not None:
+        yield from _of_cluster(node, node.masters)
+        return
     if node.error is not None:
         yield Finding(Grade.WARNING if several else Grade.CRITICAL, node.url, f"not reachable: {node.error}")
         return
@@ -160,7 +176,10 @@ def _of_one(node: Node, *, several: bool) -> Iterator[Finding]:
     else:
         for complaint in complaints(facts):
             grade = Grade.CRITICAL if complaint.setting == "role" else Grade.WARNING
-            yield Finding(grade, node.url, complaint.text)
+            text = complaint.text
+            if complaint.setting == "role" and node.watch is not None:
+                text = "what the sentinels call the master is a replica: they are behind, or cannot agree on a new one"
+            yield Finding(grade, node.url, text)
         if several and (lack := lack_of_persistence(facts)) is not None:
             yield Finding(Grade.WARNING, node.url, lack.text)
         if several and facts.run_id and facts.uptime < LATELY:
@@ -178,6 +197,51 @@ def _of_one(node: Node, *, several: bool) -> Iterator[Finding]:
             f"{node.leaked} locks never expire ({names}): somebody has taken their expiry away, or a client that is no "
             "Redisson wrote them. Look who holds them, then force_unlock()",
         )
+
+
+def _of_sentinels(node: Node, watch: Watch, *, several: bool) -> Iterator[Finding]:
+    for each in watch.sentinels:
+        if each.error is not None:
+            yield Finding(Grade.WARNING, node.url, f"sentinel {each.address} is not reachable: {each.error}")
+        elif each.master is None and watch.master is not None:
+            yield Finding(Grade.WARNING, node.url, f"sentinel {each.address} knows no {watch.service!r}")
+    named = dict.fromkeys(each.master for each in watch.sentinels if each.master is not None)
+    if len(named) > 1:
+        said = "; ".join(f"{each.address} says {each.master}" for each in watch.sentinels if each.master is not None)
+        yield Finding(
+            Grade.CRITICAL,
+            node.url,
+            f"the sentinels do not agree on the master ({said}): clients may lock on two servers at once. One of them "
+            "is cut off, or a failover is under way: look again, then see to its links",
+        )
+    doubts = next((each.doubts for each in watch.sentinels if each.doubts is not None), None)
+    if doubts is not None:
+        yield Finding(Grade.WARNING, node.url, f"nobody could replace the master if it failed ({doubts})")
+    if node.error is None and node.facts is not None and not node.followers:
+        yield Finding(Grade.WARNING, node.url, "no replica follows the master: there is none to take over")
+    yield from _of_followers(node)
+
+
+def _of_followers(node: Node) -> Iterator[Finding]:
+    for each in node.followers:
+        if each.state != "online" or (each.lag or 0) > SILENT:
+            since = "" if each.lag is None else f", and was heard of {each.lag} s ago"
+            yield Finding(
+                Grade.WARNING,
+                node.url,
+                f"the replica {each.address} does not keep up (it is {each.state!r}{since}): if it took over, locks "
+                "would be forgotten",
+            )
+
+
+def _of_cluster(node: Node, masters: Sequence[Node]) -> Iterator[Finding]:
+    if node.unserved:
+        yield Finding(Grade.CRITICAL, node.url, f"nobody serves {node.unserved} of the slots: locks there are refused")
+    for master in masters:
+        yield from _of_one(master, several=False)
+        if master.error is None and master.facts is not None and not master.followers:
+            yield Finding(Grade.WARNING, master.url, "no replica follows this master: there is none to take over")
+        yield from _of_followers(master)
 
 
 def _of_all(nodes: Sequence[Node], reachable: Sequence[Node], needed: int) -> Iterator[Finding]:
@@ -227,40 +291,76 @@ def examine(urls: Sequence[str], *, wall: Callable[[], float] = time.time) -> Re
     """Look at servers, all at once.
 
     Args:
-        urls: ``redis://``, ``rediss://`` or ``unix://``.
+        urls: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://`` or ``redis+cluster://``.
         wall: Our own clock, in seconds since the Unix epoch.
 
     Raises:
         ValueError: A URL that leads nowhere.
     """
-    clients = [
-        redis.Redis.from_url(url, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE, retry=Retry(NoBackoff(), 0))
-        for url in urls
-    ]
-    for client in clients:
-        client.connection_pool.connection_kwargs["decode_responses"] = False  # Whatever the URL says.
+    looks = [_look_for(url, wall) for url in urls]
+    with ThreadPoolExecutor(max_workers=len(looks)) as pool:
+        return judge(list(pool.map(lambda look: look(), looks)))
+
+
+def _look_for(url: str, wall: Callable[[], float]) -> Callable[[], Node]:
+    """What looks at where a URL leads. Raises ``ValueError`` if that is nowhere."""
+    if (found := parse_sentinel_url(url)) is not None:
+        client_of(found.data, PATIENCE).close()  # What is wrong with it is said before anybody is asked.
+        return lambda: _look_by_sentinels(found, wall)
+    if (cluster := cluster_url(url)) is not None:
+        client_of(cluster[1], PATIENCE).close()
+        return lambda: _look_at_cluster(*cluster, wall)
+    client = client_of(url, PATIENCE)
+    return lambda: _look_at(client, wall)
+
+
+def _look_by_sentinels(url: SentinelUrl, wall: Callable[[], float]) -> Node:
+    watch = ask_sentinels(url, PATIENCE)
+    if watch.master is None:
+        return Node(url.masked, error=f"no sentinel tells where {url.service!r} is", watch=watch)
+    node = _look_at(client_of(url.data, PATIENCE, watch.master), wall, url.masked)
+    node.watch = watch
+    return node
+
+
+def _look_at_cluster(seeds: Sequence[tuple[str, int]], url: str, wall: Callable[[], float]) -> Node:
+    any_node = client_of(url, PATIENCE)
+    settings = any_node.connection_pool.connection_kwargs
+    tls = issubclass(any_node.connection_pool.connection_class, redis.SSLConnection)
+    any_node.close()
+    node = Node(url_of_cluster(tuple(seeds), settings, tls=tls))
     try:
-        with ThreadPoolExecutor(max_workers=len(clients)) as pool:
-            return judge(list(pool.map(lambda client: _look_at(client, wall), clients)))
-    finally:
-        for client in clients:
-            client.close()
+        masters, node.unserved = masters_of(seeds, url, PATIENCE)
+    except (rx.RedisError, OSError) as error:
+        node.error = f"{type(error).__name__}: {error}"
+        return node
+    with ThreadPoolExecutor(max_workers=max(1, len(masters))) as pool:
+        node.masters = list(pool.map(lambda each: _look_at(client_of(url, PATIENCE, each), wall), masters))
+    return node
 
 
-def _look_at(client: Any, wall: Callable[[], float]) -> Node:
+def _look_at(client: Any, wall: Callable[[], float], url: str | None = None) -> Node:
     settings = client.connection_pool.connection_kwargs
     tls = issubclass(client.connection_pool.connection_class, redis.SSLConnection)
-    node = Node(url_of(settings, tls=tls) or "?")
+    node = Node(url or url_of(settings, tls=tls) or "?")
     try:
-        client.ping()
-        node.round_trip = _round_trip(client)
-        node.facts = _facts(client)
-        node.saves = _saves(client)
-        node.clock = _clock(client, wall)
-        _look_for_leaks(client, node)
+        with client:
+            _ask(client, node, wall)
     except (rx.RedisError, OSError) as error:
         node.error = f"{type(error).__name__}: {error}"
     return node
+
+
+def _ask(client: Any, node: Node, wall: Callable[[], float]) -> None:
+    client.ping()
+    node.round_trip = _round_trip(client)
+    info = _info(client)
+    if info is not None:
+        node.facts = read_info(info, time.monotonic())
+        node.followers = read_followers(info)
+    node.saves = _saves(client)
+    node.clock = _clock(client, wall)
+    _look_for_leaks(client, node)
 
 
 def _round_trip(client: Any) -> float:
@@ -272,7 +372,7 @@ def _round_trip(client: Any) -> float:
     return statistics.median(took)
 
 
-def _facts(client: Any) -> ServerFacts | None:
+def _info(client: Any) -> bytes | None:
     try:
         connection = client.connection_pool.get_connection()
         try:
@@ -282,7 +382,7 @@ def _facts(client: Any) -> ServerFacts | None:
             client.connection_pool.release(connection)
     except rx.ResponseError:
         return None
-    return read_info(reply, time.monotonic())
+    return bytes(reply)
 
 
 def _saves(client: Any) -> str | None:
@@ -359,17 +459,20 @@ def _show(report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    servers = [each for node in report.nodes for each in (node.masters or [node])]
     console = Console()
     if not console.is_terminal:
-        console = Console(width=40 + 40 * len(report.nodes))  # Nobody folds what goes into a file.
+        console = Console(width=40 + 40 * len(servers))  # Nobody folds what goes into a file.
     # A row a check: five columns of values fit where nine do not.
     table = Table(box=box.SIMPLE_HEAD)
-    first, *rows = zip(TITLES, *map(_row, report.nodes), strict=True)
+    first, *rows = zip(TITLES, *map(_row, servers), strict=True)
     for title in first:
         table.add_column(Text(title), overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
+    for line in [line for node in report.nodes for line in _around(node)]:
+        console.print(Text(line), soft_wrap=True)
     for finding in report.findings:
         style = "bold red" if finding.grade is Grade.CRITICAL else "yellow"
         where = f"{finding.node}: " if finding.node else ""
@@ -379,6 +482,23 @@ def _show(report: Report) -> None:
         console.print(f"{report.reachable} of {len(report.nodes)} reachable; majority ({report.needed}): {verdict}")
     if not report.findings:
         console.print("nothing found to complain of")
+
+
+def _around(node: Node) -> Iterator[str]:
+    """What there is to say of those around a server."""
+    watch = node.watch
+    if watch is not None:
+        asked = [each for each in watch.sentinels if each.error is None]
+        agree = [each for each in asked if watch.master is not None and each.master == shown(watch.master)]
+        yield (
+            f"{node.url}: {len(asked)} of {len(watch.sentinels)} sentinels answer; "
+            f"{len(agree)} name {shown(watch.master) if watch.master else 'nobody'} as master"
+        )
+    for master in node.masters or [node]:
+        for each in master.followers:
+            behind = "?" if each.behind is None else f"{each.behind} bytes"
+            lag = "" if each.lag is None else f", heard of {each.lag} s ago"
+            yield f"{master.url}: replica {each.address} is {each.state}, {behind} behind{lag}"
 
 
 def _row(node: Node) -> list[str]:

@@ -10,7 +10,18 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Failure, Reply, Request
 from pyredisson.wire import pack
 
-__all__ = ["CONNECTING", "INFO", "Inspect", "Link", "NodeLink", "Stream", "eval_each", "wait_command"]
+__all__ = [
+    "CONNECTING",
+    "INFO",
+    "Inspect",
+    "Link",
+    "NodeLink",
+    "Stream",
+    "eval_each",
+    "nobody",
+    "place_of",
+    "wait_command",
+]
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
@@ -20,6 +31,15 @@ INFO = pack("INFO")
 
 Inspect: TypeAlias = Callable[[object], None]
 """Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+
+
+def nobody() -> None:
+    """Nobody wants to know."""
+
+
+def place_of(connection: Any) -> tuple[object, object]:
+    """Where a connection of redis-py leads, as far as it says."""
+    return getattr(connection, "host", None), getattr(connection, "port", None)
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:
@@ -33,9 +53,11 @@ class Link(Protocol):
     Attributes:
         inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
             new when it is first used here.
+        on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
     """
 
     inspect: Inspect | None
+    on_change: Callable[[], None]
 
     async def eval(self, request: Request, timeout: float) -> Reply:
         """Run a script once. See ``Runtime.eval``."""
@@ -61,6 +83,10 @@ class Link(Protocol):
 
     async def stream(self, timeout: float) -> Stream:
         """Make a connection that belongs to nobody else, for a subscriber."""
+        ...
+
+    async def follow(self) -> bool:
+        """Find out by the way whether what is to be reached has moved. Returns whether there is anybody to ask."""
         ...
 
     def reserve(self) -> None:

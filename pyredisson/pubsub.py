@@ -14,6 +14,7 @@ import redis.exceptions as rx
 
 from pyredisson.core import events
 from pyredisson.core.runtime import Failure, NotSent, Refused, Runtime
+from pyredisson.sentinel import ASK_AGAIN
 from pyredisson.wire import failure_of, pack
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Subscriber:
         line: Which channels are heard here; ``None``: all.
         sharded: Whether messages are those of a cluster's shards.
         find_again: Sees to it that channels which went astray are heard where they belong.
+        follow: Asks whether the server is the right one still, and calls :meth:`move` if not; see ``Link.follow``.
     """
 
     def __init__(
@@ -158,10 +160,13 @@ class Subscriber:
         line: Line | None = None,
         sharded: bool = False,
         find_again: Callable[[], Awaitable[None]] | None = None,
+        follow: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self.line = wakeups.line if line is None else line
         self._sharded = sharded
         self._find_again = find_again
+        self._follow = follow
+        self._moves = 0  # So often it was told to hear messages elsewhere.
         self._open_stream = open_stream
         self._start = start
         self._now = runtime.now
@@ -209,6 +214,14 @@ class Subscriber:
         if stream is not None:
             stream.wake()
 
+    def move(self) -> None:
+        """The server is another by now: leave the one that is listened to, however sound the connection is."""
+        with self._sending:
+            self._moves += 1
+            if self._stream is not None:
+                self._stream.wake()
+            self._bell.ring()  # Nor is a pause of use any longer.
+
     def close(self) -> None:
         """Let :meth:`run` end."""
         with self._sending:
@@ -221,6 +234,7 @@ class Subscriber:
         """Hear messages until closed."""
         retry_in = RETRY_FIRST
         while not self.closed:
+            moves = self._moves
             try:
                 stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
             except Failure as failure:
@@ -230,8 +244,10 @@ class Subscriber:
             else:
                 error = rx.ConnectionError("the subscriber's connection was lost")
                 try:
-                    if await self._listen(stream):
+                    if await self._listen(stream, moves):
                         retry_in = RETRY_FIRST
+                    if self._moves != moves:
+                        error = rx.ConnectionError("the subscriber was connected to a master that was replaced")
                 finally:
                     with self._sending:
                         self._stream = self._conversation = None
@@ -242,21 +258,26 @@ class Subscriber:
                 self._emit(events.ConnectionDown(error, self._failed))
                 if self._find_again is not None and self._wakeups.wanted(self.line):
                     await self._find_again()
-                await self._pause(retry_in)
+                await self._pause(retry_in, moves)
                 retry_in = min(2 * retry_in, RETRY_MAX)
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float, moves: int) -> None:
         """Pause before the next connection; without end while nobody waits for anything."""
         over = self._now() + seconds
         while not self.closed:
-            left = over - self._now() if self._wakeups.wanted(self.line) else math.inf
-            if left <= 0:
+            wanted = bool(self._wakeups.wanted(self.line))
+            left = over - self._now() if wanted else math.inf
+            if left <= 0 or (wanted and self._moves != moves):
                 return
             await self._bell.wait(left)
 
-    async def _listen(self, stream: Stream) -> bool:
-        """Hear messages until the connection ends. Returns whether it was ever of use."""
+    async def _listen(self, stream: Stream, moves: int) -> bool:
+        """Hear messages until the connection ends, or its server is the wrong one: it was made after so many moves.
+
+        Returns whether it was ever of use.
+        """
         useful = False
+        follow_at = math.inf if self._follow is None else self._now() + ASK_AGAIN
         conversation = Conversation(
             self._wakeups,
             self.line,
@@ -289,7 +310,15 @@ class Subscriber:
                         return useful
             if conversation.dead(now):
                 return useful
-            replies = await stream.read(conversation.next_due(now))
+            follow_in = math.inf
+            if self._follow is not None and self._wakeups.wanted(self.line):
+                if now >= follow_at:  # A master that was replaced, and is cut off from all who know, answers pings.
+                    follow_at = self._now() + ASK_AGAIN if await self._follow() else math.inf
+                    now = self._now()
+                follow_in = max(0.0, follow_at - now)
+            if self._moves != moves:
+                return useful
+            replies = await stream.read(min(conversation.next_due(now), follow_in))
             if replies is None:
                 return useful
             if replies:

@@ -23,7 +23,7 @@ from redis.retry import Retry
 from pyredisson.core.runtime import NotSent
 from pyredisson.wire import as_redis_error
 
-__all__ = ["ASK_AGAIN", "Address", "Locator", "SentinelUrl", "Sentinels", "parse_sentinel_url"]
+__all__ = ["ASK_AGAIN", "ASK_LATER", "Address", "Locator", "SentinelUrl", "Sentinels", "parse_sentinel_url"]
 
 SCHEME = "redis+sentinel://"
 DEFAULT_PORT = 26379
@@ -32,6 +32,8 @@ _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:,\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 #: A master that was replaced goes on for seconds before it learns of that: so often, in seconds, we ask who it is.
 ASK_AGAIN = 1.0
+#: And so often while no sentinel answers: each time may cost a request a quarter of a second.
+ASK_LATER = 5.0
 
 Address = tuple[str, int]
 """Host and port."""
@@ -101,6 +103,10 @@ class Locator(Protocol):
         """As :meth:`locate`, for an event loop."""
         ...
 
+    def doubt(self) -> None:
+        """What was told last is no master. Ask somebody else first the next time."""
+        ...
+
 
 @final
 class Sentinels:
@@ -160,6 +166,10 @@ class Sentinels:
                 return self._found(address, reply)
             said.append(f"{address[0]}:{address[1]} knows no {self._url.service!r}")
         raise self._nowhere(said)
+
+    def doubt(self) -> None:
+        """See :meth:`Locator.doubt`."""
+        self._order = [*self._order[1:], *self._order[:1]]
 
     def _found(self, address: Address, reply: Any) -> Address:
         self._order = [address, *(other for other in self._order if other != address)]

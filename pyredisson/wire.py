@@ -12,7 +12,7 @@ from typing import Any
 import hiredis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotSent, Refused
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused
 
 __all__ = [
     "ASKING",
@@ -113,6 +113,8 @@ _ERRORS: dict[str, type[rx.RedisError]] = {
 
 #: The server could not take the request at this moment, and did not: as good as not sent.
 _NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"})
+#: Of these, what a server says that is not the master, or not yet.
+_NO_MASTER = frozenset({"LOADING", "READONLY", "MASTERDOWN"})
 
 
 #: How Redis before 7.0 wraps the error of a command in a script, whose code stands inside then.
@@ -132,12 +134,18 @@ def reply_error(text: str) -> rx.RedisError:
     return _ERRORS.get(code, rx.ResponseError)(text)
 
 
-def failure_of(error: Any) -> Failure:
-    """Tell what an error reply says of the request: it had no effect, for now or for good."""
+def failure_of(error: Any, *, found: bool = False) -> Failure:
+    """Tell what an error reply says of the request: it had no effect, for now or for good.
+
+    ``found`` says that sentinels have told of this server as the master: one that is none, or is none yet, is replaced
+    or ready soon, so that it is worth asking again.
+    """
     if type(error) is rx.ResponseError:
         inner = reply_error(str(error))  # redis-py's own reader, which a borrowed connection has, does not look inside.
         error = error if type(inner) is rx.ResponseError and str(inner) == str(error) else inner
     code = str(error).split(" ", 1)[0]
+    if found and (code in _NO_MASTER or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError))):
+        return NotNow(error)
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
         return NotSent(error)
     return Refused(error)
@@ -149,11 +157,11 @@ def inspected(reply: Any, *, found: bool = False) -> Any:
     ``found`` says that sentinels have told of it as the master: if it is none (any more), they are behind.
 
     Raises:
-        NotSent: It is not to be used as yet.
+        NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will tell of another soon.
     """
     if found and isinstance(reply, bytes) and b"\nrole:slave" in reply:
-        raise NotSent(rx.ConnectionError("what the sentinels call the master is a replica: they are behind"))
-    if isinstance(reply, Exception) and isinstance(failure := failure_of(reply), NotSent):
+        raise NotNow(rx.ConnectionError("what the sentinels call the master is a replica: they are behind"))
+    if isinstance(reply, Exception) and isinstance(failure := failure_of(reply, found=found), NotSent):
         raise failure
     return reply
 

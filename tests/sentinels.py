@@ -70,10 +70,60 @@ class SentinelSet:
             client.execute_command("SENTINEL", "FAILOVER", SERVICE)
         self._promoted(before)
 
+    def in_step(self) -> None:
+        """Until both replicas have all there is."""
+        with self.master().client() as direct:
+            direct.set("in step", "yes")  # WAIT is about what its own connection wrote.
+            until(lambda: direct.wait(2, 200) == 2, within=30, what="both replicas are in step")
+            direct.delete("in step")
+
+    def set_aside(self) -> tuple[Server, Server]:
+        """Make a replica the master, and tell the sentinels alone: the old one goes on as if it still were.
+
+        Returns the old one and the new one.
+        """
+        old = self.master()
+        new = next(server for server in self.servers if server is not old)
+        with new.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+        self.tell(new)
+        return old, new
+
+    def hand_over(self) -> tuple[Server, Server]:
+        """Make a replica the master by hand, and tell the sentinels nothing: the old one follows it at once.
+
+        Unlike a sentinel's failover this ends no connection. Returns the old one and the new one.
+        """
+        old = self.master()
+        new, *others = (server for server in self.servers if server is not old)
+        with new.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+        for server in (old, *others):
+            with server.client() as client:
+                client.execute_command("REPLICAOF", HOST, new.port)
+        until(lambda: new.info("replication")["connected_slaves"] == 2, within=30, what="both follow the new one")
+        return old, new
+
+    def tell(self, master: Server) -> None:
+        """Let all sentinels watch this one from now on."""
+        for sentinel in self.sentinels:
+            with sentinel.client() as client, client.pipeline(transaction=False) as told:
+                told.execute_command("SENTINEL", "REMOVE", SERVICE)
+                told.execute_command("SENTINEL", "MONITOR", SERVICE, HOST, master.port, 2)
+                told.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", DOWN_AFTER_MS)
+                told.execute()
+
     def kill_master(self) -> Server:
         """SIGKILL the master, and wait until another one is. Returns the one that is gone."""
         before = self.master()
         before.kill()
+        self._promoted(before)
+        return before
+
+    def isolate_master(self) -> Server:
+        """Stop the master, and wait until another one is: connections to it stay open. Returns the one stopped."""
+        before = self.master()
+        before.pause()
         self._promoted(before)
         return before
 

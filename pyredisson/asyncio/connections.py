@@ -21,11 +21,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, NotNow, NotSent, Reply, Unanswered
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
-from pyredisson.sentinel import ASK_AGAIN
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
+from pyredisson.sentinel import ASK_AGAIN, ASK_LATER
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -135,11 +135,12 @@ class Outcome(Protocol):
 
 
 class Pipe(_Wire):
-    """The connection that all tasks share."""
+    """The connection that all tasks share. ``address``: where sentinels said that its server is."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address | None = None) -> None:
         super().__init__()
         self._loop = loop
+        self.address = address
         self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
         self._unsent = 0
@@ -379,8 +380,9 @@ class AsyncOwnLink:
     def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
         self._locator = locator
-        self._address: Address | None = None
-        self._located = 0.0
+        self._address: Address | None = None  # Of the master, as of the last answer.
+        self._heard_at: Address | None = None  # Where the subscriber is.
+        self._ask_at = 0.0
         self._settings = settings
         self.loop = asyncio.get_running_loop()
         self._pipe: Pipe | None = None
@@ -392,6 +394,7 @@ class AsyncOwnLink:
         self._watchdog: asyncio.Task[Any] | None = None
         self._closed = False
         self.inspect: Inspect | None = None
+        self.on_change: Callable[[], None] = nobody
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
     def begin(self, request: Packed, timeout: float) -> Begun:
@@ -417,8 +420,11 @@ class AsyncOwnLink:
     async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
         """What to make of an error reply: a script that the server does not know is sent in full."""
         if not is_no_script(error):
-            raise failure_of(error)
+            raise self._failure(error)
         return await self._call(request.in_full(), timeout)
+
+    def _failure(self, error: Exception) -> Failure:
+        return failure_of(error, found=self._locator is not None)
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         if self._locator is not None:
@@ -433,12 +439,13 @@ class AsyncOwnLink:
         if isinstance(reply, Exception):
             if not self._demoted(reply):
                 return await self.answer(reply, request, timeout)
-            return await self._call(request.data, timeout)  # It had no effect; the master is elsewhere now.
+            # It had no effect; the master is elsewhere now, and may not know the script.
+            return await self._call(request.in_full(), timeout)
         return reply  # type: ignore[no-any-return]
 
-    def _demoted(self, reply: Any) -> bool:
+    def _demoted(self, *replies: Any) -> bool:
         """Whether its server is the master no longer; then so it is for all connections to it."""
-        if type(reply) is not rx.ReadOnlyError or self._locator is None:
+        if self._locator is None or not any(type(reply) is rx.ReadOnlyError for reply in replies):
             return False
         self._leave()
         return True
@@ -473,9 +480,10 @@ class AsyncOwnLink:
         while True:
             while self._apart:
                 pipe = self._apart.pop()
-                if pipe.usable():
+                if pipe.usable() and pipe.address == self._address:
                     return pipe, True
                 self._all_apart.discard(pipe)
+                pipe.close()
             if self._closed:
                 raise NotSent(ClientClosedError("this client was closed meanwhile"))
             if len(self._all_apart) + len(self._opening) < APART:
@@ -522,7 +530,7 @@ class AsyncOwnLink:
             reply = await pipe.call(request.in_full(), timeout)
         if isinstance(reply, Exception):
             self._demoted(reply)
-            raise failure_of(reply)
+            raise self._failure(reply)
         replicas = sync.asked(reply)
         if not replicas:
             return reply, 0
@@ -542,6 +550,7 @@ class AsyncOwnLink:
     async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
         over = monotonic() + timeout
         try:
+            await self._look_again(timeout)
             pipe = await self._connected(timeout)
             replies = await _replies([pipe.call(request.data, timeout) for request in requests])
             if again := resent(requests, replies):
@@ -551,8 +560,9 @@ class AsyncOwnLink:
                     replies[index] = reply
         except Failure as failure:
             return [failure] * len(requests)
+        self._demoted(*replies)
         return [
-            reply if not isinstance(reply, Exception) or isinstance(reply, Failure) else failure_of(reply)
+            reply if not isinstance(reply, Exception) or isinstance(reply, Failure) else self._failure(reply)
             for reply in replies
         ]
 
@@ -568,10 +578,12 @@ class AsyncOwnLink:
         return await self._call(pack(*command), timeout)
 
     async def _call(self, data: bytes, timeout: float) -> Reply:
+        await self._look_again(timeout)
         pipe = await self._connected(timeout)
         reply = await pipe.call(data, timeout)
         if isinstance(reply, Exception):
-            raise failure_of(reply)
+            self._demoted(reply)
+            raise self._failure(reply)
         return reply  # type: ignore[no-any-return]
 
     async def _connected(self, timeout: float, *, at_once: bool = False) -> Pipe:
@@ -604,15 +616,20 @@ class AsyncOwnLink:
         return pipe
 
     async def _open(self, timeout: float) -> Pipe:
-        pipe = Pipe(self.loop)
-        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
-        pipe.adopt(reader, writer)
+        settings, address = await self._where(timeout)
+        pipe = Pipe(self.loop, address)
+        pipe.adopt(*await open_connection(self._class, settings, timeout))
         if self.inspect is not None:
             try:
                 self.inspect(inspected(await pipe.call(INFO, timeout), found=self._locator is not None))
             except Unanswered as failure:
                 pipe.close()
                 raise NotSent(failure.cause) from None
+            except NotNow:
+                pipe.close()
+                if self._locator is not None:
+                    self._locator.doubt()
+                raise
             except BaseException:
                 pipe.close()
                 raise
@@ -623,25 +640,43 @@ class AsyncOwnLink:
         if not task.cancelled():
             task.exception()  # Looked at, even if all who waited for it were cancelled.
 
-    async def _where(self, timeout: float) -> dict[str, Any]:
-        """The settings of the next connection."""
+    async def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[dict[str, Any], Address | None]:
+        """The settings of the next connection, and where sentinels say that the master is."""
         if self._locator is None:
-            return self._settings
-        self._located = monotonic()
-        self._address = host, port = await self._locator.locate_async(timeout)
-        return {**self._settings, "host": host, "port": port}
+            return self._settings, None
+        self._ask_at = monotonic() + ASK_AGAIN
+        address = host, port = await self._locator.locate_async(timeout)
+        if to_hear:
+            self._heard_at = address
+        self._found(address)
+        return {**self._settings, "host": host, "port": port}, address
+
+    def _found(self, address: Address) -> None:
+        """That is where the master is."""
+        if address != self._address:
+            self._address = address
+            self._leave()  # Those in use are left when they are to be used again.
+        if self._heard_at not in (None, address):
+            self._heard_at = None  # Once is enough.
+            self.on_change()
 
     async def _look_again(self, timeout: float) -> None:
-        """Leave the master if it is another by now, as far as the sentinels tell."""
-        if self._locator is None or self._address is None or monotonic() - self._located < ASK_AGAIN:
+        """Ask who the master is, if that was not asked a moment ago, and leave one that is it no longer."""
+        if self._locator is None or self._address is None:
             return
-        self._located = monotonic()  # One of many tasks asks.
-        try:
-            address = await _apart(self._locator.locate_async(min(timeout, CONNECTING)))
-        except NotSent:
-            return
-        if address != self._address:
-            self._leave()
+        now = monotonic()
+        if now >= self._ask_at:
+            self._ask_at = now + ASK_AGAIN  # One of many tasks asks.
+            try:
+                self._found(await _apart(self._locator.locate_async(min(timeout, CONNECTING))))
+            except NotSent:
+                self._ask_at = monotonic() + ASK_LATER
+        if self._pipe is not None and self._pipe.address != self._address:
+            self._pipe.retire()  # It was being made while the master changed.
+
+    async def follow(self) -> bool:
+        await self._look_again(CONNECTING)
+        return self._locator is not None
 
     def _leave(self) -> None:
         for pipe in (self._pipe, *self._apart):
@@ -650,8 +685,8 @@ class AsyncOwnLink:
 
     async def stream(self, timeout: float) -> Stream:
         stream = AsyncSocketStream(self.loop)
-        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
-        stream.adopt(reader, writer)
+        settings, _ = await self._where(timeout, to_hear=True)
+        stream.adopt(*await open_connection(self._class, settings, timeout))
         return stream
 
     def reserve(self) -> None:
@@ -711,7 +746,9 @@ class AsyncBorrowedLink:
         self._reserved: Any = None
         self._reserved_turn = asyncio.Lock()
         self._reserved_for: asyncio.Task[Any] | None = None
+        self._heard_at: object = None  # Where the subscriber is.
         self.inspect: Inspect | None = None
+        self.on_change: Callable[[], None] = nobody
         # The streams whose server was asked who it is: the pool makes a new one whenever it likes.
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -807,6 +844,9 @@ class AsyncBorrowedLink:
             except Unanswered as failure:
                 raise NotSent(failure.cause) from None
             self._known.add(way)
+            if self._heard_at not in (None, place_of(connection)):  # A pool that sentinels lead has found another.
+                self._heard_at = None
+                self.on_change()
         return await self._exchange_once(connection, data, timeout)
 
     async def _exchange_once(self, connection: Any, data: bytes, timeout: float) -> Any:
@@ -839,7 +879,12 @@ class AsyncBorrowedLink:
         return connection
 
     async def stream(self, timeout: float) -> Stream:
-        return AsyncBorrowedStream(await self._make())
+        connection = await self._make()
+        self._heard_at = place_of(connection)
+        return AsyncBorrowedStream(connection)
+
+    async def follow(self) -> bool:
+        return False  # Who leads the user's pool is asked when it connects.
 
     def reserve(self) -> None:
         self._reserved_for = asyncio.current_task()
@@ -976,6 +1021,16 @@ def _usual(sent: Sequence[Sent]) -> list[Reply | Failure] | None:
     return replies
 
 
+async def _eval_synced(link: Link, ask: AskSynced) -> Any:
+    within = ask.timeout + ask.sync_timeout
+    try:
+        return await asyncio.wait_for(
+            link.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout), max(within, CONNECTING)
+        )
+    except asyncio.TimeoutError:
+        raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
+
+
 async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     """See ``Runtime.fan_out``: send everything, then take the replies.
 
@@ -986,7 +1041,11 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     sent: list[Sent] = []
     try:
         for ask in asks:
-            each = ask.runtime.link.begin(ask.request, ask.timeout)  # type: ignore[attr-defined]
+            link: Link = ask.runtime.link  # type: ignore[attr-defined]
+            if type(ask) is AskSynced:
+                begun.append(Beside(_eval_synced(link, ask)))
+                continue
+            each = link.begin(ask.request, ask.timeout)
             begun.append(each)
             if type(each) is Sent:
                 sent.append(each)

@@ -13,7 +13,7 @@ from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
-from pyredisson.core.replicas import Replicas, Took, unasked
+from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
 from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered
 from pyredisson.core.server import Complaint, Server
@@ -52,7 +52,7 @@ class ClientCore:
         self.talkative: Callable[[], bool] = lambda: True
         self.server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
-        self.sync: Replicas | None = None
+        self.sync: Syncing | None = None
         self.replicas = Replicas(self)
         self.starts = Starts(self.server)
         self.begin()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyredisson.core import scripts
 from pyredisson.core.client import ClientCore
 from pyredisson.core.quorum import node_timeout
-from pyredisson.core.runtime import Ask, Failure, Pause, Unanswered
+from pyredisson.core.replicas import NodeReplicas
+from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, Pause, Unanswered
 from pyredisson.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class Polled:
     def eval(self, request: Request, timeout: float) -> Ask:
         """A request, to be sent together with those of the other members."""
         return Ask(self.real, request, timeout)
+
+    def eval_synced(self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float) -> AskSynced:
+        """The same, of one that replicas are to acknowledge."""
+        return AskSynced(self.real, request, timeout, sync, sync_timeout)
 
     def sleep(self, seconds: float) -> Pause:
         """A pause."""
@@ -99,12 +104,15 @@ class NodeCore(MemberCore):
         quick: Whether it gets but the small timeout of one node among many.
     """
 
-    sync = None  # The other nodes are what replicas are elsewhere.
+    sync = None  # The other nodes are what replicas are elsewhere, unless a number of them is demanded.
 
     def __init__(self, real: ClientCore, *, quick: bool) -> None:
         super().__init__(real)
         self._quick = quick
-        self.runtime = Polled(real.runtime)  # type: ignore[assignment]
+        polled = Polled(real.runtime)
+        self.runtime = polled  # type: ignore[assignment]
+        if real.config.min_replicas:
+            self.sync = NodeReplicas(real.replicas, polled.eval_synced)
         self._timeouts = (0, 0.0)  # The lease of the last time, and what it gives.
 
     def attempt_timeout(self, lease_ms: int) -> float:
@@ -138,7 +146,7 @@ class NodeCore(MemberCore):
                 raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
             sent = self.runtime.now()
             try:
-                reply = await self.runtime.eval(make(epoch, repeat), self.attempt_timeout(lease_ms))
+                reply = await self.send(make(epoch, repeat), self.attempt_timeout(lease_ms), took)
             except Failure as failure:
                 setback = failure
             else:
@@ -177,7 +185,7 @@ async def together(runtime: Runtime, works: Sequence[Coroutine[Any, Any, Any]]) 
         except Exception as error:
             results[index] = error
         else:
-            if type(surfaced) is Ask:
+            if isinstance(surfaced, Ask):
                 under_way.append((index, surfaced))
             elif type(surfaced) is Pause:
                 pausing.append((index, surfaced))

@@ -32,6 +32,7 @@ from pyredisson.errors import (
     LockLostError,
     LockNotOwnedError,
     LockTimeoutError,
+    NoSyncedSlavesError,
     OutcomeUnknownError,
     QuorumUnreachableError,
 )
@@ -144,8 +145,10 @@ class MultiLockCore:
         self._real = tuple([member.home for member in ordered])
         self._last: MultiHold | None = None  # The hold used last.
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
-        # Kinds that do more than to ask and to hear are stepped as coroutines.
-        self._simple = all(type(member).attempt is LockCore.attempt for member in ordered)
+        # Kinds that do more than to ask and to hear are stepped as coroutines, and so is who waits for replicas.
+        self._simple = all(type(member).attempt is LockCore.attempt for member in ordered) and not any(
+            node.sync for node in self._nodes
+        )
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -604,7 +607,7 @@ class QuorumLockCore(MultiLockCore):
                 taken += level.votes[index]
             elif isinstance(outcome, int):
                 refused[index] = outcome
-            elif isinstance(outcome, (LockLostError, Failure, NotReached)):
+            elif isinstance(outcome, (LockLostError, NoSyncedSlavesError, Failure, NotReached)):
                 pass
             elif isinstance(outcome, Exception):
                 error = outcome

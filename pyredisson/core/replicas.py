@@ -9,7 +9,9 @@ Rules kept here:
 2. Asked for are ``Config.min_replicas``, connected or not; without that, one, if any is connected. Where there is none
    nothing more is sent.
 3. Too few acknowledged in time: whoever took gives it back, exactly once, and says so.
-4. Whether there are replicas is told by each new connection, and asked again after a ``WAIT`` that failed. A client
+4. Of a node of a quorum only ``Config.min_replicas`` is asked for, within that node's small timeout; too few, and the
+   node has no vote. Without it the other nodes are what replicas are elsewhere.
+5. Whether there are replicas is told by each new connection, and asked again after a ``WAIT`` that failed. A client
    that has seen replicas once, and sees none now, looks every ``LOOK_AGAIN`` seconds whether they are back.
 
 Source: Redisson's ``syncedEval``. What differs on purpose: nothing is waited for, or undone, where nothing was taken; a
@@ -18,8 +20,8 @@ number of replicas can be demanded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyredisson.core import events
 from pyredisson.core.runtime import Failure, Refused, Unanswered
@@ -27,10 +29,10 @@ from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.runtime import Acknowledging, Reply, Request
     from pyredisson.core.server import ServerFacts
 
-__all__ = ["LOOK_AGAIN", "NotAcknowledged", "Replicas", "Took", "unasked"]
+__all__ = ["LOOK_AGAIN", "NodeReplicas", "NotAcknowledged", "Replicas", "Syncing", "Took", "unasked"]
 
 Took: TypeAlias = Callable[["Reply"], bool]
 """Whether a reply says that something was taken."""
@@ -38,17 +40,39 @@ Took: TypeAlias = Callable[["Reply"], bool]
 LOOK_AGAIN = 5.0
 
 
+class Syncing(Protocol):
+    """Who sees to it that replicas acknowledge what is taken."""
+
+    async def take(self, request: Request, timeout: float, took: Took) -> Reply:
+        """Run a script that takes something, and let replicas acknowledge it if it did.
+
+        Raises:
+            Failure: As ``Runtime.eval``.
+            NotAcknowledged: It took something, and too few did.
+        """
+        ...
+
+
 class NotAcknowledged(Exception):
     """Something was taken, and too few replicas know of it. Whoever asked gives it back.
 
     Never let out of the core: callers see :class:`NoSyncedSlavesError`.
+
+    Attributes:
+        asked: How many were to acknowledge it.
+        acked: How many did.
+        within: The seconds that they had.
+        setting: The name of that in ``Config``.
+        cause: Why they could not be asked, if so.
     """
 
-    def __init__(self, asked: int, acked: int, cause: Exception | None) -> None:
-        super().__init__(f"{acked} of {asked}")
+    def __init__(self, asked: int, answer: int | Failure, within: float, setting: str) -> None:
         self.asked = asked
-        self.acked = acked
-        self.cause = cause
+        self.acked = answer if isinstance(answer, int) else 0
+        self.within = within
+        self.setting = setting
+        self.cause = answer.cause if isinstance(answer, Failure) else None
+        super().__init__(f"{self.acked} of {asked}")
 
 
 class Taking:
@@ -73,6 +97,10 @@ class Taking:
         """How many replicas are to acknowledge what this reply says; 0: none."""
         self.count = self._replicas.wanted() if self._took(reply) else 0
         return self.count
+
+    def enough(self, answer: int | Failure) -> bool:
+        """Whether so many are."""
+        return not self.count or (isinstance(answer, int) and answer >= self.count)
 
 
 class Replicas:
@@ -107,29 +135,23 @@ class Replicas:
         self._home.sync = self if worth else None
 
     async def take(self, request: Request, timeout: float, took: Took) -> Reply:
-        """Run a script that takes something, and let replicas acknowledge it if it did.
-
-        Raises:
-            Failure: As ``Runtime.eval``.
-            NotAcknowledged: It took something, and too few did.
-        """
+        """See :meth:`Syncing.take`."""
         home = self._home
         await self._look_again(timeout)
         taking = Taking(self, took)
-        reply, acked = await home.runtime.eval_synced(request, timeout, taking, home.config.slaves_sync_timeout)
+        within = home.config.slaves_sync_timeout
+        reply, acked = await home.runtime.eval_synced(request, timeout, taking, within)
         if home.server.facts is None and home.server.refusal is not None:
             self._decide()  # The server does not tell, so there is nothing to go by.
-        if not taking.count or (isinstance(acked, int) and acked >= taking.count):
+        if taking.enough(acked):
             return reply
         if isinstance(acked, Refused):
             if not (self._least or home.config.strict_server):
                 self._do_without(acked.cause)
                 return reply
-            raise NotAcknowledged(taking.count, 0, acked.cause)
-        await self._ask_who_is_there(timeout)
-        raise NotAcknowledged(
-            taking.count, acked if isinstance(acked, int) else 0, acked.cause if isinstance(acked, Failure) else None
-        )
+        else:
+            await self._ask_who_is_there(timeout)
+        raise NotAcknowledged(taking.count, acked, within, "slaves_sync_timeout")
 
     def _do_without(self, error: Exception) -> None:
         if not self._unsupported:
@@ -165,16 +187,41 @@ class Replicas:
             else "What was taken could not be given back yet: that is being done in the background"
         )
         last = "lower min_replicas" if self._least else "do without, by check_lock_synced_slaves=False"
-        advice = f"see to the replicas and their links, let slaves_sync_timeout be longer, or {last}"
+        advice = f"see to the replicas and their links, let {short.setting} be longer, or {last}"
         if isinstance(short.cause, Exception):
             why = f"the server could not be asked for it ({type(short.cause).__name__}: {short.cause})"
         else:
-            why = f"{short.acked} did within {self._home.config.slaves_sync_timeout:g} s"
+            why = f"{short.acked} did within {short.within:g} s"
         error = NoSyncedSlavesError(
             f"{name!r} was taken, and {least} had to acknowledge it: {why}. {then}; {advice}", name=name
         )
         error.__cause__ = short.cause
         return error
+
+
+class NodeReplicas:
+    """What is asked of the replicas of one node of a quorum: as many as ``Config.min_replicas`` says.
+
+    Args:
+        replicas: Those of the node's client.
+        eval_synced: As ``Runtime.eval_synced``, beside the other nodes.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        eval_synced: Callable[[Request, float, Acknowledging, float], Awaitable[tuple[Reply, int | Failure]]],
+    ) -> None:
+        self._replicas = replicas
+        self._eval_synced = eval_synced
+
+    async def take(self, request: Request, timeout: float, took: Took) -> Reply:
+        """See :meth:`Syncing.take`. The replicas have as long as the node itself."""
+        taking = Taking(self._replicas, took)
+        reply, acked = await self._eval_synced(request, timeout, taking, timeout)
+        if taking.enough(acked):
+            return reply
+        raise NotAcknowledged(taking.count, acked, timeout, "quorum_node_timeout")
 
 
 def unasked() -> Unanswered:

@@ -17,6 +17,7 @@ __all__ = [
     "Acknowledging",
     "Announce",
     "Ask",
+    "AskSynced",
     "Background",
     "Failure",
     "NotNow",
@@ -93,6 +94,25 @@ class Ask:
         self.timeout = timeout
 
     def __await__(self) -> Generator[Ask, Reply | Failure, Reply]:
+        answer = yield self
+        if isinstance(answer, Failure):
+            raise answer
+        return answer
+
+
+class AskSynced(Ask):
+    """One that replicas are to acknowledge: its answer is what :meth:`Runtime.eval_synced` returns."""
+
+    __slots__ = ("sync", "sync_timeout")
+
+    def __init__(
+        self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> None:
+        super().__init__(runtime, request, timeout)
+        self.sync = sync
+        self.sync_timeout = sync_timeout
+
+    def __await__(self) -> Generator[Ask, Any, Any]:
         answer = yield self
         if isinstance(answer, Failure):
             raise answer
@@ -239,7 +259,8 @@ class Runtime(Protocol):
             asks: Each is sent before the next one is drawn, where that can be.
 
         Returns:
-            What became of each: its reply, or the failure that :meth:`eval` would raise. One that does not answer costs
+            What became of each: its reply (of an :class:`AskSynced` more than that), or the failure that :meth:`eval`
+            would raise. One that does not answer costs
             its own timeout, and not one after another's; a connection that has to be made first may take longer, unless
             the server is known to be away.
         """

@@ -20,6 +20,7 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.runtime import (
     Acknowledging,
     Ask,
+    AskSynced,
     Background,
     Failure,
     NotSent,
@@ -222,10 +223,15 @@ class SimulatedRuntime:
     async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
         self._interruptible()
         tasks = [
-            self.process.start(ask.runtime.eval(ask.request, ask.timeout), f"{self.process.name}/request")
+            self.process.start(
+                ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout)
+                if isinstance(ask, AskSynced)
+                else ask.runtime.eval(ask.request, ask.timeout),
+                f"{self.process.name}/request",
+            )
             for ask in asks
         ]
-        answers: list[Reply | Failure] = []
+        answers: list[Any] = []
         for task in tasks:
             try:
                 answers.append(await task.outcome)

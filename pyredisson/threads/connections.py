@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
@@ -23,10 +23,21 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.clock import monotonic
-from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Request, Unanswered, run
+from pyredisson.core.runtime import (
+    Acknowledging,
+    Ask,
+    AskSynced,
+    Failure,
+    NotNow,
+    NotSent,
+    Reply,
+    Request,
+    Unanswered,
+    run,
+)
 from pyredisson.endpoints import kept_settings, own_settings
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
-from pyredisson.sentinel import ASK_AGAIN
+from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
+from pyredisson.sentinel import ASK_AGAIN, ASK_LATER
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -68,16 +79,18 @@ class Connection:
     Attributes:
         sock: The socket.
         used: When it was used last.
+        address: Where sentinels said that the server is.
         link: Whose request is under way, if it is one of several; ``None`` when that is over.
         request: What was sent then.
         until: When its time is over.
     """
 
-    __slots__ = ("_plain", "_reader", "_timeout", "link", "request", "sock", "until", "used")
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "link", "request", "sock", "until", "used")
 
-    def __init__(self, sock: socket.socket, now: float) -> None:
+    def __init__(self, sock: socket.socket, now: float, address: Address | None = None) -> None:
         self.sock = sock
         self.used = now
+        self.address = address
         self.link: OwnLink | None = None
         self.request: Packed | None = None
         self.until = now
@@ -391,17 +404,20 @@ class Apart:
         self._timeout = timeout
         self._until = monotonic() + max(timeout, CONNECTING)
         self._done = threading.Event()
-        self._answer: Reply | Failure = None
+        self._answer: Any = None
         threading.Thread(target=self._run, args=(link, request), name="pyredisson-request", daemon=True).start()
 
     def _run(self, link: Link, request: Request) -> None:
         try:
-            self._answer = run(link.eval(request, self._timeout))
+            self._answer = run(self._call(link, request))
         except Failure as failure:
             self._answer = failure
         except Exception as error:
             self._answer = Unanswered(error)
         self._done.set()
+
+    def _call(self, link: Link, request: Request) -> Coroutine[Any, Any, Any]:
+        return link.eval(request, self._timeout)
 
     def take(self) -> Reply:
         if not self._done.wait(max(0.0, self._until - monotonic())):
@@ -409,10 +425,21 @@ class Apart:
         answer = self._answer
         if isinstance(answer, Failure):
             raise answer
-        return answer
+        return answer  # type: ignore[no-any-return]
 
     def drop(self) -> None:
         pass
+
+
+class ApartSynced(Apart):
+    """One that replicas are to acknowledge: they are waited for by whoever sent it."""
+
+    def __init__(self, link: Link, ask: AskSynced) -> None:
+        self._ask = ask
+        super().__init__(link, ask.request, ask.timeout + ask.sync_timeout)
+
+    def _call(self, link: Link, request: Request) -> Coroutine[Any, Any, Any]:
+        return link.eval_synced(request, self._ask.timeout, self._ask.sync, self._ask.sync_timeout)
 
 
 class OwnLink:
@@ -421,13 +448,15 @@ class OwnLink:
     def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
         self._locator = locator
-        self._address: Address | None = None
-        self._located = 0.0
+        self._address: Address | None = None  # Of the master, as of the last answer.
+        self._heard_at: Address | None = None  # Where the subscriber is.
+        self._ask_at = 0.0
         self._settings = settings
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
         self._closed = False
         self.inspect: Inspect | None = None
+        self.on_change: Callable[[], None] = nobody
         self._dialling: Dial | None = None
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
@@ -440,8 +469,8 @@ class OwnLink:
     def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
         """What to make of an error reply: a script that the server does not know is sent in full."""
         if not is_no_script(error):
-            raise failure_of(error)
-        return _checked(self._call(request.in_full(), timeout))
+            raise self._failure(error)
+        return self._checked(self._call(request.in_full(), timeout))
 
     def begin(self, request: Packed, timeout: float) -> Begun:
         if self._locator is not None:
@@ -511,8 +540,8 @@ class OwnLink:
             if pooled and monotonic() - connection.used > FRESH and not connection.usable():
                 connection.close()
                 continue
-            if pooled and self._elsewhere(timeout):
-                self._demoted(connection)
+            if pooled and self._elsewhere(connection, timeout):
+                connection.close()
                 continue
             try:
                 if asking:
@@ -532,8 +561,8 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            if type(reply) is rx.ReadOnlyError and self._locator is not None:
-                self._demoted(connection)
+            if self._demoted(reply):
+                self._leave(connection)
                 if pooled:
                     continue
             elif isinstance(acked, Unanswered):
@@ -543,7 +572,7 @@ class OwnLink:
                 self._idle.append(connection)
                 if self._closed:
                     self._trim()
-            return _checked(reply), acked
+            return self._checked(reply), acked
 
     async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
         over = monotonic() + timeout
@@ -556,13 +585,21 @@ class OwnLink:
                     replies[index] = reply
         except Failure as failure:
             return [failure] * len(requests)
-        return [failure_of(reply) if isinstance(reply, Exception) else reply for reply in replies]
+        return [self._failure(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
     async def call_asking(self, data: bytes, timeout: float) -> Reply:
-        return _checked(self._call(ASKING + data, timeout, 2)[1])
+        return self._checked(self._call(ASKING + data, timeout, 2)[1])
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        return _checked(self._call(pack(*command), timeout))
+        return self._checked(self._call(pack(*command), timeout))
+
+    def _failure(self, error: Exception) -> Failure:
+        return failure_of(error, found=self._locator is not None)
+
+    def _checked(self, reply: Any) -> Reply:
+        if isinstance(reply, Exception):
+            raise self._failure(reply)
+        return reply  # type: ignore[no-any-return]
 
     def _call(self, data: bytes, timeout: float, several: int = 0) -> Any:
         """Send a request, or ``several`` at once, and return the reply, or a list of them."""
@@ -577,8 +614,8 @@ class OwnLink:
                 if monotonic() - connection.used > FRESH and not connection.usable():
                     connection.close()
                     continue
-                if self._locator is not None and self._elsewhere(timeout):
-                    self._demoted(connection)
+                if self._locator is not None and self._elsewhere(connection, timeout):
+                    connection.close()
                     continue
             try:
                 reply = connection.call_all(data, several, timeout) if several else connection.call(data, timeout)
@@ -591,9 +628,9 @@ class OwnLink:
                 # Whatever comes on it later would be taken for the answer to something else.
                 connection.close()
                 raise
-            if type(reply) is rx.ReadOnlyError and self._locator is not None:
-                self._demoted(connection)
-                if not pooled:
+            if self._locator is not None and self._demoted(reply):
+                self._leave(connection)
+                if several or not pooled:
                     return reply
                 continue  # It had no effect; the master is elsewhere now.
             connection.used = monotonic()
@@ -602,9 +639,19 @@ class OwnLink:
                 self._trim()
             return reply
 
-    def _demoted(self, connection: Connection) -> None:
-        """Its server is the master no longer, and so for all that are connected to it."""
+    def _demoted(self, reply: Any) -> bool:
+        """Whether a server that was the master says that it is no longer."""
+        if self._locator is None:
+            return False
+        replies = reply if isinstance(reply, list) else (reply,)
+        return any(type(each) is rx.ReadOnlyError for each in replies)
+
+    def _leave(self, connection: Connection) -> None:
+        """Close a connection to a server that is not to be used any more, and all that are idle."""
         connection.close()
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         idle, self._idle[:] = list(self._idle), []
         for each in idle:
             each.close()
@@ -613,39 +660,66 @@ class OwnLink:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
-        connection = Connection(open_socket(self._class, self._where(timeout), timeout), monotonic())
+        settings, address = self._where(timeout)
+        connection = Connection(open_socket(self._class, settings, timeout), monotonic(), address)
         if self.inspect is not None:
             try:
                 self.inspect(inspected(connection.call(INFO, timeout), found=self._locator is not None))
             except Unanswered as failure:
                 connection.close()
                 raise NotSent(failure.cause) from None
+            except NotNow:
+                connection.close()
+                if self._locator is not None:
+                    self._locator.doubt()
+                raise
             except BaseException:
                 connection.close()
                 raise
         return connection
 
-    def _where(self, timeout: float) -> dict[str, Any]:
-        """The settings of the next connection."""
+    def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[dict[str, Any], Address | None]:
+        """The settings of the next connection, and where sentinels say that the master is."""
         if self._locator is None:
-            return self._settings
-        self._located = monotonic()
-        self._address = host, port = self._locator.locate(timeout)
-        return {**self._settings, "host": host, "port": port}
+            return self._settings, None
+        self._ask_at = monotonic() + ASK_AGAIN
+        address = host, port = self._locator.locate(timeout)
+        if to_hear:
+            self._heard_at = address
+        self._found(address)
+        return {**self._settings, "host": host, "port": port}, address
 
-    def _elsewhere(self, timeout: float) -> bool:
+    def _found(self, address: Address) -> None:
+        """That is where the master is."""
+        if address != self._address:
+            self._address = address
+            self._close_idle()  # Those in use are closed when they are to be used again.
+        if self._heard_at not in (None, address):
+            self._heard_at = None  # Once is enough.
+            self.on_change()
+
+    def _elsewhere(self, connection: Connection, timeout: float) -> bool:
         """Whether the master is another by now, as far as the sentinels tell."""
-        if self._locator is None or monotonic() - self._located < ASK_AGAIN:
-            return False
-        self._located = monotonic()  # One of many threads asks.
+        self._look_again(timeout)
+        return connection.address != self._address
+
+    def _look_again(self, timeout: float) -> None:
+        """Ask who the master is, if that was not asked a moment ago."""
+        now = monotonic()
+        if self._locator is None or now < self._ask_at:
+            return
+        self._ask_at = now + ASK_AGAIN  # One of many threads asks.
         try:
-            address = self._locator.locate(min(timeout, CONNECTING))
+            self._found(self._locator.locate(min(timeout, CONNECTING)))
         except NotSent:
-            return False
-        return address != self._address
+            self._ask_at = monotonic() + ASK_LATER
+
+    async def follow(self) -> bool:
+        self._look_again(CONNECTING)
+        return self._locator is not None
 
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(open_socket(self._class, self._where(timeout), timeout))
+        return SocketStream(open_socket(self._class, self._where(timeout, to_hear=True)[0], timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
@@ -681,7 +755,9 @@ class BorrowedLink:
         self._reserved: Any = None
         self._reserved_lock = threading.Lock()
         self._reserved_for: int | None = None
+        self._heard_at: object = None  # Where the subscriber is.
         self.inspect: Inspect | None = None
+        self.on_change: Callable[[], None] = nobody
         # The sockets whose server was asked who it is: the pool makes a new one whenever it likes.
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -755,6 +831,9 @@ class BorrowedLink:
             except Unanswered as failure:
                 raise NotSent(failure.cause) from None
             self._known.add(way)
+            if self._heard_at not in (None, place_of(connection)):  # A pool that sentinels lead has found another.
+                self._heard_at = None
+                self.on_change()
         return self._exchange_once(connection, data, timeout)
 
     def _exchange_once(self, connection: Any, data: bytes, timeout: float) -> Any:
@@ -789,7 +868,12 @@ class BorrowedLink:
         return connection
 
     async def stream(self, timeout: float) -> Stream:
-        return BorrowedStream(self.make(timeout))
+        connection = self.make(timeout)
+        self._heard_at = place_of(connection)
+        return BorrowedStream(connection)
+
+    async def follow(self) -> bool:
+        return False  # Who leads the user's pool is asked when it connects.
 
     def close(self) -> None:
         reserved, self._reserved = self._reserved, None
@@ -862,7 +946,8 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     answers: list[Reply | Failure] = []
     try:
         for ask in asks:
-            begun.append(ask.runtime.link.begin(ask.request, ask.timeout))  # type: ignore[attr-defined]
+            link: Link = ask.runtime.link  # type: ignore[attr-defined]
+            begun.append(ApartSynced(link, ask) if type(ask) is AskSynced else link.begin(ask.request, ask.timeout))
         for each in begun:
             try:
                 answers.append(each.take())

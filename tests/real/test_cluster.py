@@ -20,7 +20,7 @@ from pyredisson.core import events
 from pyredisson.core.names import LockNames
 from pyredisson.slots import slot_of
 from tests.clusters import RunningCluster
-from tests.real.contenders import Contenders
+from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import busy, waiting
 from tests.real.worlds import World
 from tests.servers import HOST, REDIS_6, Server
@@ -140,7 +140,7 @@ def check_messages(world: World, cluster: RunningCluster, unique_name: str, mode
             released = time.monotonic()
             holder.do(lock.unlock)
             waiting_for.result(20)
-            assert time.monotonic() - released < 5.0, "it waited for the lease to end, not for the message"
+            assert time.monotonic() - released < 15.0, "it waited for the lease to end, not for the message"
             waiter.do(lock.unlock)
 
         def count() -> int:
@@ -301,20 +301,19 @@ def test_a_client_that_was_dropped_ends(world: World, cluster: RunningCluster, u
 
 
 def test_many_locks_in_many_slots_are_renewed(world: World, cluster: RunningCluster, unique_name: str) -> None:
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=2.4, timeout=6.0), world.actor()
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=4.5, timeout=6.0), world.actor()
     names = [f"{unique_name}-{each}" for each in range(200)]
     assert len({slot(name) for name in names}) > 150
     locks = [client.get_lock(name) for name in names]
     for lock in locks:
         actor.do(lock.lock)
     began = time.monotonic()
-    until(lambda: time.monotonic() - began > 3.0, within=10, what="a lease has gone by")
+    until(lambda: time.monotonic() - began > 5.0, within=15, what="a lease has gone by")
+    until(lambda: any(event.locks == 200 for event in world.heard(events.Renewed)), 15, what="all are renewed at once")
     for lock in locks:
         assert actor.do(lock.is_held_by_current_thread)
         actor.do(lock.unlock)
     assert world.losses == []
-    full = [event for event in world.heard(events.Renewed) if event.locks == 200]
-    assert full
     nothing_left(cluster, client, unique_name)
 
 
@@ -340,7 +339,7 @@ def to_and_fro(cluster: RunningCluster, unique_name: str) -> Iterator[Callable[.
 def test_a_hold_moves_with_its_slot(
     world: World, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=1.5, timeout=6.0), world.actor()
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
 
@@ -348,7 +347,7 @@ def test_a_hold_moves_with_its_slot(
         assert actor.do(lock.is_held_by_current_thread)
         actor.do(lock.lock)  # Once more, at the other node.
         renewed = len(world.heard(events.Renewed))
-        until(lambda: len(world.heard(events.Renewed)) > renewed + 2, what="it is renewed there")
+        until(lambda: len(world.heard(events.Renewed)) > renewed + 2, 20, what="it is renewed there")
 
     to_and_fro(between=there)
     assert actor.do(lock.get_hold_count) == 2
@@ -362,7 +361,7 @@ def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
     world: World, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
     """Some of a batch's names are still here, some are there already: each is asked for by itself, then."""
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=1.5, timeout=6.0), world.actor()
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
     locks = [client.get_lock(f"{{{unique_name}}}{each}") for each in range(6)]
     for lock in locks:
         actor.do(lock.lock)
@@ -375,7 +374,7 @@ def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
         cluster.command(home, "MIGRATE", HOST, away.port, "", 0, 3000, "KEYS", *[each.name for each in locks[:3]])
         assert [each for each in locks if not actor.do(each.is_held_by_current_thread)] == []
         began = time.monotonic()
-        until(lambda: time.monotonic() - began > 2.0, what="a lease has gone by")
+        until(lambda: time.monotonic() - began > 3.5, within=15, what="a lease has gone by")
 
     to_and_fro(pause=half_way)
     for lock in locks:
@@ -401,7 +400,7 @@ def test_waiters_hear_at_the_new_node(world: World, any_cluster: RunningCluster,
         moved = time.monotonic()
         holder.do(lock.unlock)
         waiting_for.result(20)
-        assert time.monotonic() - moved < 5.0, "it waited for the lease to end, not for the message"
+        assert time.monotonic() - moved < 15.0, "it waited for the lease to end, not for the message"
         waiter.do(lock.unlock)
     nothing_left(any_cluster, client, unique_name)
 
@@ -464,13 +463,52 @@ def test_one_at_a_time_while_masters_change(
         nothing_left(cluster, client, unique_name)
 
 
+@pytest.mark.parametrize("what", ["the master fails over", "the slot moves"])
+def test_a_late_writer_is_refused_wherever_tokens_are_counted(
+    world: World,
+    cluster: RunningCluster,
+    valkey: Server,
+    unique_name: str,
+    to_and_fro: Callable[..., None],
+    what: str,
+) -> None:
+    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: tokens go on from where they were.
+
+    A master that is killed is another matter: what no replica has acknowledged may be lost, and counted again.
+    """
+    contenders = FencedContenders(cluster, [world], unique_name, valkey, min_replicas=1, slaves_sync_timeout=0.5)
+    try:
+        contenders.progress()
+        late = Late(contenders, valkey, world.actor(), unique_name)
+        home = cluster.master_of(unique_name)
+        if what == "the slot moves":
+            to_and_fro(between=contenders.progress)
+        else:
+            for _ in range(2):  # There and back.
+                cluster.fail_over(cluster.master_of(unique_name))
+                until(cluster.ready, 20, what="the former master follows")
+                contenders.progress()
+            assert cluster.master_of(unique_name) is home
+        contenders.progress()
+        late.write()
+    finally:
+        contenders.stop()
+    contenders.check()
+    assert contenders.errors == []
+    until(lambda: unique_name not in left_of(cluster, unique_name), what="it is free")
+    for client in contenders.clients:
+        assert not busy(client)
+    with valkey.client() as direct:
+        direct.delete(contenders.key, f"pyredisson_fence:{{{contenders.key}}}")
+
+
 # ---- masters that change ---------------------------------------------------------------------------------------------
 
 
 def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     world: World, cluster: RunningCluster, unique_name: str
 ) -> None:
-    client = world.client(cluster.url, lock_watchdog_timeout=3.0, max_wait_without_check=60.0, timeout=6.0)
+    client = world.client(cluster.url, lock_watchdog_timeout=6.0, max_wait_without_check=60.0, timeout=6.0)
     holder, waiter = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
     holder.do(lock.lock)
@@ -478,12 +516,12 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
     cluster.fail_over(cluster.master_of(unique_name))
     renewed = len(world.heard(events.Renewed))
-    until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 10, what="it is renewed there")
+    until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
     assert holder.do(lock.is_held_by_current_thread)
     holder.do(lock.unlock)
     began = time.monotonic()
     waiting_for.result(20)
-    assert time.monotonic() - began < 2.5, "it waited for the lease to end"
+    assert time.monotonic() - began < 4.5, "it waited for the lease to end"
     waiter.do(lock.unlock)
     assert world.losses == []
     nothing_left(cluster, client, unique_name)
@@ -493,7 +531,7 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
 def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_name: str) -> None:
     """Holds at the others are not touched; what was there goes on with the replica, and nobody hangs."""
     cluster = fresh_cluster
-    client = world.client(cluster.url, lock_watchdog_timeout=6.0, timeout=3.0)
+    client = world.client(cluster.url, lock_watchdog_timeout=12.0, timeout=3.0)
     holder, waiter = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
     victim = cluster.master_of(unique_name)
@@ -501,20 +539,22 @@ def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_
     elsewhere = [other for other in others if cluster.master_of(other.name) is not victim][:20]
     for each in (lock, *elsewhere):
         holder.do(each.lock)
-    cluster.command(victim, "WAIT", 1, 2000)  # It was replicated: that it is lost would be for another reason.
+    with victim.client() as direct:  # It was replicated: that it is lost would be for another reason.
+        direct.set(f"{{{unique_name}}}", "in step", px=1)  # WAIT is about what its own connection wrote.
+        assert direct.wait(1, 5000) == 1
     waiting_for = waiter.start(lock.lock)
     until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it waits")
     victim.kill()
     until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 15, what="the replica took over")
     renewed = len(world.heard(events.Renewed))
-    until(lambda: len(world.heard(events.Renewed)) > renewed, 10, what="all of them are renewed")
+    until(lambda: len(world.heard(events.Renewed)) > renewed, 20, what="all of them are renewed")
     assert world.losses == []
     for each in (lock, *elsewhere):
         assert holder.do(each.is_held_by_current_thread)
     holder.do(lock.unlock)
     began = time.monotonic()
     waiting_for.result(20)
-    assert time.monotonic() - began < 4.0, "it waited for the lease to end"
+    assert time.monotonic() - began < 9.0, "it waited for the lease to end"
     waiter.do(lock.unlock)
     for each in elsewhere:
         holder.do(each.unlock)

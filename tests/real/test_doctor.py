@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import pyredisson
 from pyredisson.core.server import read_info
 from pyredisson.doctor import Grade, Node, Report, examine, judge
+from tests.clusters import RunningCluster
 from tests.command_line import programs
+from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, VALKEY, Build, Server, free_port
 from tests.waiting import until
 
@@ -120,6 +124,125 @@ def test_an_even_number_is_remarked_upon() -> None:
     assert not judge([seen(number) for number in range(5)]).findings
 
 
+# ---- sentinels and clusters ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
+    servers = SentinelSet(fresh_server, VALKEY)
+    yield servers
+    servers.stop()
+
+
+def test_what_sentinels_watch(watched: SentinelSet) -> None:
+    report = examine([watched.url])
+    [node] = report.nodes
+    assert report.grade is Grade.OK, texts(report)
+    assert node.url == f"{watched.url}/0"
+    assert node.facts is not None
+    assert node.facts.run_id == watched.master().info()["run_id"]
+    assert node.watch is not None
+    assert node.watch.master == (HOST, watched.servers[0].port)
+    assert {each.master for each in node.watch.sentinels} == {f"{HOST}:{watched.servers[0].port}"}
+    assert {each.address for each in node.followers} == {f"{HOST}:{each.port}" for each in watched.servers[1:]}
+    assert all(each.state == "online" and each.behind is not None for each in node.followers)
+
+    watched.sentinels[0].kill()
+    report = examine([watched.url])
+    assert report.grade is Grade.WARNING
+    assert f"sentinel {HOST}:{watched.sentinels[0].port} is not reachable" in texts(report)
+    assert report.nodes[0].facts is not None
+
+    watched.sentinels[1].kill()
+    until(lambda: "NOQUORUM" in texts(examine([watched.url])), within=20, what="the last one is alone")
+    watched.sentinels[2].kill()
+    report = examine([watched.url.replace("://", "://:s3cret@")])
+    assert report.grade is Grade.CRITICAL
+    assert "no sentinel tells" in texts(report)
+    assert "s3cret" not in report.as_json()
+
+
+def test_sentinels_that_are_behind(watched: SentinelSet) -> None:
+    old, new = watched.hand_over()
+    report = examine([watched.url])
+    assert report.grade is Grade.CRITICAL
+    assert "what the sentinels call the master is a replica" in texts(report)
+    behind, *others = watched.sentinels
+    watched.sentinels = others
+    watched.tell(new)
+    watched.sentinels = [behind, *others]
+    report = examine([watched.url])
+    assert report.grade is Grade.CRITICAL
+    assert "do not agree on the master" in texts(report)
+    assert f"{HOST}:{behind.port} says {HOST}:{old.port}" in texts(report)
+    [node] = report.nodes
+    assert node.watch is not None
+    assert node.watch.master == (HOST, new.port), "that of most"
+
+
+def test_a_service_that_sentinels_do_not_know(watched: SentinelSet) -> None:
+    report = examine([watched.url.replace(f"/{SERVICE}", "/others")])
+    assert report.grade is Grade.CRITICAL
+    assert "no sentinel tells where 'others' is" in texts(report)
+
+
+def test_a_master_without_replicas(watched: SentinelSet) -> None:
+    for server in watched.servers[1:]:
+        server.kill()
+    until(lambda: not watched.master().info("replication")["connected_slaves"])
+    report = examine([watched.url])
+    assert report.grade is Grade.WARNING
+    assert "no replica follows the master" in texts(report)
+
+
+def test_a_cluster(cluster: RunningCluster) -> None:
+    report = examine([cluster.url])
+    [node] = report.nodes
+    assert report.grade is Grade.OK, texts(report)
+    assert node.url == cluster.url
+    assert node.masters is not None
+    assert {each.facts.run_id for each in node.masters if each.facts} == {
+        each.info()["run_id"] for each in cluster.masters()
+    }
+    assert [len(each.followers) for each in node.masters] == [1, 1, 1]
+    assert node.unserved == 0
+
+
+def test_a_cluster_with_slots_that_nobody_serves(fresh_cluster: RunningCluster) -> None:
+    [first, *_] = fresh_cluster.masters()
+    fresh_cluster.replica_of(first).kill()
+    until(lambda: not first.info("replication")["connected_slaves"])
+    report = examine([fresh_cluster.url])
+    assert report.grade is Grade.WARNING
+    assert "no replica follows this master" in texts(report)
+    for node in fresh_cluster.nodes:
+        if node.answers():
+            fresh_cluster.command(node, "CLUSTER", "DELSLOTS", fresh_cluster_slot(fresh_cluster, first))
+    report = examine([fresh_cluster.url])
+    assert report.grade is Grade.CRITICAL
+    assert "nobody serves 1 of the slots" in texts(report)
+
+
+def fresh_cluster_slot(cluster: RunningCluster, master: Server) -> int:
+    """A slot of this master's."""
+    return next(
+        int(first) for first, _, (_, port, *_), *_ in cluster.command(master, "CLUSTER", "SLOTS") if port == master.port
+    )
+
+
+def test_no_cluster_there(valkey: Server) -> None:
+    assert examine([f"redis+cluster://:s3cret@{HOST}:{free_port()}"]).grade is Grade.CRITICAL
+    report = examine([f"redis+cluster://{HOST}:{valkey.port}"])
+    assert report.grade is Grade.CRITICAL
+    assert "cluster support disabled" in texts(report)
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://a", "redis+sentinel://a/locks/x", "redis+cluster://a/1"])
+def test_a_url_that_leads_nowhere(url: str) -> None:
+    with pytest.raises(ValueError, match=r"redis\+|database"):
+        examine([url])
+
+
 def test_the_command(valkey: Server, tmp_path: Path) -> None:
     def run(*arguments: str) -> tuple[int, str]:
         with programs(tmp_path) as command_line:
@@ -140,3 +263,15 @@ def test_the_command(valkey: Server, tmp_path: Path) -> None:
     assert found["grade"] == "ok"
     assert found["nodes"][0]["facts"]["run_id"] == valkey.info()["run_id"]
     assert run("--url", "nonsense://x")[0] == 2
+
+
+def test_the_command_on_sentinels(watched: SentinelSet, tmp_path: Path) -> None:
+    watched.sentinels[2].kill()
+    with programs(tmp_path) as command_line:
+        program = command_line.pyredisson("doctor", "--url", watched.url)
+        assert program.exit_code() == 1
+        said = program.stdout
+    assert f"2 of 3 sentinels answer; 2 name {HOST}:{watched.servers[0].port} as master" in said
+    for replica in watched.servers[1:]:
+        assert f"replica {HOST}:{replica.port} is online" in said
+    assert "not reachable" in said

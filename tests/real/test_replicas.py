@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from pyredisson.core.events import ServerUnsafe
-from pyredisson.errors import NoSyncedSlavesError
+from pyredisson.errors import NoSyncedSlavesError, QuorumUnreachableError
 from tests.proxy import Proxy
 from tests.real.looking import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.real.worlds import World
@@ -19,6 +19,7 @@ from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
 
 PATIENCE = 0.3  # seconds, for replicas
+NODE_TIMEOUT = 0.5  # far above what a busy machine adds
 
 
 def WAIT(args: list[bytes]) -> bool:
@@ -391,3 +392,129 @@ def test_every_build_knows_how(
     with pytest.raises(NoSyncedSlavesError, match="1 did"):
         actor.do(lock.lock)
     several.replicas[0].resume()
+
+
+# ---- several locks as one --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(fresh_server: Callable[..., Server]) -> list[Set]:
+    """Three independent nodes, each a master with a replica."""
+    return [Set(fresh_server, VALKEY, 1) for _ in range(3)]
+
+
+def on_all(three: list[Set], ask: Callable[[redis.Redis], Any]) -> list[Any]:
+    """What each master answers."""
+    answers = []
+    for each in three:
+        with each.master.client(decode_responses=True) as direct:
+            answers.append(ask(direct))
+    return answers
+
+
+def quorum(world: World, three: list[Set], name: str, kind: str = "get_lock", **config: Any) -> Any:
+    config = {"quorum_node_timeout": NODE_TIMEOUT, "restart_guard": False, **config}
+    clients = [world.client(each.master.url, **config) for each in three]
+    return clients[0].get_red_lock(*[getattr(client, kind)(name) for client in clients])
+
+
+@pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock", "get_token_lock", "get_fenced_lock"])
+def test_a_node_whose_replicas_are_silent_has_no_vote(
+    world: World, three: list[Set], unique_name: str, kind: str
+) -> None:
+    """What a user demands of a server in so many words, ``min_replicas``, is demanded of each node of a quorum."""
+    actor = world.actor()
+    lock = quorum(world, three, unique_name, kind, min_replicas=1)
+    before = on_all(three, waits)
+    actor.do(lock.lock)
+    assert [after - earlier for earlier, after in zip(before, on_all(three, waits), strict=True)] == [1, 1, 1]
+    actor.do(lock.unlock)
+    assert [after - earlier for earlier, after in zip(before, on_all(three, waits), strict=True)] == [1, 1, 1]
+
+    three[0].stop()
+    actor.do(lock.lock)  # The other two are enough.
+    assert on_all(three, lambda direct: direct.exists(unique_name)) == [0, 1, 1]
+    assert actor.do(lock.validity) > 20
+    actor.do(lock.unlock)
+
+    three[1].stop()
+    with pytest.raises(QuorumUnreachableError) as caught:
+        actor.do(lock.try_lock)
+    said = list(caught.value.nodes.values())
+    assert [type(each) for each in said] == [NoSyncedSlavesError, NoSyncedSlavesError, str]
+    for word in (unique_name, "1 replica", "0 did", "given back", "quorum_node_timeout", "min_replicas"):
+        assert word in str(said[0])
+    until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="given back everywhere")
+
+    for each in three[:2]:
+        each.go()
+        each.in_step(1)
+    actor.do(lock.lock)
+    assert on_all(three, lambda direct: direct.exists(unique_name)) == [1, 1, 1]
+    actor.do(lock.unlock)
+    assert not world.losses
+
+
+def test_the_replicas_of_all_nodes_are_waited_for_at_once(world: World, three: list[Set], unique_name: str) -> None:
+    actor = world.actor()
+    lock = quorum(world, three, unique_name, min_replicas=1)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    for each in three:
+        each.stop()
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        with pytest.raises(QuorumUnreachableError):
+            actor.do(lock.try_lock)
+        took.append(time.monotonic() - began)
+    assert NODE_TIMEOUT <= min(took) < 2 * NODE_TIMEOUT, took
+    for each in three:
+        each.go()
+
+
+def test_a_waiter_for_a_quorum_gets_it_once_replicas_are_back(world: World, three: list[Set], unique_name: str) -> None:
+    actor = world.actor()
+    lock = quorum(world, three, unique_name, min_replicas=1)
+    for each in three[:2]:
+        each.stop()
+    before = sum(on_all(three, waits))
+    waiting = actor.start(lock.lock)
+    until(lambda: sum(on_all(three, waits)) >= before + 4, within=20, what="it has tried more than once")
+    assert not waiting.done()
+    for each in three[:2]:
+        each.go()
+    waiting.result(20)
+    actor.do(lock.unlock)
+    until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="free everywhere")
+
+
+def test_without_a_number_a_quorum_asks_no_replica(world: World, three: list[Set], unique_name: str) -> None:
+    """The other nodes are what replicas are elsewhere."""
+    actor = world.actor()
+    lock = quorum(world, three, unique_name)
+    for each in three:
+        each.stop()
+    before = on_all(three, waits)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    assert on_all(three, waits) == before
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_all_of_several_wait_for_replicas_as_each_alone(
+    world: World, pair: Set, direct: redis.Redis, unique_name: str, least: int
+) -> None:
+    client, actor = world.client(pair.master.url, slaves_sync_timeout=PATIENCE, min_replicas=least), world.actor()
+    names = [f"{unique_name}-{number}" for number in range(3)]
+    both = client.get_multi_lock(*[client.get_lock(name) for name in names])
+    before = waits(direct)
+    actor.do(both.lock)
+    assert waits(direct) == before + 3
+    actor.do(both.unlock)
+    assert waits(direct) == before + 3
+    pair.stop()
+    with pytest.raises(NoSyncedSlavesError):
+        actor.do(both.lock)
+    nothing_left(direct, client, *names)
+    assert not world.losses

@@ -169,7 +169,16 @@ def test_nodes_that_send_us_to_and_fro_are_not_followed_for_ever(world: World) -
     assert len(world.evals()) < 60
 
 
-@pytest.mark.parametrize("error", ["TRYAGAIN Multiple keys", "CLUSTERDOWN Hash slot not served"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "TRYAGAIN Multiple keys",
+        "CLUSTERDOWN Hash slot not served",
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down",
+        "READONLY You can't write against a read only replica.",
+    ],
+)
 def test_what_passes_is_waited_for(world: World, error: str) -> None:
     world.answers = [error, error, 7]
     assert world.eval() == 7

@@ -1,0 +1,65 @@
+"""What a master says of its replicas, and what the doctor makes of that."""
+
+from __future__ import annotations
+
+from pyredisson.core.server import read_info
+from pyredisson.doctor import Grade, Node, judge
+from pyredisson.watched import Follower, SentinelSeen, Watch, read_followers
+
+INFO = (
+    b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
+    b"slave0:ip=10.0.0.2,port=6379,state=online,offset=1200,lag=1\r\n"
+    b"slave1:ip=::1,port=6380,state=wait_bgsave,offset=0,lag=0,type=replica\r\n"
+    b"slave2:ip=replica.example.com,port=6381,state=online\r\n"
+    b"master_replid:abc\r\nmaster_repl_offset:1234\r\nrun_id:me\r\naof_enabled:1\r\n"
+)
+
+
+def test_the_replicas_are_read() -> None:
+    assert read_followers(INFO) == [
+        Follower("10.0.0.2:6379", "online", 34, 1),
+        Follower("[::1]:6380", "wait_bgsave", 1234, 0),
+        Follower("replica.example.com:6381", "online", None, None),
+    ]
+    assert read_followers(b"role:slave\r\nslave_repl_offset:7\r\n") == []
+
+
+def led(sentinels: list[SentinelSeen], followers: list[Follower]) -> Node:
+    return Node(
+        "redis+sentinel://s/locks/0",
+        facts=read_info(INFO, 0.0),
+        followers=followers,
+        watch=Watch("locks", sentinels, ("m", 1)),
+    )
+
+
+SOUND = Follower("r:1", "online", 0, 0)
+
+
+def test_what_is_sound() -> None:
+    assert not judge([led([SentinelSeen("s:1", master="m:1")], [SOUND])]).findings
+
+
+def test_what_is_not() -> None:
+    slow = Follower("r:2", "online", 99, 60)
+    cases: list[tuple[list[SentinelSeen], list[Follower], Grade, str]] = [
+        ([SentinelSeen("s:1", master="m:1")], [], Grade.WARNING, "no replica follows the master"),
+        ([SentinelSeen("s:1", master="m:1")], [SOUND, slow], Grade.WARNING, "r:2 does not keep up"),
+        ([SentinelSeen("s:1", master="m:1"), SentinelSeen("s:2")], [SOUND], Grade.WARNING, "s:2 knows no 'locks'"),
+        (
+            [SentinelSeen("s:1", master="m:1"), SentinelSeen("s:2", master="m:2")],
+            [SOUND],
+            Grade.CRITICAL,
+            "s:1 says m:1; s:2 says m:2",
+        ),
+        (
+            [SentinelSeen("s:1", master="m:1", doubts="NOQUORUM 1 usable Sentinels.")],
+            [SOUND],
+            Grade.WARNING,
+            "NOQUORUM 1 usable",
+        ),
+    ]
+    for sentinels, followers, grade, text in cases:
+        [finding] = judge([led(sentinels, followers)]).findings
+        assert finding.grade is grade
+        assert text in finding.text
