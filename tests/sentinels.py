@@ -1,4 +1,4 @@
-"""A master, its replicas and their sentinels, on loopback: fails over within a second or two."""
+"""A master, its replicas and their sentinels, on loopback: fails over within two or three seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.servers import HOST, Build, Server
 from tests.waiting import until
 
 SERVICE = "locks"
-DOWN_AFTER_MS = 500
+DOWN_AFTER_MS = 1000  # Much less, and a busy machine makes sentinels believe that one is down that is well.
 
 
 class SentinelServer(Server):
@@ -42,7 +42,7 @@ class SentinelSet:
         with first.client() as direct:
             until(lambda: direct.wait(2, 200) == 2, within=30, what="both replicas are in step")
         self.sentinels = [SentinelServer(build, first.port, 2) for _ in range(3)]
-        until(self._ready, within=30, what="the sentinels know each other and the replicas")
+        until(self._ready, within=60, what="the sentinels know each other and the replicas")
 
     def _ready(self) -> bool:
         for sentinel in self.sentinels:

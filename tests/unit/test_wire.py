@@ -11,10 +11,11 @@ import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.core.runtime import NotSent, Refused
+from pyredisson.core.runtime import NotNow, NotSent, Refused
 from pyredisson.wire import (
     as_redis_error,
     failure_of,
+    inspected,
     is_no_script,
     is_push,
     new_reader,
@@ -120,6 +121,23 @@ def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exceptio
     told = failure_of(error)
     assert type(told) is failure
     assert (type(told.cause), str(told.cause)) == (kind, text)
+
+
+@pytest.mark.parametrize("text", ["LOADING Redis is loading", "READONLY You can't write", "MASTERDOWN Link with it"])
+def test_what_a_master_that_sentinels_named_cannot_take_is_asked_again(text: str) -> None:
+    assert type(failure_of(reply_error(text))) is NotSent
+    assert type(failure_of(reply_error(text), found=True)) is NotNow
+    with pytest.raises(NotNow):
+        inspected(reply_error(text), found=True)
+
+
+def test_only_what_passes_is_asked_again() -> None:
+    assert type(failure_of(reply_error("BUSY Redis is busy running a script"), found=True)) is NotSent
+    assert type(failure_of(reply_error("OOM command not allowed"), found=True)) is Refused
+    replica = b"# Replication\r\nrole:slave\r\n"
+    assert inspected(replica) == replica
+    with pytest.raises(NotNow, match="they are behind"):
+        inspected(replica, found=True)
 
 
 SCRIPT = "ERR Error running script (call to f_9c2d): @user_script:12: "
