@@ -8,6 +8,7 @@ made it leave, and lets the next one know if the lock is free; an unlock of a lo
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
@@ -29,6 +30,9 @@ __all__ = ["FairLockCore", "NonReentrantFairLockCore"]
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000
+
+#: How much faster the server's clock may run than a client's.
+FASTEST_CLOCK = 1.01
 
 
 class FairLockCore(LockCore):
@@ -66,6 +70,7 @@ class FairLockCore(LockCore):
             repeat=repeat,
             wait_ms=wait_ms or self._least_ms,
             least_ms=self._least_ms,
+            alive_ms=self._alive_ms(claim),
             queue=bool(wait_ms) and not holds,
         )
 
@@ -76,6 +81,11 @@ class FairLockCore(LockCore):
 
     def _wait_ms(self, claim: Claim) -> int:
         return self._least_ms if claim.patience is None else _whole_ms(claim.patience)
+
+    def _alive_ms(self, claim: Claim) -> int:
+        """For how long its owner can be alive, and wait, if nobody hears of it from now on."""
+        left = math.inf if claim.patience is None else claim.began + claim.patience - self.home.runtime.now()
+        return alive_ms(left, self._least_ms / 1000)
 
     def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock. A place in the queue that the owner may have is given up with it."""
@@ -129,7 +139,7 @@ class FairLockCore(LockCore):
         request = scripts.look_after_fair(
             home.runtime,
             self.names,
-            [(claim.owner, claim.queued_ms) for claim in claims],
+            [scripts.Waiter(claim.owner, claim.queued_ms, self._alive_ms(claim)) for claim in claims],
             least_ms=self._least_ms,
         )
         reply = await home.runtime.eval(request, home.attempt_timeout(self._plain.lease_ms))
@@ -158,6 +168,15 @@ def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
     lock = seat.what.lock
     assert isinstance(lock, FairLockCore)
     return lock.look_after(seat)
+
+
+def alive_ms(left: float, heard_every: float) -> int:
+    """For how many ms from now on the server may take a waiter to be alive that has so many seconds ``left`` to wait.
+
+    It says that anew well within ``heard_every`` seconds, and until its own patience is over; then it has left. The
+    server's clock may be the faster one.
+    """
+    return max(1, math.ceil(min(left, heard_every) * 1000 * FASTEST_CLOCK))
 
 
 def _whole_ms(seconds: float) -> int:

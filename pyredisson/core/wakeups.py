@@ -216,10 +216,10 @@ class Wakeups:
                 alone = True
                 if not bench.seats:
                     bench.look_by = self._runtime.now() + party.every
+            self._expect(bench, look_in, also=party is not None and bool(bench.seats))
             bench.seats[seat] = None
             entry.idle_since = math.inf
             entry.line.idle.pop(entry.name, None)
-            self._expect(bench, look_in)
             # A release between the attempt and now has rung nobody, unless somebody sat here all the time. Where the
             # channel is not confirmed yet, its confirmation will ring.
             if alone and entry.confirmed and seen != entry.rings:
@@ -280,7 +280,7 @@ class Wakeups:
         """An attempt was refused: the answer serves everyone on the bench."""
         with self._mutex:
             seat.bench.trouble = None
-            self._expect(seat.bench, look_in)
+            self._expect(seat.bench, look_in, also=seat.bench.party is not None and seat.rung)
 
     def failed(self, seat: Seat, error: Exception, retry_in: float) -> None:
         """An attempt got no answer."""
@@ -328,7 +328,7 @@ class Wakeups:
                     del benches[key]
             else:
                 if was_first and look_in < math.inf:
-                    self._expect(bench, look_in)
+                    self._expect(bench, look_in, also=together)
                 if together and was_first and pass_on:
                     bench.soon = -math.inf  # It may have been looking.
                 if not together and (pass_on or seat.called):
@@ -345,8 +345,10 @@ class Wakeups:
         if idle and not channel.idle_since <= channel.line.looks_at <= channel.idle_since + LINGER:
             self._runtime.unsubscribe(channel.name)
 
-    def _expect(self, bench: Bench, look_in: float) -> None:
-        bench.next_check = self._runtime.now() + min(look_in, self._cap)
+    def _expect(self, bench: Bench, look_in: float, *, also: bool = False) -> None:
+        """Set the next check. ``also``: that is what one of a party learned for itself; others may have to sooner."""
+        due = self._runtime.now() + min(look_in, self._cap)
+        bench.next_check = min(bench.next_check, due) if also else due
 
     # ---- for the subscriber, or on a cluster for each ------------------------------------------------------------
 
