@@ -11,7 +11,8 @@ Rules kept here:
    published before then reached nobody.
 5. Waiters who each hear a channel of their own may sit together all the same (a *party*). Then a message rings the one
    whose channel it is, and nobody passes a ring on: whose turn it is, is the server's to say. The first on the bench
-   looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``).
+   looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``). What
+   it learns is for all; what one of them learned by an attempt of its own can only make the next look come sooner.
 6. Channels are heard on a *line*: the one connection of a client, or on a cluster one for each node. What befalls a
    line concerns its own channels; a channel can move to another line, where it has to be confirmed anew.
 """
@@ -346,9 +347,15 @@ class Wakeups:
             self._runtime.unsubscribe(channel.name)
 
     def _expect(self, bench: Bench, look_in: float, *, also: bool = False) -> None:
-        """Set the next check. ``also``: that is what one of a party learned for itself; others may have to sooner."""
+        """Set the next check. ``also``: one of a party learned that for itself, and the others' stays as it is."""
         due = self._runtime.now() + min(look_in, self._cap)
-        bench.next_check = min(bench.next_check, due) if also else due
+        if not also:
+            bench.next_check = due
+        elif due < bench.next_check:
+            bench.next_check = due
+            first = bench.first()
+            if first is not None and due < first.sleeps_until:
+                first.ticket.ring()  # To set its alarm anew.
 
     # ---- for the subscriber, or on a cluster for each ------------------------------------------------------------
 

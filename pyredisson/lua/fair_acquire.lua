@@ -99,9 +99,6 @@ if ARGV[8] == '1' then
     if not queued or tonumber(redis.call('hget', KEYS[5], ARGV[2]) or '0') < now + alive then
         redis.call('hset', KEYS[5], ARGV[2], now + alive)
     end
-    if redis.call('pttl', KEYS[5]) < alive then
-        redis.call('pexpire', KEYS[5], alive)
-    end
     if head == ARGV[2] then
         -- Its time is counted from each sign of life, and never shortened.
         local believed = now + math.max(0, left) + math.max(wait, tonumber(ARGV[7]))
@@ -115,8 +112,8 @@ if ARGV[8] == '1' then
             -- As a rule that of the last one. If that one is gone, those before it still take their waits off ours.
             local longest = redis.call('zrange', KEYS[4], -1, -1, 'withscores')
             before = tonumber(longest[2] or now) - now
-            -- Should the one right before it be dead, nobody else looks when that one's time is over. Whose owner is
-            -- of the same client is not: they have one life.
+            -- Should the one right before it be dead, nobody else looks when that one's time is over. Those of one
+            -- client live and die together.
             local client = string.match(ARGV[2], '.*:') or ARGV[2]
             local over = believed_until(last)
             if over > now and string.sub(last, 1, #client) ~= client and (again < 0 or over - now < again) then
@@ -126,6 +123,11 @@ if ARGV[8] == '1' then
         redis.call('zadd', KEYS[4], now + math.max(0, before) + wait, ARGV[2])
         redis.call('lrem', KEYS[3], 0, ARGV[2])
         redis.call('rpush', KEYS[3], ARGV[2])
+    end
+    -- That has to be there as long as the score is: without it, the score would be believed.
+    local lasts = math.ceil(tonumber(redis.call('zscore', KEYS[4], ARGV[2])) - now)
+    if redis.call('pttl', KEYS[5]) < lasts then
+        redis.call('pexpire', KEYS[5], lasts)
     end
 end
 return again

@@ -51,8 +51,9 @@ for i = first, #waiters do
             local lives = alive[waiters[i]]
             if tonumber(redis.call('hget', KEYS[4], waiters[i]) or '0') < now + lives then
                 redis.call('hset', KEYS[4], waiters[i], now + lives)
-                lasts = math.max(lasts, lives)
             end
+            -- That has to be there as long as the score is: without it, the score would be believed.
+            lasts = math.max(lasts, math.ceil(math.max(score, believed) - now))
         end
     end
     if of_this_client(waiters[i]) then

@@ -499,8 +499,8 @@ def waiters(**waits: float | None) -> State:
     return state | ({TIMEOUTS: Entry("zset", scores, None)} if scores else {})
 
 
-def alive(ttl_ms: int | None = 900_000, **lives: float) -> State:
-    """For how many ms from now each can be alive, as it said itself."""
+def alive(ttl_ms: int | None = 2_000_000, **lives: float) -> State:
+    """For how many ms from now each can be alive, as it said itself; that is kept as long as the longest score."""
     return {ALIVE: Entry("hash", {WHO[who]: In(left) for who, left in lives.items()}, ttl_ms)}
 
 
@@ -549,9 +549,9 @@ def fair_look(*living: tuple[bytes, int], least: int = 300_000, lives: int = 100
     return Call("fair_look", (LOCK, QUEUE, TIMEOUTS, ALIVE), (least, *words))
 
 
-def mine() -> State:
-    """As one writes who queues up, or is looked after: nobody had before."""
-    return alive(100_000, me=100_000)
+def mine(score: int) -> State:
+    """As one writes who has that score and queues up, or is looked after: nobody had before."""
+    return alive(score, me=100_000)
 
 
 def told(owner: bytes, *, sharded: bool = False) -> tuple[Message]:
@@ -574,7 +574,7 @@ FAIR: Final = [
         waiters(other=70_000),
         fair_acquire(),
         Around(70_000),
-        waiters(other=70_000, me=270_000) | mine(),
+        waiters(other=70_000, me=270_000) | mine(270_000),
     ),
     Case("one attempt does not overtake", waiters(other=70_000), fair_acquire(queue=False), Around(70_000)),
     Case(
@@ -611,21 +611,21 @@ FAIR: Final = [
         lock(other=1),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(me=230_000) | mine(),
+        lock(other=1) | waiters(me=230_000) | mine(230_000),
     ),
     Case(
         "the next one for that of the one before, and its wait",
         lock(70_000, other=1) | waiters(dead=150_000),
         fair_acquire(),
         Around(70_000),
-        lock(70_000, other=1) | waiters(dead=150_000, me=350_000) | mine(),
+        lock(70_000, other=1) | waiters(dead=150_000, me=350_000) | mine(350_000),
     ),
     Case(
         "if that one is gone, for the longest of all",
         lock(other=1) | waiters(other=500_000, dead=-1_000),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(other=500_000, dead=-1_000, me=700_000) | mine(),
+        lock(other=1) | waiters(other=500_000, dead=-1_000, me=700_000) | mine(700_000),
     ),
     Case("one attempt leaves no trace", lock(other=1), fair_acquire(queue=False), Around(30_000)),
     Case(
@@ -633,21 +633,21 @@ FAIR: Final = [
         lock(None, other=1),
         fair_acquire(),
         -1,
-        lock(None, other=1) | waiters(me=200_000) | mine(),
+        lock(None, other=1) | waiters(me=200_000) | mine(200_000),
     ),
     Case(
         "whoever is queued stays where it is",
         lock(other=1) | waiters(dead=50_000, me=90_000),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(dead=50_000, me=90_000) | mine(),
+        lock(other=1) | waiters(dead=50_000, me=90_000) | mine(90_000),
     ),
     Case(
         "the head is believed in for longer",
         lock(other=1) | waiters(me=50_000, dead=90_000),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(me=330_000, dead=90_000) | mine(),
+        lock(other=1) | waiters(me=330_000, dead=90_000) | mine(330_000),
     ),
     Case(
         "but not for less",
@@ -660,7 +660,7 @@ FAIR: Final = [
         lock(other=1) | waiters(dead=50_000, me=None),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(dead=50_000, me=230_000) | mine(),
+        lock(other=1) | waiters(dead=50_000, me=230_000) | mine(230_000),
     ),
     # Who can be alive.
     Case(
@@ -707,10 +707,10 @@ FAIR: Final = [
     ),
     Case(
         "or shorter",
-        lock(other=1) | alive(5_000, me=-1),
+        lock(other=1) | alive(6_000, me=-1),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(me=230_000) | mine(),
+        lock(other=1) | waiters(me=230_000) | mine(230_000),
     ),
     Case(
         "nor for one that joins an old place",
@@ -780,7 +780,7 @@ FAIR: Final = [
         lock(other=1) | waiters(dead=50_000, me=90_000),
         fair_acquire(repeat=True),
         Around(30_000),
-        lock(other=1) | waiters(dead=50_000, me=90_000) | mine(),
+        lock(other=1) | waiters(dead=50_000, me=90_000) | mine(90_000),
     ),
     Case("an epoch is stored", FREE, fair_acquire(epoch=1), None, lock(me=1) | epoch(1)),
     Case(
@@ -788,7 +788,7 @@ FAIR: Final = [
         lock(other=1),
         fair_acquire(epoch=1),
         Around(30_000),
-        lock(other=1) | epoch(1) | waiters(me=230_000) | mine(),
+        lock(other=1) | epoch(1) | waiters(me=230_000) | mine(230_000),
     ),
     Case("a stale request", epoch(2), fair_acquire(epoch=1), stale(2)),
     # What should not be there.
@@ -986,14 +986,21 @@ FAIR: Final = [
         [-1, b""],
         lock(None, other=1)
         | waiters(dead=50_000, me=600_000, other=1_200_000)
-        | alive(100_000, me=100_000, other=100_000),
+        | alive(1_200_000, me=100_000, other=100_000),
     ),
     Case(
         "and the longer the lock is another's",
         lock(90_000, other=1) | waiters(me=60_000),
         fair_look((ME, 200_000)),
         [Around(90_000), b""],
-        lock(90_000, other=1) | waiters(me=390_000) | mine(),
+        lock(90_000, other=1) | waiters(me=390_000) | mine(390_000),
+    ),
+    Case(
+        "what it said is kept as long as its score, when that is raised, too",
+        lock(other=1) | waiters(me=60_000) | alive(70_000, me=500_000),
+        fair_look((ME, 200_000)),
+        [Around(30_000), b""],
+        lock(other=1) | waiters(me=330_000) | alive(330_000, me=500_000),
     ),
     Case(
         "but never for less",
@@ -1006,14 +1013,14 @@ FAIR: Final = [
         waiters(other=70_000, me=900_000),
         fair_look((ME, 1)),
         [Around(70_000), OTHER],
-        waiters(other=70_000, me=900_000) | mine(),
+        waiters(other=70_000, me=900_000) | mine(900_000),
     ),
     Case(
         "those who are gone are dropped, those who are alive are not",
         waiters(dead=-1_000, me=-1_000, other=70_000),
         fair_look((ME, 1)),
         [Around(300_000), ME],
-        waiters(me=300_000, other=70_000) | mine(),
+        waiters(me=300_000, other=70_000) | mine(300_000),
     ),
     Case(
         "those who cannot be alive are dropped, those who look are not",
@@ -1066,11 +1073,11 @@ FAIR: Final = [
         [Around(20_000), b""],
     ),
     Case(
-        "its time ends before those of all who stand there, and after them",
+        "what it said ends with its score, not before",
         lock(other=1) | waiters(me=600_000) | alive(10_000, me=5_000),
         fair_look((ME, 1)),
         [Around(30_000), b""],
-        lock(other=1) | waiters(me=600_000) | mine(),
+        lock(other=1) | waiters(me=600_000) | mine(600_000),
     ),
     Case("looking: who is alive is a string", waiters(dead=-1_000) | text(ALIVE), fair_look(), WRONGTYPE),
     Case(
