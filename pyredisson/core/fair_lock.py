@@ -4,6 +4,12 @@ Source: ``org.redisson.RedissonFairLock``. Those who wait stand in a list in Red
 believed to be there, and hear on channels of their own that it is their turn. What differs on purpose: times are the
 server's; a waiter that is alive keeps its place, however long it waits; one that leaves gives its place up, whatever
 made it leave, and lets the next one know if the lock is free; an unlock of a lock that is gone says so.
+
+Those times, Redisson's scores, are no measure of who is dead: every hand-over takes one wait off all of them, so they
+have room for many. Each of ours therefore says beside them until when it can be alive: until its own patience is over,
+or ``Config.fair_lock_wait_timeout`` after it was heard of last. A head whose time is over is dropped, and the client of
+whoever stands right behind it looks at that moment. Each client keeps an eye on those before its own waiters, and on
+nobody else: one death, or one wait that ends, costs one look.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ def enqueue_ours(world: World, who: str, seconds: float, score: float = 400.0) -
     """As a Python client does, which means to wait for so many seconds."""
     enqueue(world, who, score)
     world.redis.command("HSET", ALIVE, who, round((world.redis.time() + seconds) * 1000))
+    world.redis.command("PEXPIRE", ALIVE, round(score * 1000))
 
 
 def alive_for(world: World, who: str) -> float:

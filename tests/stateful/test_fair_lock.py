@@ -147,6 +147,7 @@ class FairLockMachine(Machine):
             self.dead_until = self.world.now() + DEAD_FOR + 0.01
             self.world.redis.command("ZADD", TIMEOUTS, round((now + FOR_EVER) * 1000), name)
             self.world.redis.command("HSET", ALIVE, name, round((now + DEAD_FOR) * 1000))
+            self.world.redis.command("PEXPIRE", ALIVE, round(FOR_EVER * 1000))
         elif self.simulated:  # Elsewhere nobody has the time; it has no score there.
             before = scores[waiting[-1]] if waiting and waiting[-1] in scores else now * 1000
             before = min(before, (now + MUCH_TIME / 2) * 1000)  # Those behind one of ours have its score, and more.
