@@ -98,7 +98,7 @@ def test_a_fair_waiter_of_ours_says_for_how_long_it_can_be_alive(
     waits_too = last.start("lock")
     until(lambda: direct.llen(queue) == 2, what="the next one, too")
     assert direct.hkeys(alive) == [waiter.field]
-    assert 0 < direct.pttl(alive)
+    assert direct.pttl(alive) > 0
     holder.unlock()
     assert waits.result(10) is True
     assert not direct.exists(alive)
@@ -114,7 +114,7 @@ def test_a_fair_waiter_of_ours_says_for_how_long_it_can_be_alive(
 def test_a_dead_fair_waiter_of_ours_is_passed(
     sides: Sides, unique_name: str, direct: redis.Redis, valkey: Server
 ) -> None:
-    """By ours when its own patience is over, though Java freed the lock and believes in it by its score; then by Java's."""
+    """By ours when its own patience is over, though Java freed the lock, and believes in it by its score."""
     holder, theirs = (sides.java().owner().get("fair_lock", unique_name) for _ in range(2))
     mine = sides.python().owner().get("fair_lock", unique_name)
     queue, timeouts = f"redisson_lock_queue:{{{unique_name}}}", f"redisson_lock_timeout:{{{unique_name}}}"
