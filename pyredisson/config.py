@@ -26,7 +26,8 @@ class Config:
     Args:
         lock_watchdog_timeout: The lease of a lock taken without one; it is renewed every third of it.
         lock_watchdog_batch_size: Locks renewed by one script.
-        fair_lock_wait_timeout: How long a fair lock's queue believes in a waiter that it does not hear of.
+        fair_lock_wait_timeout: How long a fair lock's queue believes in a waiter that it does not hear of, if its own
+            patience is not over before. Should be the same for all clients of a lock.
         check_lock_synced_slaves: Fail an acquire that no replica acknowledged, where there are replicas.
         slaves_sync_timeout: How long replicas have for that.
         min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.

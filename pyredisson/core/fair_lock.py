@@ -4,10 +4,17 @@ Source: ``org.redisson.RedissonFairLock``. Those who wait stand in a list in Red
 believed to be there, and hear on channels of their own that it is their turn. What differs on purpose: times are the
 server's; a waiter that is alive keeps its place, however long it waits; one that leaves gives its place up, whatever
 made it leave, and lets the next one know if the lock is free; an unlock of a lock that is gone says so.
+
+Those times, Redisson's scores, are no measure of who is dead: every hand-over takes one wait off all of them, so they
+have room for many. Each of ours therefore says beside them until when it can be alive: until its own patience is over,
+or ``Config.fair_lock_wait_timeout`` after it was heard of last. A head whose time is over is dropped, and the client of
+whoever stands right behind it looks at that moment. Each client keeps an eye on those before its own waiters, and on
+nobody else: one death, or one wait that ends, costs one look.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
@@ -29,6 +36,9 @@ __all__ = ["FairLockCore", "NonReentrantFairLockCore"]
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000
+
+#: How much faster the server's clock may run than a client's.
+FASTEST_CLOCK = 1.01
 
 
 class FairLockCore(LockCore):
@@ -66,6 +76,7 @@ class FairLockCore(LockCore):
             repeat=repeat,
             wait_ms=wait_ms or self._least_ms,
             least_ms=self._least_ms,
+            alive_ms=self._alive_ms(claim),
             queue=bool(wait_ms) and not holds,
         )
 
@@ -76,6 +87,11 @@ class FairLockCore(LockCore):
 
     def _wait_ms(self, claim: Claim) -> int:
         return self._least_ms if claim.patience is None else _whole_ms(claim.patience)
+
+    def _alive_ms(self, claim: Claim) -> int:
+        """For how long its owner can be alive, and wait, if nobody hears of it from now on."""
+        left = math.inf if claim.patience is None else claim.began + claim.patience - self.home.runtime.now()
+        return alive_ms(left, self._least_ms / 1000)
 
     def release_request(self, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock. A place in the queue that the owner may have is given up with it."""
@@ -129,7 +145,7 @@ class FairLockCore(LockCore):
         request = scripts.look_after_fair(
             home.runtime,
             self.names,
-            [(claim.owner, claim.queued_ms) for claim in claims],
+            [scripts.Waiter(claim.owner, claim.queued_ms, self._alive_ms(claim)) for claim in claims],
             least_ms=self._least_ms,
         )
         reply = await home.runtime.eval(request, home.attempt_timeout(self._plain.lease_ms))
@@ -158,6 +174,15 @@ def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
     lock = seat.what.lock
     assert isinstance(lock, FairLockCore)
     return lock.look_after(seat)
+
+
+def alive_ms(left: float, heard_every: float) -> int:
+    """For how many ms from now on the server may take a waiter to be alive that has so many seconds ``left`` to wait.
+
+    It says that anew well within ``heard_every`` seconds, and until its own patience is over; then it has left. The
+    server's clock may be the faster one.
+    """
+    return max(1, math.ceil(min(left, heard_every) * 1000 * FASTEST_CLOCK))
 
 
 def _whole_ms(seconds: float) -> int:

@@ -110,6 +110,7 @@ class Claim:
         "acquire_request",
         "acquire_request_lease",
         "asked",
+        "began",
         "by",
         "came",
         "client",
@@ -164,6 +165,7 @@ class Claim:
         self.pending: Pending | None = None
         self.pending_until = 0.0
         self.patience: float | None = 0.0  # For how many seconds its owner means to wait this time; None: without end.
+        self.began = 0.0  # When it began to wait this time.
         self.queued_ms = 0  # The wait with which it stands in the lock's queue, or may; 0: it surely does not.
         self.doubtful = False  # A copy of what is pending may have run.
         self.settling = False  # Somebody took what is pending over, and may be at it still.

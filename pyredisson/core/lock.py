@@ -166,7 +166,7 @@ class LockCore:
         if claim is None:
             claim = self.claim_of(self.owner())
         claim.patience = wait
-        asked = runtime.now()
+        asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
             if claim.levels or claim.pending:

@@ -126,6 +126,11 @@ class LockNames:
         """Until when each of them is believed to be there."""
         return prefixed("redisson_lock_timeout", self.raw)
 
+    @cached_property
+    def alive(self) -> str:
+        """Ours alone: until when each of ours among them can be alive, by what it last said itself."""
+        return prefixed("pyredisson_lock_alive", self.raw)
+
     def together(self) -> tuple[str, ...]:
         """What one script has to reach; the other keys are made by the same rules."""
         return self.raw, self.channel, suffixed(self.raw, "")

@@ -30,6 +30,7 @@ __all__ = [
     "Maker",
     "NumberedRequest",
     "Stale",
+    "Waiter",
     "acquire_fair",
     "acquire_fenced",
     "acquire_lock",
@@ -339,6 +340,20 @@ def advance_fence(maker: Maker, key: str, *, token: int) -> Request:
 # ---- fair locks ------------------------------------------------------------------------------------------------------
 
 
+class Waiter(NamedTuple):
+    """One who waits for a fair lock, and is alive.
+
+    Attributes:
+        owner: Who.
+        wait_ms: The wait with which it queued up.
+        alive_ms: For how long it may be taken to be alive, should it not be heard of any more.
+    """
+
+    owner: str
+    wait_ms: int
+    alive_ms: int
+
+
 class Look(NamedTuple):
     """What a look after the waiters for a fair lock found.
 
@@ -364,16 +379,18 @@ def acquire_fair(
     repeat: bool,
     wait_ms: int,
     least_ms: int,
+    alive_ms: int,
     queue: bool,
 ) -> Request:
     """``fair_acquire``: as ``lock_acquire``, in turn; read by :func:`read_acquire`.
 
-    ``wait_ms`` is how long the owner means to wait; ``least_ms``, for how long any waiter is believed in.
+    ``wait_ms`` is how long the owner means to wait; ``least_ms``, for how long any waiter's score says that it is
+    believed in; ``alive_ms``, for how long it may be taken to be alive, should it not be heard of any more.
     """
     return runtime.prepare(
         "fair_acquire",
-        (names.raw, names.epoch(owner), names.queue, names.timeouts),
-        (lease_ms, owner, holds, epoch, int(repeat), wait_ms, least_ms, int(queue)),
+        (names.raw, names.epoch(owner), names.queue, names.timeouts, names.alive),
+        (lease_ms, owner, holds, epoch, int(repeat), wait_ms, least_ms, int(queue), alive_ms),
     )
 
 
@@ -392,7 +409,7 @@ def release_fair(
     """``fair_release``: as ``lock_release``; with ``queued_ms``, the owner's wait, its place in the queue goes too."""
     return runtime.prepare(
         "fair_release",
-        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts),
+        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts, names.alive),
         (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), publish, queued_ms),
     )
 
@@ -401,18 +418,16 @@ def force_unlock_fair(runtime: Runtime, names: LockNames, owner: str, *, epoch: 
     """``fair_force_unlock``: free the lock; ``owner`` is the one who asks."""
     return runtime.prepare(
         "fair_force_unlock",
-        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts),
+        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts, names.alive),
         (UNLOCKED, epoch, publish),
     )
 
 
-def look_after_fair(
-    runtime: Runtime, names: LockNames, waiters: Sequence[tuple[str, int]], *, least_ms: int
-) -> Request:
-    """``fair_look``: look after waiters who are alive, given as (owner, its wait in ms)."""
+def look_after_fair(runtime: Runtime, names: LockNames, waiters: Sequence[Waiter], *, least_ms: int) -> Request:
+    """``fair_look``: look after waiters of one client who are alive."""
     return runtime.prepare(
         "fair_look",
-        (names.raw, names.queue, names.timeouts),
+        (names.raw, names.queue, names.timeouts, names.alive),
         (least_ms, *(word for waiter in waiters for word in waiter)),
     )
 

@@ -11,7 +11,8 @@ Rules kept here:
    published before then reached nobody.
 5. Waiters who each hear a channel of their own may sit together all the same (a *party*). Then a message rings the one
    whose channel it is, and nobody passes a ring on: whose turn it is, is the server's to say. The first on the bench
-   looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``).
+   looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``). What
+   it learns is for all; what one of them learned by an attempt of its own can only make the next look come sooner.
 6. Channels are heard on a *line*: the one connection of a client, or on a cluster one for each node. What befalls a
    line concerns its own channels; a channel can move to another line, where it has to be confirmed anew.
 """
@@ -216,10 +217,10 @@ class Wakeups:
                 alone = True
                 if not bench.seats:
                     bench.look_by = self._runtime.now() + party.every
+            self._expect(bench, look_in, also=party is not None and bool(bench.seats))
             bench.seats[seat] = None
             entry.idle_since = math.inf
             entry.line.idle.pop(entry.name, None)
-            self._expect(bench, look_in)
             # A release between the attempt and now has rung nobody, unless somebody sat here all the time. Where the
             # channel is not confirmed yet, its confirmation will ring.
             if alone and entry.confirmed and seen != entry.rings:
@@ -280,7 +281,7 @@ class Wakeups:
         """An attempt was refused: the answer serves everyone on the bench."""
         with self._mutex:
             seat.bench.trouble = None
-            self._expect(seat.bench, look_in)
+            self._expect(seat.bench, look_in, also=seat.bench.party is not None and seat.rung)
 
     def failed(self, seat: Seat, error: Exception, retry_in: float) -> None:
         """An attempt got no answer."""
@@ -328,7 +329,7 @@ class Wakeups:
                     del benches[key]
             else:
                 if was_first and look_in < math.inf:
-                    self._expect(bench, look_in)
+                    self._expect(bench, look_in, also=together)
                 if together and was_first and pass_on:
                     bench.soon = -math.inf  # It may have been looking.
                 if not together and (pass_on or seat.called):
@@ -345,8 +346,16 @@ class Wakeups:
         if idle and not channel.idle_since <= channel.line.looks_at <= channel.idle_since + LINGER:
             self._runtime.unsubscribe(channel.name)
 
-    def _expect(self, bench: Bench, look_in: float) -> None:
-        bench.next_check = self._runtime.now() + min(look_in, self._cap)
+    def _expect(self, bench: Bench, look_in: float, *, also: bool = False) -> None:
+        """Set the next check. ``also``: one of a party learned that for itself, and the others' stays as it is."""
+        due = self._runtime.now() + min(look_in, self._cap)
+        if not also:
+            bench.next_check = due
+        elif due < bench.next_check:
+            bench.next_check = due
+            first = bench.first()
+            if first is not None and due < first.sleeps_until:
+                first.ticket.ring()  # To set its alarm anew.
 
     # ---- for the subscriber, or on a cluster for each ------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 -- Takes a fair lock if it is its owner's turn, or takes it once more; else the owner queues up, or stays where it is.
--- KEYS  1 lock (hash)  2 epoch of the owner  3 queue (list)  4 timeouts (sorted set)
+-- KEYS  1 lock (hash)  2 epoch of the owner  3 queue (list)  4 timeouts (sorted set)  5 alive (hash; ours alone)
 -- ARGV  1 lease, ms  2 owner  3 holds the client counts  4 epoch  5 '1' if an earlier copy of this request may have run
 --       6 the owner's wait, ms  7 the least that a waiter is believed in for, ms  8 '1': queue up if need be
+--       9 for how long the owner may be taken to be alive, should it not be heard of any more, ms
 -- Reply nil: taken.  integer: not taken, and worth another look after so many ms (-1: only when told).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: overtaken by a newer request.
 local stored = redis.call('get', KEYS[2])
@@ -15,20 +16,28 @@ local queued = redis.call('zscore', KEYS[4], ARGV[2])
 local clock = redis.call('time')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 local head = redis.call('lindex', KEYS[3], 0)
-local score = false
+-- A score has room for the waits of others, and a waiter of ours may be dead long before: it says itself until when it
+-- can be alive. Redisson's do not.
+local function believed_until(waiter)
+    local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '0')
+    return math.min(score, tonumber(redis.call('hget', KEYS[5], waiter) or score))
+end
+local ends = 0
 -- Whoever is not heard of in time is gone, and so is an entry without a score. The one who asks is here.
 while head and head ~= ARGV[2] do
-    score = tonumber(redis.call('zscore', KEYS[4], head) or '0')
-    if score > now then
+    ends = believed_until(head)
+    if ends > now then
         break
     end
     redis.call('zrem', KEYS[4], head)
+    redis.call('hdel', KEYS[5], head)
     redis.call('lpop', KEYS[3])
     head = redis.call('lindex', KEYS[3], 0)
 end
 local taken = false
 if free and ARGV[3] == '0' and (not head or head == ARGV[2]) then
     if head then
+        redis.call('hdel', KEYS[5], ARGV[2])
         redis.call('lpop', KEYS[3])
         redis.call('zrem', KEYS[4], ARGV[2])
         for _, waiter in ipairs(redis.call('zrange', KEYS[4], 0, -1)) do
@@ -55,6 +64,7 @@ if taken then
 end
 if held then
     if queued then
+        redis.call('hdel', KEYS[5], ARGV[2])
         redis.call('zrem', KEYS[4], ARGV[2])
         redis.call('lrem', KEYS[3], 0, ARGV[2])
     end
@@ -77,8 +87,18 @@ if ARGV[3] ~= '0' then
     return {'lost'}
 end
 local left = redis.call('pttl', KEYS[1])
+local again = left
+if free then
+    -- It is another's turn, until it takes the lock, or its time is over.
+    again = math.max(0, math.ceil(ends - now))
+end
 if ARGV[8] == '1' then
     local wait = tonumber(ARGV[6])
+    local alive = tonumber(ARGV[9])
+    -- A newcomer inherits nothing: an earlier wait of its owner may have been a shorter one, or a longer.
+    if not queued or tonumber(redis.call('hget', KEYS[5], ARGV[2]) or '0') < now + alive then
+        redis.call('hset', KEYS[5], ARGV[2], now + alive)
+    end
     if head == ARGV[2] then
         -- Its time is counted from each sign of life, and never shortened.
         local believed = now + math.max(0, left) + math.max(wait, tonumber(ARGV[7]))
@@ -92,14 +112,22 @@ if ARGV[8] == '1' then
             -- As a rule that of the last one. If that one is gone, those before it still take their waits off ours.
             local longest = redis.call('zrange', KEYS[4], -1, -1, 'withscores')
             before = tonumber(longest[2] or now) - now
+            -- Should the one right before it be dead, nobody else looks when that one's time is over. Those of one
+            -- client live and die together.
+            local client = string.match(ARGV[2], '.*:') or ARGV[2]
+            local over = believed_until(last)
+            if over > now and string.sub(last, 1, #client) ~= client and (again < 0 or over - now < again) then
+                again = math.ceil(over - now)
+            end
         end
         redis.call('zadd', KEYS[4], now + math.max(0, before) + wait, ARGV[2])
         redis.call('lrem', KEYS[3], 0, ARGV[2])
         redis.call('rpush', KEYS[3], ARGV[2])
     end
+    -- That has to be there as long as the score is: without it, the score would be believed.
+    local lasts = math.ceil(tonumber(redis.call('zscore', KEYS[4], ARGV[2])) - now)
+    if redis.call('pttl', KEYS[5]) < lasts then
+        redis.call('pexpire', KEYS[5], lasts)
+    end
 end
-if free then
-    -- It is another's turn, until it takes the lock, or its time is over.
-    return math.max(0, math.ceil(score - now))
-end
-return left
+return again

@@ -1,6 +1,6 @@
 -- Frees a fair lock, whoever holds it, and tells the head of the queue. Those who wait keep their places.
 -- KEYS  1 lock (hash)  2 channel; each waiter's own is this, ':' and its owner  3 epoch of the caller
---       4 queue (list)  5 timeouts (sorted set)
+--       4 queue (list)  5 timeouts (sorted set)  6 alive (hash; ours alone)
 -- ARGV  1 message  2 epoch  3 PUBLISH or SPUBLISH
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: overtaken by a newer request.
 local stored = redis.call('get', KEYS[3])
@@ -11,8 +11,14 @@ local owners = redis.call('hkeys', KEYS[1])
 local clock = redis.call('time')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 local head = redis.call('lindex', KEYS[4], 0)
-while head and tonumber(redis.call('zscore', KEYS[5], head) or '0') <= now do
+-- A waiter of ours says itself until when it can be alive; its score has room for the waits of others, too.
+local function believed_until(waiter)
+    local score = tonumber(redis.call('zscore', KEYS[5], waiter) or '0')
+    return math.min(score, tonumber(redis.call('hget', KEYS[6], waiter) or score))
+end
+while head and believed_until(head) <= now do
     redis.call('zrem', KEYS[5], head)
+    redis.call('hdel', KEYS[6], head)
     redis.call('lpop', KEYS[4])
     head = redis.call('lindex', KEYS[4], 0)
 end

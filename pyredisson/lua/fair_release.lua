@@ -1,7 +1,7 @@
 -- Gives back one hold of a fair lock, or a place in its queue. Whenever the lock is free then, the head of the queue
 -- is told.
 -- KEYS  1 lock (hash)  2 channel; each waiter's own is this, ':' and its owner  3 epoch of the owner
---       4 queue (list)  5 timeouts (sorted set)
+--       4 queue (list)  5 timeouts (sorted set)  6 alive (hash; ours alone)
 -- ARGV  1 message  2 lease of the holds that remain, ms  3 owner
 --       4 holds the client counts ('0': it lost them, give up whatever stands here)
 --       5 epoch  6 '1' if an earlier copy of this request may have run  7 PUBLISH or SPUBLISH
@@ -15,8 +15,10 @@ if stored and tonumber(stored) > tonumber(ARGV[5]) then
 end
 -- All that can be of a wrong type is read before anything is written.
 local held = redis.call('hget', KEYS[1], ARGV[3])
-redis.call('lindex', KEYS[4], 0)
 local queued = redis.call('zscore', KEYS[5], ARGV[3])
+if redis.call('lindex', KEYS[4], 0) or ARGV[8] ~= '0' then
+    redis.call('hget', KEYS[6], ARGV[3])
+end
 local clock = redis.call('time')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 local left = -1
@@ -41,6 +43,7 @@ if ARGV[8] ~= '0' then
             break
         end
     end
+    redis.call('hdel', KEYS[6], ARGV[3])
     if queued then
         redis.call('zrem', KEYS[5], ARGV[3])
     end
@@ -51,10 +54,16 @@ if ARGV[8] ~= '0' then
         end
     end
 end
+-- A waiter of ours says itself until when it can be alive; its score has room for the waits of others, too.
+local function believed_until(waiter)
+    local score = tonumber(redis.call('zscore', KEYS[5], waiter) or '0')
+    return math.min(score, tonumber(redis.call('hget', KEYS[6], waiter) or score))
+end
 -- Whoever is not heard of in time is gone, and so is an entry without a score.
 local head = redis.call('lindex', KEYS[4], 0)
-while head and tonumber(redis.call('zscore', KEYS[5], head) or '0') <= now do
+while head and believed_until(head) <= now do
     redis.call('zrem', KEYS[5], head)
+    redis.call('hdel', KEYS[6], head)
     redis.call('lpop', KEYS[4])
     head = redis.call('lindex', KEYS[4], 0)
 end

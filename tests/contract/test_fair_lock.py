@@ -18,6 +18,7 @@ from tests.contract.worlds import Actor, Pending, Remote, World
 
 QUEUE = "redisson_lock_queue:{orders}"
 TIMEOUTS = "redisson_lock_timeout:{orders}"
+ALIVE = "pyredisson_lock_alive:{orders}"
 #: One who is not of ours, dead or alive.
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
@@ -51,6 +52,18 @@ def enqueue(world: World, who: str, seconds: float) -> None:
     """As a Java client does."""
     world.redis.command("RPUSH", QUEUE, who)
     world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + seconds) * 1000), who)
+
+
+def enqueue_ours(world: World, who: str, seconds: float, score: float = 400.0) -> None:
+    """As a Python client does, which means to wait for so many seconds."""
+    enqueue(world, who, score)
+    world.redis.command("HSET", ALIVE, who, round((world.redis.time() + seconds) * 1000))
+    world.redis.command("PEXPIRE", ALIVE, round(score * 1000))
+
+
+def alive_for(world: World, who: str) -> float:
+    """For how many seconds from now one may be taken to be alive, by what it said itself."""
+    return int(world.redis.hash(ALIVE)[who]) / 1000 - world.redis.time()
 
 
 def wait_in_turn(world: World, waiters: list[tuple[Actor, Remote]], *args: float) -> list[Pending]:
@@ -331,6 +344,146 @@ def test_a_dead_head_holds_up_nobody_past_its_time(world: World) -> None:
     assert 0.9 < world.now() - began < 3
 
 
+def dead_for_a_second(world: World, served_before: int) -> None:
+    """It meant to wait for a second. The lease had 30 left, and others are believed in for 300: that is not its own."""
+    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
+    holder, last, *others = world.actors(2 + served_before)
+    locks = [fair(holder, clients[0]), *(fair(actor, clients[0]) for actor in others)]
+    locks[0].lock(30)
+    served = wait_in_turn(world, list(zip(others, locks[1:], strict=True)))
+    enqueue_ours(world, STRANGER, 1.0)
+    ends = world.now() + 1.0
+    theirs = fair(last, clients[1])
+    [waiting] = wait_in_turn(world, [(last, theirs)])
+    locks[0].unlock()
+    for pending, lock in zip(served, locks[1:], strict=True):
+        pending.result(within=5)
+        lock.unlock()
+    waiting.result(within=5)
+    assert -0.1 < world.now() - ends < 1.5
+    theirs.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_dead_head_holds_up_nobody_past_its_own_patience(world: World) -> None:
+    dead_for_a_second(world, served_before=0)
+
+
+def test_nor_does_one_that_is_dead_before_it_is_its_turn(world: World) -> None:
+    dead_for_a_second(world, served_before=1)
+
+
+def test_one_attempt_takes_it_past_those_whose_patience_is_over(world: World) -> None:
+    mine = fair(world.actor(), world.client())
+    enqueue_ours(world, STRANGER, -1)
+    enqueue(world, "8743c9c0-0795-4907-87fd-6c719a6b4586:8", -1)
+    assert mine.try_lock()
+    mine.unlock()
+    assert nothing_is_left(world)
+
+
+def test_those_whose_patience_is_over_are_not_told(world: World) -> None:
+    """Whether it is unlocked or forced open: the first who can be alive is, and nobody has to look by itself."""
+    clients = [world.client(), world.client(max_wait_without_check=60)]
+    alice, bob, carol = world.actors(3)
+    mine, first, second = fair(alice, clients[0]), fair(bob, clients[1]), fair(carol, clients[1])
+    mine.lock()
+    begun = wait_in_turn(world, [(bob, first), (carol, second)])
+    world.until(lambda: all(world.redis.subscribers(f"{CHANNEL}:{who}") for who in queue(world)))
+    world.pass_time(0.3)  # for the looks that follow the subscriptions
+    for pending, free in zip(begun, (mine.unlock, fair(world.actor(), clients[0]).force_unlock), strict=True):
+        world.redis.command("LPUSH", QUEUE, STRANGER)
+        world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + 400) * 1000), STRANGER)
+        world.redis.command("HSET", ALIVE, STRANGER, round((world.redis.time() - 1) * 1000))
+        free()
+        pending.result(within=5)
+    second.unlock()
+    assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize("end", ["unlock", "force", "lease", "gone"])
+def test_a_waiter_whose_patience_ended_while_the_lock_was_held_holds_up_nobody(world: World, end: str) -> None:
+    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, clients[0]), fair(bob, clients[1])
+    mine.lock(1.2 if end == "lease" else 30)
+    enqueue_ours(world, STRANGER, 0.3)
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    world.pass_time(0.6)
+    assert not waiting.done()
+    began = world.now()
+    if end == "unlock":
+        mine.unlock()
+    elif end == "force":
+        assert fair(world.actor(), clients[1]).force_unlock() is True
+    elif end == "gone":
+        world.redis.delete("orders")
+        with pytest.raises(LockLostError):
+            mine.unlock()
+    waiting.result(within=5)
+    assert world.now() - began < 2
+    theirs.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
+    """Its own patience, and 1 % for clocks that are not equally fast; at most what any waiter is believed in for."""
+    client = world.client(fair_lock_wait_timeout=100)
+    alice, *others = world.actors(5)
+    mine = fair(alice, client)
+    mine.lock()
+    patience: list[tuple[float, ...]] = [(5,), (50,), (500,), ()]
+    waiters = [(actor, fair(actor, client)) for actor in others]
+    begun = [wait_in_turn(world, [waiter], *args)[0] for waiter, args in zip(waiters, patience, strict=True)]
+    for (actor, _), expected in zip(waiters, (5.05, 50.5, 101, 101), strict=True):
+        assert expected - 4 < alive_for(world, owner(actor, client)) < expected + 0.01
+    ttl = world.redis.ttl(ALIVE)
+    assert ttl is not None
+    assert ttl > max(scores(world).values()) - 1, "without it, the score of one that is dead would be believed"
+    mine.unlock()
+    for pending, (actor, lock) in zip(begun, waiters, strict=True):
+        pending.result()
+        assert owner(actor, client) not in world.redis.hash(ALIVE)
+        lock.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_place_that_is_left_or_forced_leaves_nothing_behind(world: World) -> None:
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    gone = bob.start(leaving.try_lock, 0.4)
+    world.until(lambda: len(queue(world)) == 1)
+    [waiting] = wait_in_turn(world, [(carol, staying)])
+    assert set(world.redis.hash(ALIVE)) == {owner(bob, client), owner(carol, client)}
+    assert gone.result() is False
+    assert set(world.redis.hash(ALIVE)) == {owner(carol, client)}
+    assert fair(world.actor(), client).force_unlock() is True
+    waiting.result()
+    staying.unlock()
+    assert nothing_is_left(world)
+
+
+def test_what_is_left_of_an_earlier_wait_does_not_end_a_later_one(world: World) -> None:
+    """One who was dropped by Redisson, which does not know what ours write beside its own."""
+    clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
+    alice, bob, carol = world.actors(3)
+    mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock()
+    field = owner(bob, clients[0])
+    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + 0.2) * 1000))
+    waiting, later = wait_in_turn(world, [(bob, theirs), (carol, last)])
+    assert 95 < alive_for(world, field) <= 101
+    world.pass_time(0.6)
+    assert queue(world)[0] == field
+    mine.unlock()
+    waiting.result()
+    assert not later.done()
+    theirs.unlock()
+    later.result()
+
+
 @each_server
 def test_waiting_behind_a_dead_head_of_a_free_lock_asks_nothing(world: ClockWorld) -> None:
     """Redisson: 2,700 requests a second, for minutes."""
@@ -467,6 +620,27 @@ def test_a_lease_that_runs_out_lets_the_head_in(world: World) -> None:
 
 
 # ---- what it costs ---------------------------------------------------------------------------------------------------
+
+
+@each_server
+def test_a_dead_waiter_costs_each_client_one_look(world: ClockWorld) -> None:
+    clients = [world.client() for _ in range(3)]
+    alice, *others = world.actors(7)
+    mine = fair(alice, clients[0])
+    mine.lock(60)
+    enqueue_ours(world, STRANGER, 2.5)
+    ends = world.now() + 2.5
+    begun = wait_in_turn(world, [(actor, fair(actor, clients[n % 3])) for n, actor in enumerate(others)])
+    world.until(lambda: all(world.redis.subscribers(f"{CHANNEL}:{who}") for who in queue(world)[1:]))
+    world.pass_time(0.3)  # for the looks that follow the subscriptions
+    asked = world.redis.calls("evalsha", "eval")
+    assert world.now() < ends, "the machine is too slow for this test"
+    world.until(lambda: queue(world)[0] != STRANGER, what="it is dropped", within=5)
+    assert world.now() - ends < 1
+    world.pass_time(0.5)
+    assert world.redis.calls("evalsha", "eval") - asked == 1, "by the client of the one right behind it"
+    mine.unlock()
+    begun[0].result()
 
 
 @each_server

@@ -14,6 +14,8 @@ from tests.interop.conftest import Sides
 from tests.interop.looking import until_it_waits
 from tests.interop.peer import JavaError
 from tests.interop.sides import not_owned
+from tests.real.peers import Peer
+from tests.servers import Server
 from tests.waiting import until
 
 
@@ -80,6 +82,59 @@ def test_a_fair_waiter_of_ours_stays_alive(sides: Sides, unique_name: str, direc
     mine.unlock()
     waits_too.result(10)
     last.unlock()
+
+
+def test_a_fair_waiter_of_ours_says_for_how_long_it_can_be_alive(
+    sides: Sides, unique_name: str, direct: redis.Redis
+) -> None:
+    """In a key of its own, which is there while it waits. Java's waiters neither write nor need it."""
+    holder, last = (sides.java().owner().get("fair_lock", unique_name) for _ in range(2))
+    waiter = sides.python().owner()
+    mine = waiter.get("fair_lock", unique_name)
+    queue, alive = f"redisson_lock_queue:{{{unique_name}}}", f"pyredisson_lock_alive:{{{unique_name}}}"
+    holder.lock()
+    waits = mine.start("try_lock", 20)
+    until(lambda: direct.llen(queue) == 1, what="it is queued up")
+    waits_too = last.start("lock")
+    until(lambda: direct.llen(queue) == 2, what="the next one, too")
+    assert direct.hkeys(alive) == [waiter.field]
+    assert direct.pttl(alive) > 0
+    holder.unlock()
+    assert waits.result(10) is True
+    assert not direct.exists(alive)
+    assert not waits_too.done()
+    mine.unlock()
+    waits_too.result(10)
+    assert not mine.try_lock()
+    last.unlock()
+    assert mine.try_lock()
+    mine.unlock()
+
+
+def test_a_dead_fair_waiter_of_ours_is_passed(
+    sides: Sides, unique_name: str, direct: redis.Redis, valkey: Server
+) -> None:
+    """By ours when its own patience is over, though Java freed the lock, and believes in it by its score."""
+    holder, theirs = (sides.java().owner().get("fair_lock", unique_name) for _ in range(2))
+    mine = sides.python().owner().get("fair_lock", unique_name)
+    queue, timeouts = f"redisson_lock_queue:{{{unique_name}}}", f"redisson_lock_timeout:{{{unique_name}}}"
+    holder.lock(60)
+    with Peer("threads", valkey.url, unique_name, "fair_lock") as peer:
+        peer.send("try_lock", 2.0)
+        until(lambda: direct.llen(queue) == 1, what="it stands in the queue")
+        came = time.monotonic()
+        waits = mine.start("lock")
+        until(lambda: direct.llen(queue) == 2, what="the next one, too")
+        peer.kill()
+    score = direct.zscore(timeouts, f"{peer.client_id}:{peer.number}")
+    assert float(str(score)) > time.time() * 1000 + 30_000
+    holder.unlock()
+    assert theirs.try_lock() is False
+    waits.result(10)
+    assert 1.9 < time.monotonic() - came < 6
+    mine.unlock()
+    assert theirs.try_lock() is True
+    theirs.unlock()
 
 
 @pytest.mark.parametrize("first", ["java", "python"])

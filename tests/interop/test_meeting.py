@@ -184,7 +184,7 @@ def test_python_is_killed_while_it_waits_its_turn(sides: Sides, unique_name: str
     """Its place in the queue costs those behind it no more than the patience that it came with."""
     holder, behind = sides.java().owner().get("fair_lock", unique_name), sides.python().owner()
     with Peer("threads", valkey.url, unique_name, "fair_lock", fair_lock_wait_timeout=1.0) as peer:
-        holder.lock(4)  # What it has to wait for counts as well.
+        holder.lock(30)  # In Redisson, what it has to wait for counts as well.
         peer.send("lock")
         queue = f"redisson_lock_queue:{{{unique_name}}}"
         with valkey.client() as direct:
@@ -192,8 +192,10 @@ def test_python_is_killed_while_it_waits_its_turn(sides: Sides, unique_name: str
             waits = behind.get("fair_lock", unique_name).start("lock")
             until(lambda: direct.llen(queue) == 2, what="the next one, too")
         peer.kill()
+        killed = time.monotonic()
         holder.force_unlock()
         waits.result(20)
+        assert time.monotonic() - killed < 3, "what was left of the lease did not count"
 
 
 @pytest.mark.parametrize("version", LOCKS["fair_lock"])

@@ -186,6 +186,10 @@ def timeouts_of(lock: bytes) -> bytes:
     return b"redisson_lock_timeout:" + (lock if b"{" in lock else b"{" + lock + b"}")
 
 
+def alive_of(lock: bytes) -> bytes:
+    return b"pyredisson_lock_alive:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
 @generates("fair_acquire")
 def _fair_acquire(random: Random, model: SimulatedRedis) -> Call:
     (lock, epoch), (lease, owner, counted, number, repeat) = _lock_acquire(random, model)
@@ -193,8 +197,8 @@ def _fair_acquire(random: Random, model: SimulatedRedis) -> Call:
         counted = b"0"
     wait, least, queues = random.choice(WAITS), random.choice(WAITS), random.choice((b"0", b"1", b"1"))
     return (
-        [lock, epoch, queue_of(lock), timeouts_of(lock)],
-        [lease, owner, counted, number, repeat, wait, least, queues],
+        [lock, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock)],
+        [lease, owner, counted, number, repeat, wait, least, queues, random.choice(WAITS)],
     )
 
 
@@ -203,7 +207,7 @@ def _fair_release(random: Random, model: SimulatedRedis) -> Call:
     (lock, channel, epoch), (message, lease, owner, counted, number, repeat, publish) = _lock_release(random, model)
     queued = random.choice((b"0", b"0", *WAITS))
     return (
-        [lock, channel, epoch, queue_of(lock), timeouts_of(lock)],
+        [lock, channel, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock)],
         [message, lease, owner, counted, number, repeat, publish, queued],
     )
 
@@ -211,21 +215,21 @@ def _fair_release(random: Random, model: SimulatedRedis) -> Call:
 @generates("fair_force_unlock")
 def _fair_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     (lock, channel, epoch), args = _lock_force_unlock(random, model)
-    return [lock, channel, epoch, queue_of(lock), timeouts_of(lock)], args
+    return [lock, channel, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock)], args
 
 
 @generates("fair_look")
 def _fair_look(random: Random, model: SimulatedRedis) -> Call:
     lock = random.choice(LOCKS)
     owners = random.sample(OWNERS, random.randrange(len(OWNERS) + 1))
-    waits = [word for owner in owners for word in (owner, random.choice(WAITS))]
-    return [lock, queue_of(lock), timeouts_of(lock)], [random.choice(WAITS), *waits]
+    waits = [word for owner in owners for word in (owner, random.choice(WAITS), random.choice(WAITS))]
+    return [lock, queue_of(lock), timeouts_of(lock), alive_of(lock)], [random.choice(WAITS), *waits]
 
 
 def _meddle_with_queue(random: Random, model: SimulatedRedis) -> Step:
     """What others do to the queue of a fair lock: half of it is lost, somebody is gone, another type."""
     lock, owner = random.choice(LOCKS), random.choice((*OWNERS, b"gone"))
-    queue, timeouts = queue_of(lock), timeouts_of(lock)
+    queue, timeouts, alive = queue_of(lock), timeouts_of(lock), alive_of(lock)
     return command_step(
         *random.choice(
             (
@@ -237,6 +241,9 @@ def _meddle_with_queue(random: Random, model: SimulatedRedis) -> Step:
                 ("ZREM", timeouts, owner),
                 ("SET", random.choice((queue, timeouts)), "1"),
                 ("HSET", random.choice((queue, timeouts)), owner, "1"),
+                ("DEL", alive),
+                ("HSET", alive, owner, random.choice(("1", "922337203685477"))),
+                ("SET", alive, "1"),
             )
         )
     )

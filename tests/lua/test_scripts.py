@@ -478,19 +478,30 @@ FORCE_UNLOCK: Final = [
 
 QUEUE: Final = b"redisson_lock_queue:{orders}"
 TIMEOUTS: Final = b"redisson_lock_timeout:{orders}"
+ALIVE: Final = b"pyredisson_lock_alive:{orders}"
 DEAD: Final = f"{CLIENT}:11".encode()
+#: Of another client, of ours or Redisson's.
+STRANGER: Final = b"0192a3c4-0795-4907-87fd-6c719a6b4586:3"
+SECOND: Final = b"0192a3c4-0795-4907-87fd-6c719a6b4586:4"
+
+
+WHO: Final = {"me": ME, "other": OTHER, "dead": DEAD, "stranger": STRANGER, "second": SECOND}
 
 
 class In(float):
-    """A score: so many milliseconds from now."""
+    """A score, or a field: so many milliseconds from now."""
 
 
 def waiters(**waits: float | None) -> State:
     """The queue, in order: for how many ms from now each is believed in; ``None``: without a score."""
-    owners = {"me": ME, "other": OTHER, "dead": DEAD}
-    scores = {owners[who]: In(wait) for who, wait in waits.items() if wait is not None}
-    state = {QUEUE: Entry("list", [owners[who] for who in waits], None)}
+    scores = {WHO[who]: In(wait) for who, wait in waits.items() if wait is not None}
+    state = {QUEUE: Entry("list", [WHO[who] for who in waits], None)}
     return state | ({TIMEOUTS: Entry("zset", scores, None)} if scores else {})
+
+
+def alive(ttl_ms: int | None = 2_000_000, **lives: float) -> State:
+    """For how many ms from now each can be alive, as it said itself; that is kept as long as the longest score."""
+    return {ALIVE: Entry("hash", {WHO[who]: In(left) for who, left in lives.items()}, ttl_ms)}
 
 
 def fair_acquire(
@@ -503,11 +514,12 @@ def fair_acquire(
     wait: int = 200_000,
     least: int = 300_000,
     queue: bool = True,
+    lives: int = 100_000,
 ) -> Call:
     return Call(
         "fair_acquire",
-        (LOCK, EPOCH, QUEUE, TIMEOUTS),
-        (lease, owner, counts, epoch, int(repeat), wait, least, int(queue)),
+        (LOCK, EPOCH, QUEUE, TIMEOUTS, ALIVE),
+        (lease, owner, counts, epoch, int(repeat), wait, least, int(queue), lives),
     )
 
 
@@ -523,17 +535,23 @@ def fair_release(
 ) -> Call:
     return Call(
         "fair_release",
-        (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS),
+        (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS, ALIVE),
         ("0", lease, owner, counts, epoch, int(repeat), publish, queued),
     )
 
 
 def fair_force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:
-    return Call("fair_force_unlock", (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS), ("0", epoch, publish))
+    return Call("fair_force_unlock", (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS, ALIVE), ("0", epoch, publish))
 
 
-def fair_look(*living: tuple[bytes, int], least: int = 300_000) -> Call:
-    return Call("fair_look", (LOCK, QUEUE, TIMEOUTS), (least, *(word for each in living for word in each)))
+def fair_look(*living: tuple[bytes, int], least: int = 300_000, lives: int = 100_000) -> Call:
+    words = (word for owner, wait in living for word in (owner, wait, lives))
+    return Call("fair_look", (LOCK, QUEUE, TIMEOUTS, ALIVE), (least, *words))
+
+
+def mine(score: int) -> State:
+    """As one writes who has that score and queues up, or is looked after: nobody had before."""
+    return alive(score, me=100_000)
 
 
 def told(owner: bytes, *, sharded: bool = False) -> tuple[Message]:
@@ -556,7 +574,7 @@ FAIR: Final = [
         waiters(other=70_000),
         fair_acquire(),
         Around(70_000),
-        waiters(other=70_000, me=270_000),
+        waiters(other=70_000, me=270_000) | mine(270_000),
     ),
     Case("one attempt does not overtake", waiters(other=70_000), fair_acquire(queue=False), Around(70_000)),
     Case(
@@ -593,44 +611,147 @@ FAIR: Final = [
         lock(other=1),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(me=230_000),
+        lock(other=1) | waiters(me=230_000) | mine(230_000),
     ),
     Case(
         "the next one for that of the one before, and its wait",
         lock(70_000, other=1) | waiters(dead=150_000),
         fair_acquire(),
         Around(70_000),
-        lock(70_000, other=1) | waiters(dead=150_000, me=350_000),
+        lock(70_000, other=1) | waiters(dead=150_000, me=350_000) | mine(350_000),
     ),
     Case(
         "if that one is gone, for the longest of all",
         lock(other=1) | waiters(other=500_000, dead=-1_000),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(other=500_000, dead=-1_000, me=700_000),
+        lock(other=1) | waiters(other=500_000, dead=-1_000, me=700_000) | mine(700_000),
     ),
     Case("one attempt leaves no trace", lock(other=1), fair_acquire(queue=False), Around(30_000)),
-    Case("a lock without an end", lock(None, other=1), fair_acquire(), -1, lock(None, other=1) | waiters(me=200_000)),
+    Case(
+        "a lock without an end",
+        lock(None, other=1),
+        fair_acquire(),
+        -1,
+        lock(None, other=1) | waiters(me=200_000) | mine(200_000),
+    ),
     Case(
         "whoever is queued stays where it is",
         lock(other=1) | waiters(dead=50_000, me=90_000),
         fair_acquire(),
         Around(30_000),
+        lock(other=1) | waiters(dead=50_000, me=90_000) | mine(90_000),
     ),
     Case(
         "the head is believed in for longer",
         lock(other=1) | waiters(me=50_000, dead=90_000),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(me=330_000, dead=90_000),
+        lock(other=1) | waiters(me=330_000, dead=90_000) | mine(330_000),
     ),
-    Case("but not for less", lock(other=1) | waiters(me=900_000), fair_acquire(), Around(30_000)),
+    Case(
+        "but not for less",
+        lock(other=1) | waiters(me=900_000) | alive(me=800_000),
+        fair_acquire(),
+        Around(30_000),
+    ),
     Case(
         "half of its place is left: the list's",
         lock(other=1) | waiters(dead=50_000, me=None),
         fair_acquire(),
         Around(30_000),
-        lock(other=1) | waiters(dead=50_000, me=230_000),
+        lock(other=1) | waiters(dead=50_000, me=230_000) | mine(230_000),
+    ),
+    # Who can be alive.
+    Case(
+        "a dead head is dropped, whatever its score",
+        waiters(dead=700_000) | alive(dead=-1),
+        fair_acquire(),
+        None,
+        lock(me=1),
+    ),
+    Case(
+        "those who can be alive are not",
+        waiters(dead=700_000, other=800_000, second=900_000) | alive(dead=-1, other=70_000, second=-1),
+        fair_acquire(queue=False),
+        Around(70_000),
+        waiters(other=800_000, second=900_000) | alive(other=70_000, second=-1),
+    ),
+    Case(
+        "nor is one of Redisson's, who does not say",
+        waiters(dead=700_000, stranger=800_000) | alive(dead=-1),
+        fair_acquire(queue=False),
+        Around(800_000),
+        waiters(stranger=800_000),
+    ),
+    Case(
+        "a score that is over counts before what it said",
+        waiters(dead=-1_000) | alive(dead=70_000),
+        fair_acquire(),
+        None,
+        lock(me=1),
+    ),
+    Case(
+        "the one who asks is alive",
+        waiters(me=700_000, other=800_000) | alive(me=-1, other=70_000),
+        fair_acquire(),
+        None,
+        lock(me=1) | waiters(other=600_000) | alive(other=70_000),
+    ),
+    Case(
+        "what is left of an earlier wait does not count for a new one, be it longer",
+        lock(other=1) | alive(me=800_000),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(me=230_000) | alive(me=100_000),
+    ),
+    Case(
+        "or shorter",
+        lock(other=1) | alive(6_000, me=-1),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(me=230_000) | mine(230_000),
+    ),
+    Case(
+        "nor for one that joins an old place",
+        lock(other=1) | waiters(dead=50_000, me=90_000) | alive(me=-1),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1) | waiters(dead=50_000, me=90_000) | alive(me=100_000),
+    ),
+    Case(
+        "whoever stands right before it may be dead, and then it has to look",
+        lock(other=1) | waiters(other=500_000, stranger=700_000) | alive(other=10_000, stranger=20_000),
+        fair_acquire(),
+        Around(20_000),
+        lock(other=1)
+        | waiters(other=500_000, stranger=700_000, me=900_000)
+        | alive(other=10_000, stranger=20_000, me=100_000),
+    ),
+    Case(
+        "but not one of its own client",
+        lock(other=1) | waiters(stranger=500_000, other=700_000) | alive(stranger=10_000, other=20_000),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1)
+        | waiters(stranger=500_000, other=700_000, me=900_000)
+        | alive(stranger=10_000, other=20_000, me=100_000),
+    ),
+    Case(
+        "a lock without an end, and a dead one before it",
+        lock(None, other=1) | waiters(stranger=500_000) | alive(stranger=20_000),
+        fair_acquire(),
+        Around(20_000),
+        lock(None, other=1) | waiters(stranger=500_000, me=700_000) | alive(stranger=20_000, me=100_000),
+    ),
+    Case(
+        "one who is in nobody's way any more is not waited for",
+        lock(other=1) | waiters(other=500_000, stranger=700_000) | alive(other=10_000, stranger=-1),
+        fair_acquire(),
+        Around(30_000),
+        lock(other=1)
+        | waiters(other=500_000, stranger=700_000, me=900_000)
+        | alive(other=10_000, stranger=-1, me=100_000),
     ),
     # Again, and the same request again.
     Case(
@@ -647,7 +768,7 @@ FAIR: Final = [
     Case("residue: starts at 1", lock(me=3), fair_acquire(), None, lock(me=1)),
     Case(
         "residue, and queued: is queued no more",
-        lock(me=1) | waiters(me=70_000),
+        lock(me=1) | waiters(me=70_000) | alive(me=70_000),
         fair_acquire(),
         None,
         lock(me=1),
@@ -659,6 +780,7 @@ FAIR: Final = [
         lock(other=1) | waiters(dead=50_000, me=90_000),
         fair_acquire(repeat=True),
         Around(30_000),
+        lock(other=1) | waiters(dead=50_000, me=90_000) | mine(90_000),
     ),
     Case("an epoch is stored", FREE, fair_acquire(epoch=1), None, lock(me=1) | epoch(1)),
     Case(
@@ -666,7 +788,7 @@ FAIR: Final = [
         lock(other=1),
         fair_acquire(epoch=1),
         Around(30_000),
-        lock(other=1) | epoch(1) | waiters(me=230_000),
+        lock(other=1) | epoch(1) | waiters(me=230_000) | mine(230_000),
     ),
     Case("a stale request", epoch(2), fair_acquire(epoch=1), stale(2)),
     # What should not be there.
@@ -674,15 +796,19 @@ FAIR: Final = [
     Case("the queue is a string", text(QUEUE), fair_acquire(), WRONGTYPE),
     Case("the timeouts are a string", text(TIMEOUTS), fair_acquire(), WRONGTYPE),
     Case("the epoch is a hash", {EPOCH: Entry("hash", {b"f": b"v"}, None)}, fair_acquire(), WRONGTYPE),
+    Case("who is alive is a string: queueing up", lock(other=1) | text(ALIVE), fair_acquire(), WRONGTYPE),
+    Case("who is alive is a string: in turn", waiters(me=70_000) | text(ALIVE), fair_acquire(), WRONGTYPE),
+    Case("who is alive is a string: another's turn", waiters(dead=-1_000) | text(ALIVE), fair_acquire(), WRONGTYPE),
+    Case("who is alive is a string: nobody asks", text(ALIVE), fair_acquire(), None, lock(me=1) | text(ALIVE)),
     # No memory left.
     Case("out of memory: not taken", FREE, fair_acquire(), OOM, out_of_memory=True),
     Case("out of memory: not queued", lock(other=1), fair_acquire(), OOM, out_of_memory=True),
     Case(
         "out of memory: the head takes it",
-        waiters(me=70_000, other=500_000),
+        waiters(me=70_000, other=500_000) | alive(me=70_000, other=80_000),
         fair_acquire(),
         None,
-        lock(me=1) | waiters(other=300_000),
+        lock(me=1) | waiters(other=300_000) | alive(other=80_000),
         out_of_memory=True,
     ),
     # Giving back.
@@ -702,6 +828,22 @@ FAIR: Final = [
         2,
         waiters(other=70_000),
         told(OTHER),
+    ),
+    Case(
+        "so are those who cannot be alive",
+        lock(me=1) | waiters(dead=600_000, second=650_000, other=700_000) | alive(dead=-1, second=-1, other=70_000),
+        fair_release(),
+        2,
+        waiters(other=700_000) | alive(other=70_000),
+        told(OTHER),
+    ),
+    Case(
+        "one of Redisson's is told, by its score",
+        lock(me=1) | waiters(dead=600_000, stranger=700_000) | alive(dead=-1),
+        fair_release(),
+        2,
+        waiters(stranger=700_000),
+        told(STRANGER),
     ),
     Case(
         "one of two", lock(me=2) | waiters(other=70_000), fair_release(counts=2), 0, lock(me=1) | waiters(other=70_000)
@@ -726,10 +868,10 @@ FAIR: Final = [
     # Leaving the queue.
     Case(
         "whoever leaves takes its wait off those behind it, and off nobody else",
-        lock(other=1) | waiters(dead=50_000, me=250_000, other=550_000),
+        lock(other=1) | waiters(dead=50_000, me=250_000, other=550_000) | alive(dead=50_000, me=1, other=70_000),
         fair_release(queued=200_000),
         None,
-        lock(other=1) | waiters(dead=50_000, other=350_000),
+        lock(other=1) | waiters(dead=50_000, other=350_000) | alive(dead=50_000, other=70_000),
     ),
     Case(
         "whoever stands in no queue changes nothing",
@@ -765,6 +907,18 @@ FAIR: Final = [
     Case("giving back: the key is a string", text(LOCK), fair_release(), WRONGTYPE),
     Case("giving back: the queue is a string", lock(me=2) | text(QUEUE), fair_release(counts=2), WRONGTYPE),
     Case("giving back: the timeouts are a string", lock(me=2) | text(TIMEOUTS), fair_release(counts=2), WRONGTYPE),
+    Case(
+        "giving back: who is alive is a string",
+        lock(me=2) | waiters(other=70_000) | text(ALIVE),
+        fair_release(counts=2),
+        WRONGTYPE,
+    ),
+    Case(
+        "leaving: who is alive is a string",
+        lock(me=2) | text(ALIVE),
+        fair_release(counts=2, queued=200_000),
+        WRONGTYPE,
+    ),
     # No memory left.
     Case(
         "out of memory: freed, with an epoch",
@@ -778,10 +932,10 @@ FAIR: Final = [
     Case("out of memory: one of two", lock(20_000, me=2), fair_release(counts=2), 0, lock(me=1), out_of_memory=True),
     Case(
         "out of memory: the queue can be left",
-        lock(other=1) | waiters(me=250_000, other=550_000),
+        lock(other=1) | waiters(me=250_000, other=550_000) | alive(me=50_000, other=70_000),
         fair_release(queued=200_000),
         None,
-        lock(other=1) | waiters(other=350_000),
+        lock(other=1) | waiters(other=350_000) | alive(other=70_000),
         out_of_memory=True,
     ),
     Case(
@@ -802,6 +956,20 @@ FAIR: Final = [
         waiters(other=70_000),
         told(OTHER),
     ),
+    Case(
+        "forced: nobody is told who cannot be alive",
+        lock(me=2) | waiters(dead=600_000, stranger=700_000) | alive(dead=-1),
+        fair_force_unlock(),
+        [ME],
+        waiters(stranger=700_000),
+        told(STRANGER),
+    ),
+    Case(
+        "forced: who is alive is a string",
+        lock(me=1) | waiters(other=70_000) | text(ALIVE),
+        fair_force_unlock(),
+        WRONGTYPE,
+    ),
     Case("forced: nobody waits", lock(me=2) | waiters(dead=-1_000), fair_force_unlock(), [ME], FREE),
     Case("forced: an epoch is stored", lock(me=1), fair_force_unlock(epoch=1), [ME], epoch(1)),
     Case("forced: a stale request", epoch(2) | lock(me=1), fair_force_unlock(epoch=1), stale(2)),
@@ -816,23 +984,108 @@ FAIR: Final = [
         lock(None, other=1) | waiters(dead=50_000, me=60_000, other=70_000),
         fair_look((ME, 200_000), (OTHER, 400_000)),
         [-1, b""],
-        lock(None, other=1) | waiters(dead=50_000, me=600_000, other=1_200_000),
+        lock(None, other=1)
+        | waiters(dead=50_000, me=600_000, other=1_200_000)
+        | alive(1_200_000, me=100_000, other=100_000),
     ),
     Case(
         "and the longer the lock is another's",
         lock(90_000, other=1) | waiters(me=60_000),
         fair_look((ME, 200_000)),
         [Around(90_000), b""],
-        lock(90_000, other=1) | waiters(me=390_000),
+        lock(90_000, other=1) | waiters(me=390_000) | mine(390_000),
     ),
-    Case("but never for less", lock(other=1) | waiters(me=900_000), fair_look((ME, 200_000)), [Around(30_000), b""]),
-    Case("it is somebody's turn", waiters(other=70_000, me=900_000), fair_look((ME, 1)), [Around(70_000), OTHER]),
+    Case(
+        "what it said is kept as long as its score, when that is raised, too",
+        lock(other=1) | waiters(me=60_000) | alive(70_000, me=500_000),
+        fair_look((ME, 200_000)),
+        [Around(30_000), b""],
+        lock(other=1) | waiters(me=330_000) | alive(330_000, me=500_000),
+    ),
+    Case(
+        "but never for less",
+        lock(other=1) | waiters(me=900_000) | alive(me=800_000),
+        fair_look((ME, 200_000)),
+        [Around(30_000), b""],
+    ),
+    Case(
+        "it is somebody's turn",
+        waiters(other=70_000, me=900_000),
+        fair_look((ME, 1)),
+        [Around(70_000), OTHER],
+        waiters(other=70_000, me=900_000) | mine(900_000),
+    ),
     Case(
         "those who are gone are dropped, those who are alive are not",
         waiters(dead=-1_000, me=-1_000, other=70_000),
         fair_look((ME, 1)),
         [Around(300_000), ME],
-        waiters(me=300_000, other=70_000),
+        waiters(me=300_000, other=70_000) | mine(300_000),
+    ),
+    Case(
+        "those who cannot be alive are dropped, those who look are not",
+        waiters(dead=600_000, me=650_000, other=700_000) | alive(dead=-1, me=-1, other=-1),
+        fair_look((ME, 1)),
+        [Around(650_000), ME],
+        waiters(me=650_000, other=700_000) | alive(me=100_000, other=-1),
+    ),
+    Case(
+        "those of Redisson's are believed in by their score",
+        waiters(dead=600_000, stranger=650_000, me=700_000) | alive(dead=-1, me=300_000),
+        fair_look((ME, 1)),
+        [Around(650_000), STRANGER],
+        waiters(stranger=650_000, me=700_000) | alive(me=300_000),
+    ),
+    Case(
+        "when the head's time is over it is another's turn",
+        waiters(stranger=650_000, me=700_000) | alive(stranger=20_000, me=300_000),
+        fair_look((ME, 1)),
+        [Around(20_000), STRANGER],
+    ),
+    Case(
+        "those who can be dead are looked for, where they stand right before one of this client",
+        lock(70_000, other=1)
+        | waiters(stranger=500_000, me=900_000, second=650_000, other=700_000)
+        | alive(stranger=30_000, me=300_000, second=20_000, other=400_000),
+        fair_look((ME, 1)),
+        [Around(20_000), b""],
+    ),
+    Case(
+        "the others are for others to look for",
+        lock(70_000, other=1)
+        | waiters(second=500_000, stranger=600_000, me=990_000, other=700_000)
+        | alive(second=10_000, stranger=300_000, me=500_000, other=20_000),
+        fair_look((ME, 1)),
+        [Around(70_000), b""],
+    ),
+    Case(
+        "unless those between are gone",
+        lock(70_000, other=1)
+        | waiters(second=500_000, stranger=600_000, me=990_000)
+        | alive(second=10_000, stranger=-1, me=500_000),
+        fair_look((ME, 1)),
+        [Around(10_000), b""],
+    ),
+    Case(
+        "a lock without an end, and one who may be dead",
+        lock(None, other=1) | waiters(stranger=600_000, me=650_000) | alive(stranger=20_000, me=500_000),
+        fair_look((ME, 1)),
+        [Around(20_000), b""],
+    ),
+    Case(
+        "what it said ends with its score, not before",
+        lock(other=1) | waiters(me=600_000) | alive(10_000, me=5_000),
+        fair_look((ME, 1)),
+        [Around(30_000), b""],
+        lock(other=1) | waiters(me=600_000) | mine(600_000),
+    ),
+    Case("looking: who is alive is a string", waiters(dead=-1_000) | text(ALIVE), fair_look(), WRONGTYPE),
+    Case(
+        "out of memory: nobody is looked after",
+        lock(other=1) | waiters(me=60_000),
+        fair_look((ME, 200_000)),
+        OOM,
+        out_of_memory=True,
     ),
     Case("who does not stand in the queue is told", FREE, fair_look((ME, 1), (OTHER, 1)), [-1, b"", ME, OTHER]),
     Case("nor does who has no score", waiters(me=None), fair_look((ME, 1)), [-1, b"", ME], FREE),
@@ -2201,12 +2454,14 @@ def store(twin: Twin, state: State) -> None:
                 twin.call("SET", key, value)
             case list() as items:
                 twin.call("RPUSH", key, *items)
-            case dict() as scores if entry.type == "zset":
-                now = now_ms(twin)
-                for member, score in scores.items():
-                    twin.call("ZADD", key, f"{now + score:.0f}" if isinstance(score, In) else str(score), member)
             case dict() as fields:
-                twin.call("HSET", key, *itertools.chain(*fields.items()))
+                now = now_ms(twin)
+                for field, value in fields.items():
+                    meant = f"{now + value:.0f}" if isinstance(value, In) else value
+                    if entry.type == "zset":
+                        twin.call("ZADD", key, str(meant), field)
+                    else:
+                        twin.call("HSET", key, field, meant)
         if entry.ttl_ms is not None:
             twin.call("PEXPIRE", key, entry.ttl_ms)
 
@@ -2235,9 +2490,9 @@ def check_reply(twin: Twin, reply: Any, expected: Any) -> None:
 
 
 def without_times(state: State) -> State:
-    """The same with what changes with the clock taken out: TTLs, and the values of scores."""
+    """The same with what changes with the clock taken out: TTLs, the values of scores, and of fields that are times."""
     return {
-        key: each._replace(ttl_ms=None, value=set(each.value) if each.type == "zset" else each.value)
+        key: each._replace(ttl_ms=None, value=set(each.value) if each.type == "zset" or key == ALIVE else each.value)
         for key, each in state.items()
     }
 
@@ -2247,10 +2502,11 @@ def check_state(twin: Twin, expected: State) -> None:
     assert without_times(found) == without_times(expected)
     now = now_ms(twin)
     for key, each in expected.items():
-        if each.type == "zset":
+        if each.type == "zset" or (key == ALIVE and each.type == "hash"):
             for member, score in each.value.items():
                 meant = score + now if isinstance(score, In) else score
-                assert meant - TOLERANCE_MS <= found[key].value[member] <= meant + 1, (key, member, score)
+                is_now = float(found[key].value[member])
+                assert meant - TOLERANCE_MS <= is_now <= meant + 1, (key, member, score)
         ttl_ms = found[key].ttl_ms
         if each.ttl_ms is None or ttl_ms is None:
             assert ttl_ms == each.ttl_ms, key

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import math
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from pyredisson.core import client, holds, lock, scripts, waiting
+from pyredisson.core import client, fair_lock, holds, lock, scripts, waiting
 from pyredisson.core.holds import Claim, Claims, Level
 from pyredisson.core.non_reentrant import NonReentrant
 from pyredisson.core.renewal import Watchdog
@@ -28,6 +29,7 @@ from tests import contract
 from tests.contract.simulated import SimulatedWorld
 from tests.simulation.histories import History, Plan
 from tests.simulation.permit_histories import PermitHistory
+from tests.simulation.test_dead_waiters import random_scene
 from tests.simulation.test_interruptions import CASES, Scene
 from tests.simulation.test_scenes import SCENES, play
 
@@ -128,6 +130,15 @@ async def _stays_in_the_queue(self: lock.LockCore, claim: Claim, *, at_once: boo
     claim.queued_ms = 0
 
 
+def _by_its_score(name: str) -> Bug:
+    return in_script(name, ("return math.min(score, tonumber(", "return math.max(score, tonumber("))
+
+
+def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
+    for name in ("fair_acquire", "fair_force_unlock", "fair_look", "fair_release"):
+        _by_its_score(name).plant(patch)
+
+
 ORIGINAL_GRANTED = Claim.granted
 READ_FENCED = scripts.read_acquire_fenced
 
@@ -214,12 +225,12 @@ BUGS = {
     "a lock that is not reentrant counts": in_code(NonReentrant, "_make_ready", lock.LockCore._make_ready),
     "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[7] ~= '' then", "if true then")),
     "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[2]) then", "then")),
-    "a fair lock's dead head stays": in_script("fair_acquire", ("if score > now then", "if score ~= 0 then")),
+    "a fair lock's dead head stays": in_script("fair_acquire", ("if ends > now then", "if ends ~= 0 then")),
     "a fair lock's entry without a score stays": in_script(
         "fair_acquire",
         (
-            "score = tonumber(redis.call('zscore', KEYS[4], head) or '0')",
-            "score = tonumber(redis.call('zscore', KEYS[4], head) or '1e15')",
+            "local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '0')",
+            "local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '1e15')",
         ),
     ),
     "a fair lock rings the last one": in_script(
@@ -231,6 +242,29 @@ BUGS = {
     ),
     "a fair waiter that goes away stays in the queue": in_code(lock.LockCore, "_leave_queue", _stays_in_the_queue),
     "a live fair waiter is not looked after": in_script("fair_look", ("if score < believed then", "if false then")),
+    "what a fair waiter says of itself is not heeded": Bug(_all_by_their_scores),
+    "nor when the lock is freed": _by_its_score("fair_release"),
+    "nor when its time is over": _by_its_score("fair_look"),
+    "a fair waiter says that it outlives its patience": in_code(fair_lock, "alive_ms", lambda left, most: 1010 * most),
+    "a live fair waiter is dropped before its time": in_code(
+        fair_lock, "alive_ms", lambda left, most: math.ceil(min(left, most) * 900)
+    ),
+    "a live fair waiter does not say that it is": in_script(
+        "fair_look", ("or '0') < now + lives then", "or '0') < now + lives - 1e6 then")
+    ),
+    "a fair waiter is dropped by what it said the last time": in_script(
+        "fair_acquire",
+        (
+            "if not queued or tonumber(redis.call('hget', KEYS[5], ARGV[2]) or '0') < now + alive then",
+            "if not redis.call('hget', KEYS[5], ARGV[2]) then",
+        ),
+    ),
+    "what a fair waiter said is forgotten before its score is over": in_script(
+        "fair_acquire", ("local lasts = math.ceil(", "local lasts = alive -- ")
+    ),
+    "nobody looks whether the one before it is dead": in_script(
+        "fair_look", ("again = math.min(again, ends - now)\n                break", "break")
+    ),
     "a repeated release of permits counts twice": in_script(
         "semaphore_release", ("if number == ARGV[1] then", "if false then")
     ),
@@ -296,8 +330,9 @@ def _found_by_other_histories(limit: int) -> str | None:
         try:
             PermitHistory(seed).run()
             History(seed, Plan(kind="fair_lock")).run()
+            random_scene(seed)
         except BaseException as error:
-            return f"history {seed} of permits, or of a fair lock: {type(error).__name__}"
+            return f"history {seed} of permits, of a fair lock, or of its queue: {type(error).__name__}"
     return None
 
 

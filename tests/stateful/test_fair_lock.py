@@ -16,10 +16,12 @@ from tests.stateful.running import Machine, run_on_server, run_simulated
 
 QUEUE = "redisson_lock_queue:{orders}"
 TIMEOUTS = "redisson_lock_timeout:{orders}"
+ALIVE = "pyredisson_lock_alive:{orders}"
 OWNERS = 4
 DEAD_FOR = 0.1
-#: No two dead ones are believed in for longer.
+#: No two dead ones are believed in for longer, and nobody waits for one of ours until its score is over.
 MUCH_TIME = 10_000.0
+FOR_EVER = 100 * MUCH_TIME
 
 someone = st.integers(0, OWNERS - 1)
 
@@ -35,6 +37,7 @@ class FairLockMachine(Machine):
         self.locks = [actor.get(clients[n % 2], "fair_lock") for n, actor in enumerate(actors)]
         self.actors = actors
         self.dead = 0
+        self.dead_until = 0.0
         # The model.
         self.holder: int | None = None
         self.holds = 0
@@ -58,7 +61,7 @@ class FairLockMachine(Machine):
             assert self.holder is not None
             self.waiting.pop(self.holder).result(within=MUCH_TIME)
         elif self.dead:
-            self.world.pass_time(MUCH_TIME if self.simulated else 0)
+            self.world.pass_time(MUCH_TIME if self.simulated else max(0.0, self.dead_until - self.world.now()))
 
     def idle(self, who: int) -> bool:
         return who not in self.waiting
@@ -133,14 +136,21 @@ class FairLockMachine(Machine):
             self.queue.remove(who)
 
     @precondition(lambda self: self.holder is not None)
-    @rule()
-    def somebody_dies_in_the_queue(self) -> None:
+    @rule(ours=st.booleans())
+    def somebody_dies_in_the_queue(self, ours: bool) -> None:
         self.dead += 1
         name = f"8743c9c0-0795-4907-87fd-6c719a6b4586:{self.dead}"
         waiting, scores = self.world.redis.list(QUEUE), self.world.redis.scores(TIMEOUTS)
         self.world.redis.command("RPUSH", QUEUE, name)
-        if self.simulated:  # Elsewhere nobody has the time; it has no score there.
-            before = scores[waiting[-1]] if waiting and waiting[-1] in scores else self.world.redis.time() * 1000
+        now = self.world.redis.time()
+        if ours:  # It has said for how long it can be alive.
+            self.dead_until = self.world.now() + DEAD_FOR + 0.01
+            self.world.redis.command("ZADD", TIMEOUTS, round((now + FOR_EVER) * 1000), name)
+            self.world.redis.command("HSET", ALIVE, name, round((now + DEAD_FOR) * 1000))
+            self.world.redis.command("PEXPIRE", ALIVE, round(FOR_EVER * 1000))
+        elif self.simulated:  # Elsewhere nobody has the time; it has no score there.
+            before = scores[waiting[-1]] if waiting and waiting[-1] in scores else now * 1000
+            before = min(before, (now + MUCH_TIME / 2) * 1000)  # Those behind one of ours have its score, and more.
             self.world.redis.command("ZADD", TIMEOUTS, round(before + DEAD_FOR * 1000), name)
 
     @rule(seconds=st.sampled_from([0.001, 0.03]))

@@ -62,6 +62,15 @@ def test_the_keys_of_a_lock_with_a_hash_tag() -> None:
     assert names.epoch(OWNER) == f"pyredisson_epoch:{{shop}}:orders:{OWNER}"
 
 
+def test_the_keys_of_a_fair_lock() -> None:
+    names = LockNames("orders")
+    assert names.queue == "redisson_lock_queue:{orders}"
+    assert names.timeouts == "redisson_lock_timeout:{orders}"
+    assert names.alive == "pyredisson_lock_alive:{orders}"
+    assert names.channel_of(OWNER) == f"redisson_lock__channel:{{orders}}:{OWNER}"
+    assert LockNames("{shop}:orders").alive == "pyredisson_lock_alive:{shop}:orders"
+
+
 def test_the_keys_of_a_read_write_lock() -> None:
     names = ReadWriteNames("orders")
     assert names.raw == "orders"

@@ -415,6 +415,32 @@ def test_the_first_of_a_party_looks_for_newcomers_and_in_time_for_everybody(
     assert wakeups.to_look_after(first) == ([first], False)
 
 
+def test_what_one_of_a_party_learns_for_itself_can_only_make_the_next_look_come_sooner(
+    wakeups: Wakeups, world: FakeRuntime
+) -> None:
+    first, second = joined(wakeups, world, "a", "b")
+    wakeups.answered(first, 5.0)  # by a look
+    assert wakeups.sleep_until(first, math.inf, world.now()) == world.now() + 5.0
+    third = wakeups.seat(f"{CHANNEL}:c", "fair", lock_message, PARTY, "c")
+    wakeups.sit(third, seen=0, look_in=8.0)
+    assert rings(first) == 0
+    assert wakeups.sleep_until(first, math.inf, world.now()) == world.now() + 5.0
+    fourth = wakeups.seat(f"{CHANNEL}:d", "fair", lock_message, PARTY, "d")
+    wakeups.sit(fourth, seen=0, look_in=3.0)
+    assert rings(first) == 1, "it has to set its alarm anew"
+    assert wakeups.sleep_until(first, math.inf, world.now()) == world.now() + 3.0
+    wakeups.rang(f"{CHANNEL}:b", b"0")
+    assert has_to_look(wakeups, second, world.now())
+    wakeups.answered(second, 9.0)  # by an attempt of its own
+    assert wakeups.sleep_until(first, math.inf, world.now()) == world.now() + 3.0
+    wakeups.leave(first, look_in=30.0, pass_on=False)
+    assert wakeups.sleep_until(second, math.inf, world.now()) == world.now() + 3.0
+    world.pass_time(3.0)
+    assert has_to_look(wakeups, second, world.now())
+    wakeups.answered(second, 9.0)  # by a look
+    assert wakeups.sleep_until(second, math.inf, world.now()) == world.now() + 9.0
+
+
 def test_confirmations_in_a_burst_are_looked_into_at_once_and_once_more(wakeups: Wakeups, world: FakeRuntime) -> None:
     [first] = joined(wakeups, world, "a")
     for name in "bcde":
