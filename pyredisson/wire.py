@@ -111,8 +111,9 @@ _ERRORS: dict[str, type[rx.RedisError]] = {
     "TRYAGAIN": rx.TryAgainError,
 }
 
-#: The server could not take the request at this moment, and did not: as good as not sent.
-_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"})
+#: The server could not take the request at this moment, and did not: as good as not sent. UNBLOCKED is what a ``WAIT``
+#: is told when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not said by it.
+_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"})
 
 
 #: How Redis before 7.0 wraps the error of a command in a script, whose code stands inside then.

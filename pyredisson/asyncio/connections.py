@@ -25,7 +25,7 @@ from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply,
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
-from pyredisson.sentinel import ASK_AGAIN
+from pyredisson.sentinel import Whereabouts
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -42,7 +42,7 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-    from pyredisson.sentinel import Address, Locator
+    from pyredisson.sentinel import Locator
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
 
@@ -394,8 +394,7 @@ class AsyncOwnLink:
     def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
         self._locator = locator
-        self._address: Address | None = None
-        self._located = 0.0
+        self._master = Whereabouts()
         self._settings = settings
         self.loop = asyncio.get_running_loop()
         self._pipe: Pipe | None = None
@@ -449,7 +448,7 @@ class AsyncOwnLink:
 
     def _demoted(self, reply: Any) -> bool:
         """Whether its server is the master no longer; then so it is for all connections to it."""
-        if type(reply) is not rx.ReadOnlyError or self._locator is None:
+        if self._locator is None or not self._master.demoted(reply):
             return False
         self._leave()
         return True
@@ -638,20 +637,20 @@ class AsyncOwnLink:
         """The settings of the next connection."""
         if self._locator is None:
             return self._settings
-        self._located = monotonic()
-        self._address = host, port = await self._locator.locate_async(timeout)
-        return {**self._settings, "host": host, "port": port}
+        self._master.asked(monotonic())
+        address = await self._locator.locate_async(timeout)
+        self._master.found(address)
+        return {**self._settings, "host": address[0], "port": address[1]}
 
     async def _look_again(self, timeout: float) -> None:
         """Leave the master if it is another by now, as far as the sentinels tell."""
-        if self._locator is None or self._address is None or monotonic() - self._located < ASK_AGAIN:
+        if self._locator is None or not self._master.doubtful(monotonic()):
             return
-        self._located = monotonic()  # One of many tasks asks.
         try:
             address = await _apart(self._locator.locate_async(min(timeout, CONNECTING)))
         except NotSent:
             return
-        if address != self._address:
+        if self._master.is_not(address):
             self._leave()
 
     def _leave(self) -> None:

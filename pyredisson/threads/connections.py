@@ -26,7 +26,7 @@ from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Ask, Failure, NotSent, Reply, Request, Unanswered, run
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, wait_command
-from pyredisson.sentinel import ASK_AGAIN
+from pyredisson.sentinel import Whereabouts
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -43,7 +43,7 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-    from pyredisson.sentinel import Address, Locator
+    from pyredisson.sentinel import Locator
 
 __all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
 
@@ -410,8 +410,7 @@ class OwnLink:
     def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
         self._locator = locator
-        self._address: Address | None = None
-        self._located = 0.0
+        self._master = Whereabouts()
         self._settings = settings
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
@@ -521,7 +520,7 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            if type(reply) is rx.ReadOnlyError and self._locator is not None:
+            if self._locator is not None and self._master.demoted(reply):
                 self._demoted(connection)
                 if pooled:
                     continue
@@ -580,7 +579,7 @@ class OwnLink:
                 # Whatever comes on it later would be taken for the answer to something else.
                 connection.close()
                 raise
-            if type(reply) is rx.ReadOnlyError and self._locator is not None:
+            if self._locator is not None and self._master.demoted(reply):
                 self._demoted(connection)
                 if not pooled:
                     return reply
@@ -618,20 +617,19 @@ class OwnLink:
         """The settings of the next connection."""
         if self._locator is None:
             return self._settings
-        self._located = monotonic()
-        self._address = host, port = self._locator.locate(timeout)
-        return {**self._settings, "host": host, "port": port}
+        self._master.asked(monotonic())
+        address = self._locator.locate(timeout)
+        self._master.found(address)
+        return {**self._settings, "host": address[0], "port": address[1]}
 
     def _elsewhere(self, timeout: float) -> bool:
         """Whether the master is another by now, as far as the sentinels tell."""
-        if self._locator is None or monotonic() - self._located < ASK_AGAIN:
+        if self._locator is None or not self._master.doubtful(monotonic()):
             return False
-        self._located = monotonic()  # One of many threads asks.
         try:
-            address = self._locator.locate(min(timeout, CONNECTING))
+            return self._master.is_not(self._locator.locate(min(timeout, CONNECTING)))
         except NotSent:
             return False
-        return address != self._address
 
     async def stream(self, timeout: float) -> Stream:
         return SocketStream(open_socket(self._class, self._where(timeout), timeout))
