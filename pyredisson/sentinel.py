@@ -113,7 +113,11 @@ class Locator(Protocol):
 
 @final
 class Whereabouts:
-    """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks."""
+    """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks.
+
+    Whoever finds it elsewhere, for a new connection or because it was time to ask, finds it for all connections: those
+    to where it was are to be left, though the server there may go on for a while as if it were the master still.
+    """
 
     def __init__(self) -> None:
         self._address: Address | None = None
@@ -123,9 +127,14 @@ class Whereabouts:
         """It is being asked for, for a new connection."""
         self._asked_at = now
 
-    def found(self, address: Address) -> None:
-        """A new connection leads there."""
-        self._address = address
+    def found(self, address: Address) -> bool:
+        """This is where it is now. Returns whether it was elsewhere before: older connections are to be left."""
+        former, self._address = self._address, address
+        return former not in (None, address)
+
+    def was_at(self, address: Address | None) -> bool:
+        """Whether it is no longer there: a connection to there is to be left."""
+        return address != self._address
 
     def doubtful(self, now: float) -> bool:
         """Whether it is time to ask if the master is still where we are connected. Whoever is told so asks."""
@@ -133,10 +142,6 @@ class Whereabouts:
             return False
         self._asked_at = now  # One of many asks.
         return True
-
-    def is_not(self, address: Address) -> bool:
-        """Whether the master is elsewhere than at the end of our connections: they are to be left."""
-        return address != self._address
 
     @staticmethod
     def demoted(reply: object) -> bool:

@@ -42,7 +42,7 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-    from pyredisson.sentinel import Locator
+    from pyredisson.sentinel import Address, Locator
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
 
@@ -615,7 +615,8 @@ class AsyncOwnLink:
 
     async def _open(self, timeout: float) -> Pipe:
         pipe = Pipe(self.loop)
-        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
+        address, settings = await self._where(timeout)
+        reader, writer = await open_connection(self._class, settings, timeout)
         pipe.adopt(reader, writer)
         if self.inspect is not None:
             try:
@@ -626,6 +627,9 @@ class AsyncOwnLink:
             except BaseException:
                 pipe.close()
                 raise
+        if address is not None and self._master.was_at(address):  # Somebody has found the master elsewhere meanwhile.
+            pipe.close()
+            raise NotSent(rx.ConnectionError("the master was replaced while the connection was made"))
         return pipe
 
     def _connect_done(self, task: asyncio.Task[Pipe]) -> None:
@@ -633,14 +637,15 @@ class AsyncOwnLink:
         if not task.cancelled():
             task.exception()  # Looked at, even if all who waited for it were cancelled.
 
-    async def _where(self, timeout: float) -> dict[str, Any]:
-        """The settings of the next connection."""
+    async def _where(self, timeout: float) -> tuple[Address | None, dict[str, Any]]:
+        """Where the next connection leads, if that has to be looked up, and its settings."""
         if self._locator is None:
-            return self._settings
+            return None, self._settings
         self._master.asked(monotonic())
         address = await self._locator.locate_async(timeout)
-        self._master.found(address)
-        return {**self._settings, "host": address[0], "port": address[1]}
+        if self._master.found(address):
+            self._leave()
+        return address, {**self._settings, "host": address[0], "port": address[1]}
 
     async def _look_again(self, timeout: float) -> None:
         """Leave the master if it is another by now, as far as the sentinels tell."""
@@ -650,17 +655,18 @@ class AsyncOwnLink:
             address = await _apart(self._locator.locate_async(min(timeout, CONNECTING)))
         except NotSent:
             return
-        if self._master.is_not(address):
+        if self._master.found(address):
             self._leave()
 
     def _leave(self) -> None:
-        for pipe in (self._pipe, *self._apart):
+        for pipe in (self._pipe, *self._all_apart):
             if pipe is not None:
                 pipe.retire()
 
     async def stream(self, timeout: float) -> Stream:
         stream = AsyncSocketStream(self.loop)
-        reader, writer = await open_connection(self._class, await self._where(timeout), timeout)
+        _, settings = await self._where(timeout)
+        reader, writer = await open_connection(self._class, settings, timeout)
         stream.adopt(reader, writer)
         return stream
 

@@ -169,15 +169,16 @@ class FailoverRules(LockRules):
             return
 
         def look() -> None:
-            if process.crashed or process.paused or claim.levels[: len(levels)] != levels or claim.loss is not None:
+            gone = process.crashed or not claim.who.alive()
+            if gone or process.paused or claim.levels[: len(levels)] != levels or claim.loss is not None:
                 return
-            if claim.deadline > deadline:
+            if claim.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
                 self._expect_told(client, claim)
             elif claim.watched() and claim.pending is not Pending.RELEASE:
                 raise Violation(f"{claim} is over since {deadline:.6f}, and its holder was not told")
 
-        wait = (deadline + self.TELLING - process.now()) / process.rate
-        self._world.after(max(0.0, wait), look)
+        wait = (deadline - process.now()) / process.rate
+        self._world.after(max(0.0, wait) + self.TELLING, look)
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if script not in ("lock_acquire", "fenced_acquire", "lock_renew", "lock_release", "lock_force_unlock"):

@@ -18,8 +18,8 @@ from pyredisson.slots import SLOTS, slot_of
 from pyredisson.testing.keyspace import OK
 from pyredisson.testing.network import Host, Network, Wire, keys_of, seconds_of
 from pyredisson.testing.redis import ServerError
-from pyredisson.testing.replication import Lag, Loss, Replication, what_was_lost
-from pyredisson.testing.world import Promise, World
+from pyredisson.testing.replication import Lag, Loss, Replication, waited_for, what_was_lost
+from pyredisson.testing.world import World
 from pyredisson.wire import reply_error
 
 __all__ = ["ClusterNode", "Shard", "SimulatedCluster", "View"]
@@ -216,10 +216,9 @@ class ClusterNode(Host):
 
     def refuses_channel(self, channel: bytes) -> Exception | None:
         """Why a channel of a shard is not heard here."""
+        # A replica is as good as its master, and so is a cluster that is down (cluster-allow-pubsubshard-when-down).
         slot = _slot(channel)
-        if self.down:
-            return reply_error("CLUSTERDOWN The cluster is down")
-        owner = self.view.owner(slot)  # A replica is as good as its master.
+        owner = self.view.owner(slot)
         return None if owner is self.head() else reply_error(self._elsewhere("MOVED", slot, owner))
 
     def audience(self, channel: bytes, *, sharded: bool) -> list[Host]:
@@ -257,21 +256,6 @@ class ClusterNode(Host):
 
 def _told(node: ClusterNode) -> list[Any]:
     return [node.address[0].encode(), node.address[1]]
-
-
-def waited_for(replication: Replication, replicas: int, seconds: float, wire: Wire) -> Promise[Any]:
-    """The reply to ``WAIT``, which comes when it does."""
-    promise: Promise[Any] = Promise()
-
-    def done(count: int | None) -> None:
-        if count is None:
-            text = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
-            promise.settle(reply_error(text))
-        else:
-            promise.settle(count)
-
-    replication.wait(wire.offset, replicas, seconds, done)
-    return promise
 
 
 @final

@@ -206,6 +206,36 @@ class Port:
         return host
 
 
+class _Way:
+    """One direction of a connection: what is lost on it is sent again, so that nothing arrives before it."""
+
+    #: Until what did not arrive is sent again, in seconds.
+    AGAIN = 0.2
+
+    def __init__(self, world: World, reaches: Callable[[], bool]) -> None:
+        self._world = world
+        self._reaches = reaches
+        self._queue: deque[Callable[[], None]] = deque()
+        self._waits = False
+        self._last = 0.0
+
+    def carry(self, call: Callable[[], None]) -> None:
+        """Let something happen when what is sent now arrives."""
+        self._queue.append(call)
+        if not self._waits:
+            self._go()
+
+    def _go(self) -> None:
+        self._waits = False
+        while self._queue:
+            if not self._reaches():
+                self._waits = True
+                self._world.after(self.AGAIN, self._go)
+                return
+            self._last = max(self._last, self._world.now + self._world.travel())
+            self._world.at(self._last, self._queue.popleft())
+
+
 class _End:
     """One process's end of one connection."""
 
@@ -213,31 +243,24 @@ class _End:
         self.port = port
         self.host = host
         self.open = True
-        self._there = self._back = 0.0
+        self._there = _Way(port.world, self._reaches)
+        self._back = _Way(port.world, self._reaches)
+
+    def _reaches(self) -> bool:
+        return not self.open or self.port.network.reaches(self.port.process, self.host)
 
     def _carry(self, call: Callable[[], None]) -> None:
         """Let something happen at the server, when what is sent now arrives there."""
-        world, network = self.port.world, self.port.network
-        if not network.reaches(self.port.process, self.host):
-            return
-        self._there = max(self._there, world.now + world.travel())
 
         def arrive() -> None:
-            if self.open and network.reaches(self.port.process, self.host):
+            if self.open:
                 self.host.arrive(lambda: call() if self.open else None)
 
-        world.at(self._there, arrive)
+        self._there.carry(arrive)
 
     def _carry_back(self, call: Callable[[], None]) -> None:
         """Let something happen here, when what the server sends now arrives."""
-        world, network = self.port.world, self.port.network
-        if not network.reaches(self.port.process, self.host):
-            return
-        self._back = max(self._back, world.now + world.travel())
-        world.at(self._back, lambda: self.port.process.run(call) if self._reached() else None)
-
-    def _reached(self) -> bool:
-        return self.port.network.reaches(self.port.process, self.host)
+        self._back.carry(lambda: self.port.process.run(call))
 
     def broken(self) -> None:
         """The server's end is closed."""
@@ -582,9 +605,8 @@ class SimulatedLink:
             wire = self._idle.pop()
             if not wire.open:
                 continue
-            if await self._elsewhere(timeout):
+            if await self._elsewhere(wire, timeout):
                 wire.close()
-                self._leave()
                 continue
             return wire
         return await self._connect(timeout)
@@ -593,7 +615,8 @@ class SimulatedLink:
         # As under threads: a short lease must not keep a caller from ever connecting, but the watchdog has deadlines.
         if self._watchdog is not self._port.world.current or self._watchdog is None:
             timeout = max(timeout, CONNECTING)
-        wire = Wire(self._port, await self._port.reach(await self._where(timeout), timeout))
+        address = await self._where(timeout)
+        wire = Wire(self._port, await self._port.reach(address, timeout))
         if self.inspect is not None:
             try:
                 info = (await wire.call(INFO, timeout))[0]
@@ -616,14 +639,16 @@ class SimulatedLink:
         self._master.found(address)
         return address
 
-    async def _elsewhere(self, timeout: float) -> bool:
+    async def _elsewhere(self, wire: Wire, timeout: float) -> bool:
         master = self._master
-        if master is None or self._locate is None or not master.doubtful(self._port.process.now()):
+        if master is None or self._locate is None:
             return False
-        try:
-            return master.is_not(await self._locate(min(timeout, CONNECTING)))
-        except NotSent:
-            return False
+        if master.doubtful(self._port.process.now()):
+            try:
+                master.found(await self._locate(min(timeout, CONNECTING)))
+            except NotSent:
+                pass
+        return master.was_at(wire.host.address)
 
     async def stream(self, timeout: float) -> SimulatedStream:
         stream = SimulatedStream(self._port, await self._port.reach(await self._where(timeout), timeout))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, Protocol, final
 
 from pyredisson.testing.redis import Entry
-from pyredisson.testing.world import Node, World
+from pyredisson.testing.world import Node, Promise, World
+from pyredisson.wire import reply_error
 
-__all__ = ["Lag", "Loss", "Replication", "what_was_lost"]
+__all__ = ["Lag", "Loss", "Replication", "waited_for", "what_was_lost"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Lag:
     most: float = 0.01
     stall: float = 0.05
     stall_seconds: float = 0.6
+
+
+class HasOffset(Protocol):
+    """A connection: what its server had written after the last request on it."""
+
+    offset: int
 
 
 @dataclass
@@ -88,6 +95,15 @@ class Replication:
     def fall_silent(self) -> None:
         """Nothing arrives at the replicas any more, nor what they acknowledge here; nobody has noticed as yet."""
         self._silent = True
+
+    def progress_of(self, node: Node) -> int:
+        """How much of what was written a replica has."""
+        return self._replicas[node].has if node in self._replicas else -1
+
+    def abandon(self) -> None:
+        """The replicas follow another master now; the old one has not noticed as yet."""
+        self._silent = True
+        self._replicas.clear()
 
     def sever(self) -> None:
         """It is over: nobody follows any more."""
@@ -163,6 +179,21 @@ class Replication:
         """The master is none any more: whoever waits is told so."""
         for waiting in list(self._waiting):
             self._end(waiting, None)
+
+
+def waited_for(replication: Replication, replicas: int, seconds: float, wire: HasOffset) -> Promise[Any]:
+    """The reply to a ``WAIT`` that came on this connection; it comes when it does."""
+    promise: Promise[Any] = Promise()
+
+    def done(count: int | None) -> None:
+        if count is None:
+            text = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+            promise.settle(reply_error(text))
+        else:
+            promise.settle(count)
+
+    replication.wait(wire.offset, replicas, seconds, done)
+    return promise
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ The routing is not simulated: :mod:`pyredisson.cluster`, :mod:`pyredisson.slots`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from redis import Connection
 from typing_extensions import Self
@@ -16,7 +16,8 @@ from pyredisson.asyncio.factory import Factory
 from pyredisson.cluster import Cluster, ClusterLink, subscriber_for
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Acknowledging, Failure, Reply, Request
+from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request
+from pyredisson.sentinel import Sentinels, Whereabouts, parse_sentinel_url
 from pyredisson.slots import Address, prepare_call, slot_of
 from pyredisson.testing.network import Port, SimulatedLink
 from pyredisson.testing.runtime import Seam, SimulatedClient
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from pyredisson.link import Inspect
     from pyredisson.pubsub import Subscriber
     from pyredisson.testing.cluster import SimulatedCluster
+    from pyredisson.testing.network import Network
 
-__all__ = ["AnyClient", "RoutedClient", "RoutedRuntime", "cluster_client"]
+__all__ = ["AnyClient", "RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
 
 
 class SimulatedTurn:
@@ -82,6 +84,13 @@ class RoutedRuntime(Seam):
 
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return prepare_call(script, keys, args) if self._scattered else prepare(script, keys, args)
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        async def reserved() -> float:
+            self.link.reserve()
+            return await step()
+
+        return super().spawn(reserved, name)
 
     def place(self, name: str) -> int | None:
         return slot_of(name) if self._scattered else None
@@ -187,3 +196,30 @@ def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Confi
         now=process.now,
     )
     return RoutedClient(port, link, config, "redis+cluster://n0:7000")
+
+
+def sentinel_client(process: Process, network: Network, url: str, *, config: Config | None = None) -> RoutedClient:
+    """A client of the master that sentinels know; ``url`` is as for :meth:`pyredisson.Redisson.from_url`."""
+    config = config or Config()
+    port = Port(process, network)
+    found = parse_sentinel_url(url)
+    assert found is not None, f"not a URL of sentinels: {url}"
+    sentinels = Sentinels(found)
+
+    async def locate(timeout: float) -> Address:
+        enquiry = sentinels.enquire(timeout)
+        for address in enquiry:
+            link = SimulatedLink(port, address)
+            try:
+                master = enquiry.heard(address, await link.ask(enquiry.command, enquiry.each))
+            except Failure as failure:
+                enquiry.silent(address, failure.cause)
+                continue
+            finally:
+                link.close()
+            if master is not None:
+                sentinels.answered(address)
+                return master
+        raise enquiry.nowhere()
+
+    return RoutedClient(port, SimulatedLink(port, master=Whereabouts(), locate=locate), config, sentinels.url)

@@ -43,7 +43,7 @@ from pyredisson.wire import (
 if TYPE_CHECKING:
     import hiredis
 
-    from pyredisson.sentinel import Locator
+    from pyredisson.sentinel import Address, Locator
 
 __all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
 
@@ -62,11 +62,12 @@ _WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
 class Connection:
     """One connection to one server, used by one thread at a time."""
 
-    __slots__ = ("_plain", "_reader", "_timeout", "sock", "used")
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "used")
 
-    def __init__(self, sock: socket.socket, now: float) -> None:
+    def __init__(self, sock: socket.socket, now: float, address: Address | None = None) -> None:
         self.sock = sock
         self.used = now
+        self.address = address  # Where it leads, if that had to be looked up.
         self._reader: hiredis.Reader | None = None
         self._timeout = -1.0
         # TLS needs Python's own timeouts; on a plain socket the kernel's cost a system call less each time.
@@ -499,8 +500,8 @@ class OwnLink:
             if pooled and monotonic() - connection.used > FRESH and not connection.usable():
                 connection.close()
                 continue
-            if pooled and self._elsewhere(timeout):
-                self._demoted(connection)
+            if pooled and self._elsewhere(connection, timeout):
+                connection.close()
                 continue
             try:
                 if asking:
@@ -565,8 +566,8 @@ class OwnLink:
                 if monotonic() - connection.used > FRESH and not connection.usable():
                     connection.close()
                     continue
-                if self._locator is not None and self._elsewhere(timeout):
-                    self._demoted(connection)
+                if self._locator is not None and self._elsewhere(connection, timeout):
+                    connection.close()
                     continue
             try:
                 reply = connection.call_all(data, several, timeout) if several else connection.call(data, timeout)
@@ -601,7 +602,8 @@ class OwnLink:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
-        connection = Connection(open_socket(self._class, self._where(timeout), timeout), monotonic())
+        address, settings = self._where(timeout)
+        connection = Connection(open_socket(self._class, settings, timeout), monotonic(), address)
         if self.inspect is not None:
             try:
                 self.inspect(inspected(connection.call(INFO, timeout), found=self._locator is not None))
@@ -613,26 +615,28 @@ class OwnLink:
                 raise
         return connection
 
-    def _where(self, timeout: float) -> dict[str, Any]:
-        """The settings of the next connection."""
+    def _where(self, timeout: float) -> tuple[Address | None, dict[str, Any]]:
+        """Where the next connection leads, if that has to be looked up, and its settings."""
         if self._locator is None:
-            return self._settings
+            return None, self._settings
         self._master.asked(monotonic())
         address = self._locator.locate(timeout)
         self._master.found(address)
-        return {**self._settings, "host": address[0], "port": address[1]}
+        return address, {**self._settings, "host": address[0], "port": address[1]}
 
-    def _elsewhere(self, timeout: float) -> bool:
-        """Whether the master is another by now, as far as the sentinels tell."""
-        if self._locator is None or not self._master.doubtful(monotonic()):
+    def _elsewhere(self, connection: Connection, timeout: float) -> bool:
+        """Whether the master is another by now, as far as the sentinels tell, than the one at the end of this."""
+        if self._locator is None:
             return False
-        try:
-            return self._master.is_not(self._locator.locate(min(timeout, CONNECTING)))
-        except NotSent:
-            return False
+        if self._master.doubtful(monotonic()):
+            try:
+                self._master.found(self._locator.locate(min(timeout, CONNECTING)))
+            except NotSent:
+                pass
+        return self._master.was_at(connection.address)
 
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(open_socket(self._class, self._where(timeout), timeout))
+        return SocketStream(open_socket(self._class, self._where(timeout)[1], timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.

@@ -52,8 +52,9 @@ class ClusterHistory(TopologyHistory):
             slot = slot_of(rng.choice(self.names()))
             to = rng.randrange(len(cluster.shards))
             self.sometime(lambda slot=slot, to=to: cluster.migrate(slot, to), at_most=TROUBLE - 2.0)  # type: ignore[misc]
+        hows = ("fail_over",) if self.plan.calm else ("crash", "crash", "isolate", "fail_over")
         for _ in range(rng.randint(0, self.plan.failovers)):
-            name, how = rng.choice(self.names()), rng.choice(("crash", "crash", "isolate", "fail_over"))
+            name, how = rng.choice(self.names()), rng.choice(hows)
             back, data = rng.uniform(0.2, 3.0), rng.random() < 0.5
             if how == "crash":
                 self.sometime(
@@ -69,6 +70,8 @@ class ClusterHistory(TopologyHistory):
                     lambda name=name, back=back: cluster.isolate(cluster.shard_of(name), back),  # type: ignore[misc]
                     at_most=TROUBLE - FAILOVER,
                 )
+        if self.plan.calm:
+            return
         for node in cluster.nodes:
             if rng.random() < 0.1:
                 at = self.sometime(lambda node=node: None if node.redis.paused else node.pause())  # type: ignore[misc]

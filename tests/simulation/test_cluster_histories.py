@@ -2,33 +2,105 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
+from pyredisson import cluster, wire
+from pyredisson.cluster import ClusterLink, NodeSubscribers
+from pyredisson.core.holds import Claim
+from pyredisson.pubsub import Conversation
+from pyredisson.slots import Ask, Moved, read_redirection
+from pyredisson.testing.faults import Faults
+from pyredisson.wire import script
 from tests.simulation.cluster_histories import ClusterHistory
 from tests.simulation.seeds import runs
-from tests.simulation.topology_histories import Plan, quiet
+from tests.simulation.topology_histories import CONFIG, Plan, quiet
 
 CHUNKS = 8
 
+#: Slots move and replicas take over, without anything going wrong.
+CALM = Plan(failovers=2, faults=Faults(), calm=True, config=replace(CONFIG, timeout=3.0))
+
+#: Masters fail, and nobody waits for replicas.
+FAILING = Plan(failovers=3)
+
+#: Masters fail, but none of them goes on alone; and whatever was taken, the replica that takes over knows of it.
+SYNCED = Plan(failovers=3, isolate=False, config=replace(CONFIG, min_replicas=1))
+
+#: The same, by the default settings: where replicas are connected they are waited for.
+CHECKED = Plan(failovers=3, isolate=False, config=replace(CONFIG, check_lock_synced_slaves=True))
+
+#: Tokens follow the servers' clock.
+CLOCKED = replace(FAILING, kinds=("fenced_lock",), isolate=False, config=replace(CONFIG, fence_from_clock=True))
+
 
 # ---- histories -------------------------------------------------------------------------------------------------------
+
+
+def _counted(plan: Plan, seeds: range) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for result in runs(partial(ClusterHistory, plan=plan), seeds):
+        seen.update(result.world.counts)
+        seen.update(grants=result.grants, tokens=result.tokens, unsynced=result.unsynced)
+        seen.update({f"overlap by {cause}": count for cause, count in result.overlaps.items()})
+    assert seen["grants"] > 0
+    assert seen["tokens"] > 0
+    return seen
+
+
+def _overlaps(seen: Counter[str]) -> dict[str, int]:
+    return {name: count for name, count in seen.items() if name.startswith("overlap by ")}
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_breaks_a_rule_while_slots_move(chunk: int, volume: Callable[[int], int]) -> None:
     """Nothing is lost by moving slots, so nobody is ever in at once."""
-    seen: Counter[str] = Counter()
-    for result in runs(ClusterHistory, range(chunk, volume(4_000), CHUNKS)):
-        assert result.overlaps == {}
-        seen.update(result.world.counts)
-        seen.update(grants=result.grants, tokens=result.tokens)
-    assert seen["grants"] > 0
-    assert seen["tokens"] > 0
+    seen = _counted(Plan(), range(chunk, volume(4_000), CHUNKS))
+    assert _overlaps(seen) == {}
     assert seen["migrate"] > 0, "no slot was moved, so nothing was tested"
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callable[[int], int]) -> None:
+    seen = _counted(FAILING, range(chunk, volume(4_000), CHUNKS))
+    assert _overlaps(seen).keys() <= {"overlap by hold", "overlap by lease", "overlap by isolated"}
+    assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
+def test_what_is_waited_for_is_not_lost(plan: Plan, volume: Callable[[int], int]) -> None:
+    """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
+    seen = _counted(plan, range(volume(1_000)))
+    assert seen["promote"] > 0
+    if plan.config.min_replicas:
+        assert _overlaps(seen).keys() <= {"overlap by lease"}  # A renewal is never waited for.
+        assert seen["WAIT"] > 0
+
+
+def test_an_overlap_can_be_seen() -> None:
+    """A regime in which nobody is ever in at once, though locks are lost, would not look."""
+    overlaps: Counter[str] = Counter()
+    for seed in range(150):
+        overlaps.update(ClusterHistory(seed, FAILING).run().overlaps)
+        if overlaps["hold"]:
+            return
+    raise AssertionError("no lost lock was ever taken by another while its holder believed in it")
+
+
+def test_while_all_is_well_no_call_fails() -> None:
+    """Slots that move and replicas that take over by command are no reason for an error."""
+    for seed in range(40):
+        result = ClusterHistory(seed, CALM).run()
+        assert (result.unknown, result.errors, result.overlaps) == (0, 0, {}), f"seed {seed}: {result}"
 
 
 def test_without_faults_nothing_is_lost_or_unknown() -> None:
@@ -38,5 +110,83 @@ def test_without_faults_nothing_is_lost_or_unknown() -> None:
 
 
 def test_a_seed_is_a_history_of_the_cluster() -> None:
-    assert ClusterHistory(7).run().world.trace == ClusterHistory(7).run().world.trace
-    assert ClusterHistory(7).run().world.trace != ClusterHistory(8).run().world.trace
+    assert ClusterHistory(7, FAILING).run().world.trace == ClusterHistory(7, FAILING).run().world.trace
+    assert ClusterHistory(7, FAILING).run().world.trace != ClusterHistory(8, FAILING).run().world.trace
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------------------
+
+FOLLOW = ClusterLink._follow
+
+
+def _repeated_at_the_old(self: ClusterLink, redirection: Moved | Ask) -> Any:
+    return self._owners[redirection.slot] or FOLLOW(self, redirection)
+
+
+def _ask_is_moved(*args: Any) -> Moved | None:
+    found = read_redirection(*args)
+    return Moved(*found) if found is not None else None
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+def changed_script(patch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
+    """A bug in a script: some text becomes another."""
+    target = script(name)
+    text = target.text.decode()
+    assert old in text, f"{name} says no longer {old!r}"
+    changed = text.replace(old, new).encode()
+    sha = hashlib.sha1(changed).hexdigest()
+    patch.setattr(target, "text", changed)
+    patch.setattr(target, "sha", sha)
+    patch.setattr(target, "head", b"$7\r\nEVALSHA\r\n$40\r\n" + sha.encode() + b"\r\n")
+
+
+def _channels_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Conversation, "_go_astray", _nothing)
+    patch.setattr(NodeSubscribers, "_relocate", _nothing)
+
+
+def _old_address(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClusterLink, "_suspect", _nothing)
+    patch.setattr(cluster, "_unreachable", lambda failure: False)
+
+
+BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "a redirected request is repeated at the old node": lambda patch: patch.setattr(
+        ClusterLink, "_follow", _repeated_at_the_old
+    ),
+    "ASK is taken for MOVED": lambda patch: patch.setattr(cluster, "read_redirection", _ask_is_moved),
+    "a channel is not heard where its slot went": _channels_stay,
+    "a failover keeps the old address": _old_address,
+    "what is on its way is not asked for again": lambda patch: patch.setattr(cluster, "PAUSE_FIRST", 1e6),
+    "tokens go back": lambda patch: changed_script(
+        patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
+    ),
+    "a loss is not told": lambda patch: patch.setattr(Claim, "expire", lambda self, now: False),
+    "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
+        wire, "_NOT_NOW", wire._NOT_NOW - {"UNBLOCKED"}
+    ),
+}
+
+SEEDS = 60
+
+
+def _found() -> str | None:
+    for seed in range(SEEDS):
+        for name, plan in {"calm": CALM, "failing": FAILING, "checked": CHECKED}.items():
+            try:
+                ClusterHistory(seed, plan).run()
+            except BaseException as error:
+                return f"history {seed}, {name}: {type(error).__name__}: {error}"
+    return None
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_of_the_cluster_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name](monkeypatch)
+    found = _found()
+    print(f"{name}: {found}")
+    assert found is not None, "nothing found it"

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
-from pyredisson.testing.checkers import FailoverRules, leftovers
+from pyredisson.testing.checkers import FailoverRules, Violation, leftovers
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.network import Network
 from pyredisson.testing.replication import Lag
@@ -62,6 +62,7 @@ class Plan:
     faults: Faults = NETWORK
     drift: float = 0.005
     disturb: bool = True
+    calm: bool = False  # Slots may move, and nothing goes wrong: no call may fail.
     migrations: int = 4
     failovers: int = 0
     isolate: bool = True
@@ -139,7 +140,8 @@ class TopologyHistory:
                 self.tasks.append(process.start(self._user(process, client), f"p{index}.{owner}"))
         self.rules = self.watch()
         if plan.disturb:
-            self._disturb()
+            if not plan.calm:
+                self._disturb()
             self.disturb_servers()
         world.run(seconds=TROUBLE)
         world.faults = Faults()
@@ -157,6 +159,9 @@ class TopologyHistory:
         left = leftovers(world, [client for client in self.clients if not client.runtime.process.crashed])
         left = [each for each in left if "redisson_lock_token" not in each]
         assert not left, left
+        if plan.config.check_lock_synced_slaves:
+            gave_up = [client for client in self.clients if client.core.replicas.given_up]
+            assert not gave_up, f"replicas are waited for no more by {gave_up}"
         rules = self.rules
         return Result(
             world,
@@ -199,6 +204,7 @@ class TopologyHistory:
     async def _user(self, process: Process, client: RoutedClient) -> None:
         rng = self.world.rng
         while self.world.now < TROUBLE + NEWS:
+            well = self.world.now > self.rules.quiet_from or self.plan.calm
             number = rng.randrange(self.plan.locks)
             kind = self.plan.kinds[number % len(self.plan.kinds)]
             lock = getattr(client, f"get_{kind}")(f"{kind}{number}")
@@ -208,12 +214,20 @@ class TopologyHistory:
                 self.lost += 1
             except NoSyncedSlavesError:
                 self.unsynced += 1
-            except (OutcomeUnknownError, LockNotOwnedError):
+            except LockNotOwnedError:
                 self.unknown += 1
-            except RedisError:
+            except OutcomeUnknownError as error:
+                self.unknown += 1
+                self._failed(error, well=well)
+            except RedisError as error:
                 self.errors += 1
+                self._failed(error, well=well)
             await self._let_go(lock)
             await self.world.pause_of(process, rng.uniform(0.0, 1.0))
+
+    def _failed(self, error: Exception, *, well: bool) -> None:
+        if well:
+            raise Violation(f"a call failed although all is well: {error!r}") from error
 
     async def _let_go(self, lock: Any) -> None:
         """After an error: give back what is still counted, as ``finally`` clauses would."""
