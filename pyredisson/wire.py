@@ -121,6 +121,8 @@ _IN_SCRIPT = re.compile(
     r"(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)",
     re.DOTALL,
 )
+#: What a server says that has become a replica between what it was asked to do and ``WAIT``.
+_NO_LONGER_MASTER = "ERR WAIT cannot be used with replica instances"
 #: What servers say, without a code, of a command in a script that the user may not run.
 _NOT_PERMITTED = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't run)")
 
@@ -140,6 +142,8 @@ def failure_of(error: Any) -> Failure:
         error = error if type(inner) is rx.ResponseError and str(inner) == str(error) else inner
     code = str(error).split(" ", 1)[0]
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
+        return NotSent(error)
+    if str(error).startswith(_NO_LONGER_MASTER):
         return NotSent(error)
     return Refused(error)
 

@@ -101,7 +101,8 @@ class FailoverRules(LockRules):
     1. As for one server, but for overlaps that have a cause, and each has exactly one: the new master does not know the
        hold (``hold``), or only of an earlier end of it (``lease``); or it was taken or prolonged at a server that was
        the master no longer (``isolated``).
-    2. Who lost a hold, and wanted to be told, is told by the end of its validity.
+    2. Who lost a hold, and wanted to be told, is told by the end of its validity. This is looked at then for those that
+       a failover has forgotten, and for all whenever the lock is granted.
     3. Tokens grow, unless the new master has an older one than was handed out; or always, if they follow the clock.
     4. While all is well a lock that is released, and waited for, is taken at once: each waiter's client hears of it.
 
@@ -169,16 +170,22 @@ class FailoverRules(LockRules):
             return
 
         def look() -> None:
-            gone = process.crashed or not claim.who.alive()
-            if gone or process.paused or claim.levels[: len(levels)] != levels or claim.loss is not None:
-                return
-            if claim.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
-                self._expect_told(client, claim)
-            elif claim.watched() and claim.pending is not Pending.RELEASE:
-                raise Violation(f"{claim} is over since {deadline:.6f}, and its holder was not told")
+            if claim.levels[: len(levels)] == levels and claim.loss is None:
+                if claim.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
+                    self._expect_told(client, claim)
+                else:
+                    self._check_told(client, claim)
 
         wait = (deadline - process.now()) / process.rate
         self._world.after(max(0.0, wait) + self.TELLING, look)
+
+    def _check_told(self, client: AnyClient, claim: Claim) -> None:
+        process = client.runtime.process
+        if process.crashed or process.paused or self._world.now < process.resumed_at + self.TELLING:
+            return
+        over = claim.deadline + self.TELLING <= process.now() and claim.who.alive()
+        if over and claim.watched() and claim.pending is not Pending.RELEASE:
+            raise Violation(f"{claim} is over since {claim.deadline:.6f}, and its holder was not told")
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if script not in ("lock_acquire", "fenced_acquire", "lock_renew", "lock_release", "lock_force_unlock"):
@@ -207,6 +214,9 @@ class FailoverRules(LockRules):
 
     def _granted(self, key: bytes, owner: str) -> None:
         self.grants += 1
+        for client in self._clients:
+            for claim in client.core.claims.of(key.decode()):
+                self._check_told(client, claim)
         for claim in self.believers(key.decode()):
             if claim.owner == owner:
                 continue

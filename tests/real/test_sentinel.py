@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.exceptions as rx
@@ -14,8 +16,11 @@ import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.asyncio import connections as asyncio_connections
+from pyredisson.core.runtime import run
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.sentinel import parse_sentinel_url
+from pyredisson.threads import connections as threads_connections
 from tests.real.contenders import Contenders
 from tests.real.worlds import World
 from tests.sentinels import SERVICE, SentinelSet
@@ -136,6 +141,46 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
     began = time.monotonic()
     until(taken_on_the_new_one, within=5)
     assert time.monotonic() - began < 5
+
+
+class Told:
+    """Tells where the master is, as the test has it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def locate(self, timeout: float) -> tuple[str, int]:
+        return HOST, self.server.port
+
+    async def locate_async(self, timeout: float) -> tuple[str, int]:
+        return self.locate(timeout)
+
+
+def test_all_connections_go_where_one_of_them_has_found_the_master(
+    world: World, fresh_server: Callable[..., Server]
+) -> None:
+    """The subscriber is led to the new one, say; the old one goes on, cut off, and does not know that it is none."""
+    old, new = fresh_server(), fresh_server()
+    told = Told(old)
+
+    async def use() -> list[str]:
+        link: Any = (
+            threads_connections.OwnLink(redis.Connection, {}, told)
+            if world.colour == "threads"
+            else asyncio_connections.AsyncOwnLink(redis.asyncio.Connection, {}, told)
+        )
+        asked = []
+        for server in (old, old, new):
+            if server is not told.server:
+                told.server = server
+                (await link.stream(3.0)).close()
+            info = await link.ask(("INFO", "server"), 3.0)
+            asked.append(re.findall(r"tcp_port:(\d+)", info.decode())[0])
+        link.close()
+        return asked
+
+    asked = run(use()) if world.colour == "threads" else world.run(use)
+    assert asked == [str(old.port), str(old.port), str(new.port)]
 
 
 def test_a_client_of_the_users_that_sentinels_lead(world: World, watched: SentinelSet, unique_name: str) -> None:

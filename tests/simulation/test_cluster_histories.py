@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,10 +13,16 @@ import pytest
 
 from pyredisson import cluster, wire
 from pyredisson.cluster import ClusterLink, NodeSubscribers
-from pyredisson.core.holds import Claim
+from pyredisson.core.renewal import Watchdog
+from pyredisson.core.runtime import Refused
 from pyredisson.pubsub import Conversation
-from pyredisson.slots import Ask, Moved, read_redirection
+from pyredisson.slots import Ask, Moved, read_redirection, slot_of
+from pyredisson.testing.cluster import SimulatedCluster
 from pyredisson.testing.faults import Faults
+from pyredisson.testing.network import Network
+from pyredisson.testing.routed import RoutedClient, cluster_client
+from pyredisson.testing.runtime import SimulatedOwner
+from pyredisson.testing.world import Task, World
 from pyredisson.wire import script
 from tests.simulation.cluster_histories import ClusterHistory
 from tests.simulation.seeds import runs
@@ -114,6 +120,85 @@ def test_a_seed_is_a_history_of_the_cluster() -> None:
     assert ClusterHistory(7, FAILING).run().world.trace != ClusterHistory(8, FAILING).run().world.trace
 
 
+# ---- scenes ----------------------------------------------------------------------------------------------------------
+
+
+class Scene:
+    """A cluster and two clients; nothing is random but the time that things take."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.world = World(seed, nodes=0)
+        self.cluster = SimulatedCluster(self.world, Network(self.world))
+        config = replace(CONFIG, lock_watchdog_timeout=60.0, max_wait_without_check=60.0)
+        self.clients = [cluster_client(self.world.process(name), self.cluster, config=config) for name in ("a", "b")]
+
+    def __enter__(self) -> Scene:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.end()
+
+    def start(self, client: RoutedClient, work: Coroutine[Any, Any, Any]) -> Task[Any]:
+        """Let a client do something."""
+        return client.runtime.process.start(work, "task")
+
+    def do(self, client: RoutedClient, work: Coroutine[Any, Any, Any], within: float = 20.0) -> Any:
+        """Let a client do something, and wait for its end."""
+        task = self.start(client, work)
+        assert self.world.run(until=task.done, seconds=within), f"not within {within} s"
+        return task.outcome.result()
+
+
+def a_waiter_hears_of_a_release_where_the_slot_went(seed: int) -> None:
+    """By a message: its next look would be in a minute."""
+    with Scene(seed) as scene:
+        holder, waiter = scene.clients
+        owner = SimulatedOwner(scene.world)
+        lock = holder.get_lock("orders")
+        taken = holder.runtime.process.start(lock.lock(), "take", owner)
+        scene.world.run(until=taken.done, seconds=5)
+        waiting = scene.start(waiter, waiter.get_lock("orders").lock())
+        scene.world.run(seconds=1)
+        slot = slot_of("orders")
+        for _ in range(3):
+            moved: list[bool] = []
+            to = (scene.cluster.truth.shard_of(slot) + 1) % 3
+            assert scene.cluster.migrate(slot, to, lambda moved=moved: moved.append(True))  # type: ignore[misc]
+            assert scene.world.run(until=lambda moved=moved: bool(moved), seconds=10)  # type: ignore[misc]
+        scene.world.run(seconds=1.5)
+        assert not waiting.done()
+        holder.runtime.process.start(lock.unlock(), "give", owner)
+        assert scene.world.run(until=waiting.done, seconds=0.5), "nobody told it"
+
+
+def the_successor_of_a_master_that_stays_dead_is_found(seed: int) -> None:
+    """Nobody is left who would say that it was replaced."""
+    with Scene(seed) as scene:
+        client = scene.clients[0]
+        lock = client.get_lock("orders")
+
+        async def use() -> None:
+            async with lock:
+                pass
+
+        scene.do(client, use())
+        assert scene.cluster.crash(scene.cluster.shard_of("orders"), back_after=600.0, data=True)
+        scene.world.run(seconds=3)
+        scene.do(client, use())
+
+
+SCENES: tuple[Callable[[int], None], ...] = (
+    a_waiter_hears_of_a_release_where_the_slot_went,
+    the_successor_of_a_master_that_stays_dead_is_found,
+)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@pytest.mark.parametrize("seed", range(10))
+def test_scene(scene: Callable[[int], None], seed: int) -> None:
+    scene(seed)
+
+
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
 FOLLOW = ClusterLink._follow
@@ -154,6 +239,19 @@ def _old_address(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cluster, "_unreachable", lambda failure: False)
 
 
+def _not_asked_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cluster, "PAUSE_FIRST", 1e6)
+    patch.setattr(cluster, "NotNow", Refused)
+
+
+def dropped_without_a_word(self: Watchdog) -> None:
+    """Instead of telling the holders of what has expired."""
+    for claim in list(self._watched):
+        if claim.deadline <= self._runtime.now():
+            self.unwatch(claim)
+    self._look_for_earliest()
+
+
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a redirected request is repeated at the old node": lambda patch: patch.setattr(
         ClusterLink, "_follow", _repeated_at_the_old
@@ -161,11 +259,11 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "ASK is taken for MOVED": lambda patch: patch.setattr(cluster, "read_redirection", _ask_is_moved),
     "a channel is not heard where its slot went": _channels_stay,
     "a failover keeps the old address": _old_address,
-    "what is on its way is not asked for again": lambda patch: patch.setattr(cluster, "PAUSE_FIRST", 1e6),
+    "a request about a slot on its way is refused": _not_asked_again,
     "tokens go back": lambda patch: changed_script(
         patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
     ),
-    "a loss is not told": lambda patch: patch.setattr(Claim, "expire", lambda self, now: False),
+    "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         wire, "_NOT_NOW", wire._NOT_NOW - {"UNBLOCKED"}
     ),
@@ -175,12 +273,15 @@ SEEDS = 60
 
 
 def _found() -> str | None:
+    tests: dict[str, Callable[[int], object]] = {scene.__name__: scene for scene in SCENES}
+    for name, plan in {"calm": CALM, "failing": FAILING, "checked": CHECKED}.items():
+        tests[f"history, {name}"] = lambda seed, plan=plan: ClusterHistory(seed, plan).run()  # type: ignore[misc]
     for seed in range(SEEDS):
-        for name, plan in {"calm": CALM, "failing": FAILING, "checked": CHECKED}.items():
+        for name, test in tests.items():
             try:
-                ClusterHistory(seed, plan).run()
+                test(seed)
             except BaseException as error:
-                return f"history {seed}, {name}: {type(error).__name__}: {error}"
+                return f"{name} {seed}: {type(error).__name__}: {error}"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
@@ -10,13 +11,16 @@ from typing import Any
 import pytest
 
 from pyredisson import wire
-from pyredisson.core.holds import Claim
+from pyredisson.core.renewal import Watchdog
 from pyredisson.sentinel import Whereabouts
 from pyredisson.testing.network import Network
 from pyredisson.testing.routed import RoutedClient, sentinel_client
 from pyredisson.testing.sentinel import SimulatedSentinels
 from pyredisson.testing.world import World
-from tests.simulation.topology_histories import CONFIG
+from tests.simulation.seeds import runs
+from tests.simulation.sentinel_histories import PLAN, SentinelHistory
+from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
+from tests.simulation.topology_histories import CONFIG, Plan, quiet
 
 CHUNKS = 8
 
@@ -175,7 +179,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "tokens go back": lambda patch: changed_script(
         patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
     ),
-    "a loss is not told": lambda patch: patch.setattr(Claim, "expire", lambda self, now: False),
+    "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         wire, "_NOT_NOW", wire._NOT_NOW - {"UNBLOCKED"}
     ),
