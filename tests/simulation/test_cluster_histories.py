@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -15,11 +18,13 @@ from pyredisson import cluster, wire
 from pyredisson.cluster import ClusterLink, NodeSubscribers
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Refused
+from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.pubsub import Conversation
 from pyredisson.slots import Ask, Moved, read_redirection, slot_of
 from pyredisson.testing.cluster import SimulatedCluster
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.network import Network
+from pyredisson.testing.replication import Lag
 from pyredisson.testing.routed import RoutedClient, cluster_client
 from pyredisson.testing.runtime import SimulatedOwner
 from pyredisson.testing.world import Task, World
@@ -28,7 +33,7 @@ from tests.simulation.cluster_histories import ClusterHistory
 from tests.simulation.seeds import runs
 from tests.simulation.topology_histories import CONFIG, Plan, quiet
 
-CHUNKS = 8
+CHUNKS = 20
 
 #: Slots move and replicas take over, without anything going wrong.
 CALM = Plan(failovers=2, faults=Faults(), calm=True, config=replace(CONFIG, timeout=3.0))
@@ -82,10 +87,11 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
 
 
 @pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_what_is_waited_for_is_not_lost(plan: Plan, volume: Callable[[int], int]) -> None:
+def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable[[int], int]) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
-    seen = _counted(plan, range(volume(1_000)))
+    seen = _counted(plan, range(chunk, volume(1_000), CHUNKS // 4))
     assert seen["promote"] > 0
     if plan.config.min_replicas:
         assert _overlaps(seen).keys() <= {"overlap by lease"}  # A renewal is never waited for.
@@ -120,16 +126,35 @@ def test_a_seed_is_a_history_of_the_cluster() -> None:
     assert ClusterHistory(7, FAILING).run().world.trace != ClusterHistory(8, FAILING).run().world.trace
 
 
+def test_a_seed_is_the_same_history_in_another_process() -> None:
+    code = (
+        "from tests.simulation.cluster_histories import ClusterHistory\n"
+        "from tests.simulation.sentinel_histories import SentinelHistory\n"
+        "from tests.simulation.test_cluster_histories import FAILING\n"
+        "from tests.simulation.test_sentinel_histories import CHECKED\n"
+        "print([ClusterHistory(seed, FAILING).run().world.trace for seed in range(3)])\n"
+        "print([SentinelHistory(seed, CHECKED).run().world.trace for seed in range(3)])"
+    )
+
+    def run(hash_seed: str) -> str:
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("1") == run("2")
+
+
 # ---- scenes ----------------------------------------------------------------------------------------------------------
 
 
 class Scene:
     """A cluster and two clients; nothing is random but the time that things take."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, lag: Lag | None = None, **changes: Any) -> None:
         self.world = World(seed, nodes=0)
-        self.cluster = SimulatedCluster(self.world, Network(self.world))
-        config = replace(CONFIG, lock_watchdog_timeout=60.0, max_wait_without_check=60.0)
+        self.cluster = SimulatedCluster(self.world, Network(self.world), lag=lag)
+        config = replace(CONFIG, **{"lock_watchdog_timeout": 60.0, "max_wait_without_check": 60.0, **changes})
         self.clients = [cluster_client(self.world.process(name), self.cluster, config=config) for name in ("a", "b")]
 
     def __enter__(self) -> Scene:
@@ -187,9 +212,25 @@ def the_successor_of_a_master_that_stays_dead_is_found(seed: int) -> None:
         scene.do(client, use())
 
 
+def a_wait_that_a_demotion_breaks_off_is_not_the_last(seed: int) -> None:
+    """The server says that it waits no more, which is not to say that it cannot."""
+    slow = Lag(least=0.6, most=0.8, stall=0.0)
+    with Scene(seed, slow, check_lock_synced_slaves=True, slaves_sync_timeout=0.5) as scene:
+        client = scene.clients[0]
+        lock = client.get_lock("orders")
+        taking = scene.start(client, lock.lock())
+        scene.world.run(seconds=scene.world.rng.uniform(0.2, 0.4))
+        assert scene.cluster.fail_over(scene.cluster.shard_of("orders"))
+        assert scene.world.run(until=taking.done, seconds=20)
+        with pytest.raises(NoSyncedSlavesError):
+            taking.outcome.result()
+        assert not client.core.replicas.given_up
+
+
 SCENES: tuple[Callable[[int], None], ...] = (
     a_waiter_hears_of_a_release_where_the_slot_went,
     the_successor_of_a_master_that_stays_dead_is_found,
+    a_wait_that_a_demotion_breaks_off_is_not_the_last,
 )
 
 
