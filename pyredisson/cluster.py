@@ -90,6 +90,7 @@ class ClusterLink:
         make_turn: Makes what lets one of the callers who all need the map ask for it.
         sleep: Lets time pass.
         beside: Begins a request beside others; see ``Link.begin``.
+        now: Monotonic seconds.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class ClusterLink:
         make_turn: Callable[[], Turn],
         sleep: Callable[[float], Awaitable[None]],
         beside: Callable[[Link, Call, float], Any],
+        now: Callable[[], float] = monotonic,
     ) -> None:
+        self._now = now
         self._cluster = cluster
         self._make_link = make_link
         self._make_turn = make_turn
@@ -126,11 +129,11 @@ class ClusterLink:
         packed = request.packed
         if link is None or packed is None or self._stale:
             return await self._execute(request.slot, self._sender(request), timeout)
-        sent = monotonic()
+        sent = self._now()
         try:
             return await link.eval(packed, timeout)
         except Failure as failure:
-            left = timeout - (monotonic() - sent)
+            left = timeout - (self._now() - sent)
             return await self._execute(request.slot, self._sender(request), left, (link, failure))
 
     def begin(self, request: Call, timeout: float) -> Any:
@@ -169,7 +172,7 @@ class ClusterLink:
 
     async def eval_all(self, requests: Sequence[Call], timeout: float) -> list[Reply | Failure]:
         """See ``Runtime.eval_all``. Node by node, each a hundred at once; one that does not answer is asked no more."""
-        over = monotonic() + timeout
+        over = self._now() + timeout
         try:
             if self._stale:
                 await self._learn(timeout)
@@ -188,7 +191,7 @@ class ClusterLink:
             astray += await self._eval_share(link, share, requests, answers, over)
         for index in astray:
             try:
-                answers[index] = await self.eval(requests[index], max(0.001, over - monotonic()))
+                answers[index] = await self.eval(requests[index], max(0.001, over - self._now()))
             except Failure as failure:
                 answers[index] = failure
         return answers
@@ -206,14 +209,14 @@ class ClusterLink:
         silent: Failure | None = None
         for start in range(0, len(share), TOGETHER):
             chunk = share[start : start + TOGETHER]
-            if silent is None and monotonic() >= over:
+            if silent is None and self._now() >= over:
                 silent = NotSent(rx.TimeoutError("not all requests could be sent in time"))
             if silent is not None:
                 for index in chunk:
                     answers[index] = NotSent(silent.cause)
                 continue
             packed = [requests[index].pack(self._publish()) for index in chunk]
-            for index, answer in zip(chunk, await link.eval_all(packed, over - monotonic()), strict=True):
+            for index, answer in zip(chunk, await link.eval_all(packed, over - self._now()), strict=True):
                 answers[index] = answer
                 if isinstance(answer, Failure):
                     redirection = self._redirection(link, answer)
@@ -245,7 +248,7 @@ class ClusterLink:
 
         ``tried`` is what became of a first try.
         """
-        over = monotonic() + timeout
+        over = self._now() + timeout
         pause = PAUSE_FIRST
         redirections = 0
         link: NodeLink | None
@@ -254,13 +257,13 @@ class ClusterLink:
                 (link, failure), tried = tried, None
             else:
                 if self._stale:
-                    await self._learn(max(0.001, over - monotonic()))
+                    await self._learn(max(0.001, over - self._now()))
                 link = self._owners[slot]
                 if link is None:
                     failure = self._unserved(slot)
                 else:
                     try:
-                        return await send(link, max(0.001, over - monotonic()), False)
+                        return await send(link, max(0.001, over - self._now()), False)
                     except Failure as error:
                         failure = error
             redirection = self._redirection(link, failure) if link is not None else None
@@ -270,7 +273,7 @@ class ClusterLink:
                     raise NotSent(failure.cause)
                 other = self._follow(redirection)
                 try:
-                    return await send(other, max(0.001, over - monotonic()), isinstance(redirection, Ask))
+                    return await send(other, max(0.001, over - self._now()), isinstance(redirection, Ask))
                 except Failure as error:
                     link, failure = other, error
                     if self._redirection(other, failure) is not None:
@@ -283,15 +286,15 @@ class ClusterLink:
             if link is not None and _unreachable(failure):
                 # It may have been replaced. If not, that is an outage as any other, unless it says what it lacks.
                 self._suspect(link)
-                await self._learn(max(0.001, over - monotonic()))
-                if self._owners[slot] is not link and monotonic() < over:
+                await self._learn(max(0.001, over - self._now()))
+                if self._owners[slot] is not link and self._now() < over:
                     continue
             code = str(failure.cause).partition(" ")[0]
             if code == "CLUSTERDOWN":
                 self._stale = True
             if code not in PASSING:
                 raise failure
-            if monotonic() + pause >= over:
+            if self._now() + pause >= over:
                 raise NotNow(failure.cause)
             await self._sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
@@ -354,14 +357,14 @@ class ClusterLink:
         return self._links.get(self._addresses[link]) is link
 
     async def _learn(self, timeout: float) -> None:
-        over = monotonic() + timeout
+        over = self._now() + timeout
         attempts = self._attempts
         if not await self._turn.take(timeout):
             raise NotSent(rx.TimeoutError("no node of the cluster has said in time who serves what"))
         try:
             if self._attempts == attempts:
                 try:
-                    await self._ask_for_map(max(0.001, over - monotonic()))
+                    await self._ask_for_map(max(0.001, over - self._now()))
                     self._trouble = None
                 except Failure as failure:
                     self._trouble = failure
@@ -374,14 +377,14 @@ class ClusterLink:
             raise type(trouble)(trouble.cause) from trouble.cause
 
     async def _ask_for_map(self, timeout: float) -> None:
-        over = monotonic() + timeout
+        over = self._now() + timeout
         candidates = list(dict.fromkeys([*self._links, *self._cluster.seeds]))
         # Another one each time: whoever is cut off from the rest goes on telling what was true once.
         start = self._attempts % len(candidates)
         candidates = sorted(candidates[start:] + candidates[:start], key=self._suspects.__contains__)
         failure: Failure | None = None
         for address in candidates:
-            left = over - monotonic()
+            left = over - self._now()
             if failure is not None and left <= 0:
                 break
             try:

@@ -113,14 +113,14 @@ class Conversation:
         """The commands that are due now: farewells to channels without waiters, and a ping."""
         gone = self._wakeups.take_idle(now, self._line)
         out = b""
-        if self._asked is None and now - self._heard >= self._ping_interval and self._wakeups.wanted(self._line):
+        if self._asked is None and now >= self._heard + self._ping_interval and self._wakeups.wanted(self._line):
             self._asked = now
             out = pack("PING")
         return self.farewell(gone, now) + out if gone else out
 
     def dead(self, now: float) -> bool:
         """Whether the server has been silent for too long."""
-        return self._asked is not None and now - self._asked >= self._ping_timeout
+        return self._asked is not None and now >= self._asked + self._ping_timeout  # As next_due() counts it.
 
     def next_due(self, now: float) -> float:
         """Seconds until something may be due."""

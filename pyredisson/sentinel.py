@@ -23,7 +23,16 @@ from redis.retry import Retry
 from pyredisson.core.runtime import NotSent
 from pyredisson.wire import as_redis_error
 
-__all__ = ["ASK_AGAIN", "ASK_LATER", "Address", "Locator", "SentinelUrl", "Sentinels", "parse_sentinel_url"]
+__all__ = [
+    "ASK_AGAIN",
+    "Address",
+    "Enquiry",
+    "Locator",
+    "SentinelUrl",
+    "Sentinels",
+    "Whereabouts",
+    "parse_sentinel_url",
+]
 
 SCHEME = "redis+sentinel://"
 DEFAULT_PORT = 26379
@@ -109,6 +118,98 @@ class Locator(Protocol):
 
 
 @final
+class Whereabouts:
+    """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks.
+
+    Whoever finds it elsewhere, for a new connection or because it was time to ask, finds it for all connections: those
+    to where it was are to be left, though the server there may go on for a while as if it were the master still.
+    """
+
+    def __init__(self) -> None:
+        self._address: Address | None = None  # As of the last answer.
+        self._heard_at: Address | None = None  # Where the subscriber is.
+        self._ask_at = -math.inf
+
+    def asked(self, now: float) -> None:
+        """It is being asked for, for a new connection."""
+        self._ask_at = now + ASK_AGAIN
+
+    def nobody_knew(self, now: float) -> None:
+        """It was asked for by the way, and nobody told: that is not tried again so soon."""
+        self._ask_at = now + ASK_LATER
+
+    def found(self, address: Address) -> bool:
+        """This is where it is now. Returns whether it was elsewhere before: older connections are to be left."""
+        former, self._address = self._address, address
+        return former not in (None, address)
+
+    def hears_at(self, address: Address) -> None:
+        """The subscriber goes there."""
+        self._heard_at = address
+
+    def hears_elsewhere(self) -> bool:
+        """Whether the subscriber is to move. Said once for each place where it was."""
+        if self._heard_at in (None, self._address):
+            return False
+        self._heard_at = None
+        return True
+
+    def was_at(self, address: Address | None) -> bool:
+        """Whether it is no longer there: a connection to there is to be left."""
+        return address != self._address
+
+    def doubtful(self, now: float) -> bool:
+        """Whether it is time to ask if the master is still where we are connected. Whoever is told so asks."""
+        if self._address is None or now < self._ask_at:
+            return False
+        self._ask_at = now + ASK_AGAIN  # One of many asks.
+        return True
+
+    @staticmethod
+    def demoted(*replies: object) -> bool:
+        """Whether a server says that it is the master no longer. What was answered so had no effect."""
+        return any(type(reply) is rx.ReadOnlyError for reply in replies)
+
+
+@final
+class Enquiry:
+    """One question to the sentinels of a service: where its master is. Whoever has it does the asking.
+
+    Args:
+        order: The sentinels, that first that is to be asked first.
+        service: The name under which they know the master.
+        timeout: Seconds that there are for it, about.
+    """
+
+    def __init__(self, order: Sequence[Address], service: str, timeout: float) -> None:
+        self._order = tuple(order)
+        self._service = service
+        self._said: list[str] = []
+        #: How long to wait for each: all of them within the time, as far as it goes; a dead one must not cost it all.
+        self.each = max(timeout / math.sqrt(len(self._order)), 0.05)
+        self.command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._order)
+
+    def heard(self, sentinel: Address, reply: Any) -> Address | None:
+        """What a sentinel's reply says; ``None``: it does not know, so the next one is to be asked."""
+        if not reply:
+            self._said.append(f"{sentinel[0]}:{sentinel[1]} knows no {self._service!r}")
+            return None
+        host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in reply)
+        return host, int(port)
+
+    def silent(self, sentinel: Address, error: Exception) -> None:
+        """A sentinel could not be asked."""
+        self._said.append(f"{sentinel[0]}:{sentinel[1]}: {as_redis_error(error)}")
+
+    def nowhere(self) -> NotSent:
+        """What to raise when all were asked and none knows."""
+        return NotSent(rx.ConnectionError(f"no sentinel tells where {self._service!r} is ({'; '.join(self._said)})"))
+
+
+@final
 class Sentinels:
     """The sentinels of one service.
 
@@ -127,54 +228,55 @@ class Sentinels:
         """The URL, password masked."""
         return self._url.masked
 
-    def _asked(self, timeout: float) -> Iterator[tuple[Address, dict[str, Any]]]:
-        # All of them within the time that there is for connecting, as far as it goes: a dead one must not cost it all.
-        each = max(timeout / math.sqrt(len(self._order)), 0.05)
-        for address in tuple(self._order):
-            times = {"socket_timeout": each, "socket_connect_timeout": each}
-            yield address, {**self._settings, **times, "host": address[0], "port": address[1]}
-
-    def locate(self, timeout: float) -> Address:
-        """See :meth:`Locator.locate`."""
-        said = []
-        for address, settings in self._asked(timeout):
-            sentinel: Any = redis.Redis(**settings, retry=Retry(NoBackoff(), 0))
-            try:
-                with sentinel:
-                    reply: Any = sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
-            except (rx.RedisError, OSError) as error:
-                said.append(f"{address[0]}:{address[1]}: {as_redis_error(error)}")
-                continue
-            if reply:
-                return self._found(address, reply)
-            said.append(f"{address[0]}:{address[1]} knows no {self._url.service!r}")
-        raise self._nowhere(said)
-
-    async def locate_async(self, timeout: float) -> Address:
-        """See :meth:`Locator.locate_async`."""
-        said = []
-        for address, settings in self._asked(timeout):
-            sentinel: Any = redis.asyncio.Redis(**settings, retry=redis.asyncio.retry.Retry(NoBackoff(), 0))
-            try:
-                reply: Any = await sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
-            except (rx.RedisError, OSError) as error:
-                said.append(f"{address[0]}:{address[1]}: {as_redis_error(error)}")
-                continue
-            finally:
-                await sentinel.aclose()
-            if reply:
-                return self._found(address, reply)
-            said.append(f"{address[0]}:{address[1]} knows no {self._url.service!r}")
-        raise self._nowhere(said)
+    def enquire(self, timeout: float) -> Enquiry:
+        """Begin to ask; whoever does tells :meth:`answered`."""
+        return Enquiry(self._order, self._url.service, timeout)
 
     def doubt(self) -> None:
         """See :meth:`Locator.doubt`."""
         self._order = [*self._order[1:], *self._order[:1]]
 
-    def _found(self, address: Address, reply: Any) -> Address:
-        self._order = [address, *(other for other in self._order if other != address)]
-        host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in reply)
-        return host, int(port)
+    def answered(self, sentinel: Address) -> None:
+        """This one knew: it is asked first the next time."""
+        self._order = [sentinel, *(other for other in self._order if other != sentinel)]
 
-    def _nowhere(self, said: Sequence[str]) -> NotSent:
-        return NotSent(rx.ConnectionError(f"no sentinel tells where {self._url.service!r} is ({'; '.join(said)})"))
+    def _settings_of(self, sentinel: Address, seconds: float) -> dict[str, Any]:
+        times = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
+        return {**self._settings, **times, "host": sentinel[0], "port": sentinel[1]}
+
+    def locate(self, timeout: float) -> Address:
+        """See :meth:`Locator.locate`."""
+        enquiry = self.enquire(timeout)
+        for address in enquiry:
+            sentinel: Any = redis.Redis(**self._settings_of(address, enquiry.each), retry=Retry(NoBackoff(), 0))
+            try:
+                with sentinel:
+                    reply: Any = sentinel.execute_command(*enquiry.command)
+            except (rx.RedisError, OSError) as error:
+                enquiry.silent(address, error)
+                continue
+            found = enquiry.heard(address, reply)
+            if found is not None:
+                self.answered(address)
+                return found
+        raise enquiry.nowhere()
+
+    async def locate_async(self, timeout: float) -> Address:
+        """See :meth:`Locator.locate_async`."""
+        enquiry = self.enquire(timeout)
+        for address in enquiry:
+            sentinel: Any = redis.asyncio.Redis(
+                **self._settings_of(address, enquiry.each), retry=redis.asyncio.retry.Retry(NoBackoff(), 0)
+            )
+            try:
+                reply: Any = await sentinel.execute_command(*enquiry.command)
+            except (rx.RedisError, OSError) as error:
+                enquiry.silent(address, error)
+                continue
+            finally:
+                await sentinel.aclose()
+            found = enquiry.heard(address, reply)
+            if found is not None:
+                self.answered(address)
+                return found
+        raise enquiry.nowhere()

@@ -111,8 +111,9 @@ _ERRORS: dict[str, type[rx.RedisError]] = {
     "TRYAGAIN": rx.TryAgainError,
 }
 
-#: The server could not take the request at this moment, and did not: as good as not sent.
-_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"})
+#: The server could not take the request at this moment, and did not: as good as not sent. UNBLOCKED is what a ``WAIT``
+#: is told when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not said by it.
+_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"})
 #: Of these, what a server says that is not the master, or not yet.
 _NO_MASTER = frozenset({"LOADING", "READONLY", "MASTERDOWN"})
 
@@ -122,6 +123,8 @@ _IN_SCRIPT = re.compile(
     r"(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)",
     re.DOTALL,
 )
+#: What a server says that has become a replica between what it was asked to do and ``WAIT``.
+_NO_LONGER_MASTER = "ERR WAIT cannot be used with replica instances"
 #: What servers say, without a code, of a command in a script that the user may not run.
 _NOT_PERMITTED = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't run)")
 
@@ -147,6 +150,8 @@ def failure_of(error: Any, *, found: bool = False) -> Failure:
     if found and (code in _NO_MASTER or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError))):
         return NotNow(error)
     if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
+        return NotSent(error)
+    if str(error).startswith(_NO_LONGER_MASTER):
         return NotSent(error)
     return Refused(error)
 

@@ -25,7 +25,7 @@ from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, NotN
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
-from pyredisson.sentinel import ASK_AGAIN, ASK_LATER
+from pyredisson.sentinel import Whereabouts
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -380,9 +380,7 @@ class AsyncOwnLink:
     def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
         self._locator = locator
-        self._address: Address | None = None  # Of the master, as of the last answer.
-        self._heard_at: Address | None = None  # Where the subscriber is.
-        self._ask_at = 0.0
+        self._master = Whereabouts()
         self._settings = settings
         self.loop = asyncio.get_running_loop()
         self._pipe: Pipe | None = None
@@ -445,7 +443,7 @@ class AsyncOwnLink:
 
     def _demoted(self, *replies: Any) -> bool:
         """Whether its server is the master no longer; then so it is for all connections to it."""
-        if self._locator is None or not any(type(reply) is rx.ReadOnlyError for reply in replies):
+        if self._locator is None or not self._master.demoted(*replies):
             return False
         self._leave()
         return True
@@ -480,7 +478,7 @@ class AsyncOwnLink:
         while True:
             while self._apart:
                 pipe = self._apart.pop()
-                if pipe.usable() and pipe.address == self._address:
+                if pipe.usable() and not self._master.was_at(pipe.address):
                     return pipe, True
                 self._all_apart.discard(pipe)
                 pipe.close()
@@ -616,7 +614,7 @@ class AsyncOwnLink:
         return pipe
 
     async def _open(self, timeout: float) -> Pipe:
-        settings, address = await self._where(timeout)
+        address, settings = await self._where(timeout)
         pipe = Pipe(self.loop, address)
         pipe.adopt(*await open_connection(self._class, settings, timeout))
         if self.inspect is not None:
@@ -633,6 +631,9 @@ class AsyncOwnLink:
             except BaseException:
                 pipe.close()
                 raise
+        if address is not None and self._master.was_at(address):  # Somebody has found the master elsewhere meanwhile.
+            pipe.close()
+            raise NotSent(rx.ConnectionError("the master was replaced while the connection was made"))
         return pipe
 
     def _connect_done(self, task: asyncio.Task[Pipe]) -> None:
@@ -640,38 +641,34 @@ class AsyncOwnLink:
         if not task.cancelled():
             task.exception()  # Looked at, even if all who waited for it were cancelled.
 
-    async def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[dict[str, Any], Address | None]:
-        """The settings of the next connection, and where sentinels say that the master is."""
+    async def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[Address | None, dict[str, Any]]:
+        """Where the next connection leads, if that has to be looked up, and its settings."""
         if self._locator is None:
-            return self._settings, None
-        self._ask_at = monotonic() + ASK_AGAIN
-        address = host, port = await self._locator.locate_async(timeout)
+            return None, self._settings
+        self._master.asked(monotonic())
+        address = await self._locator.locate_async(timeout)
         if to_hear:
-            self._heard_at = address
+            self._master.hears_at(address)
         self._found(address)
-        return {**self._settings, "host": host, "port": port}, address
+        return address, {**self._settings, "host": address[0], "port": address[1]}
 
     def _found(self, address: Address) -> None:
         """That is where the master is."""
-        if address != self._address:
-            self._address = address
-            self._leave()  # Those in use are left when they are to be used again.
-        if self._heard_at not in (None, address):
-            self._heard_at = None  # Once is enough.
+        if self._master.found(address):
+            self._leave()
+        if self._master.hears_elsewhere():
             self.on_change()
 
     async def _look_again(self, timeout: float) -> None:
-        """Ask who the master is, if that was not asked a moment ago, and leave one that is it no longer."""
-        if self._locator is None or self._address is None:
+        """Leave the master if it is another by now, as far as the sentinels tell."""
+        if self._locator is None:
             return
-        now = monotonic()
-        if now >= self._ask_at:
-            self._ask_at = now + ASK_AGAIN  # One of many tasks asks.
+        if self._master.doubtful(monotonic()):
             try:
                 self._found(await _apart(self._locator.locate_async(min(timeout, CONNECTING))))
             except NotSent:
-                self._ask_at = monotonic() + ASK_LATER
-        if self._pipe is not None and self._pipe.address != self._address:
+                self._master.nobody_knew(monotonic())
+        if self._pipe is not None and self._master.was_at(self._pipe.address):
             self._pipe.retire()  # It was being made while the master changed.
 
     async def follow(self) -> bool:
@@ -679,13 +676,13 @@ class AsyncOwnLink:
         return self._locator is not None
 
     def _leave(self) -> None:
-        for pipe in (self._pipe, *self._apart):
+        for pipe in (self._pipe, *self._all_apart):
             if pipe is not None:
                 pipe.retire()
 
     async def stream(self, timeout: float) -> Stream:
         stream = AsyncSocketStream(self.loop)
-        settings, _ = await self._where(timeout, to_hear=True)
+        _, settings = await self._where(timeout, to_hear=True)
         stream.adopt(*await open_connection(self._class, settings, timeout))
         return stream
 

@@ -84,8 +84,8 @@ class TaskLoop:
             self._task = self._runtime.run_beside(self._run(), self._name)
 
     async def _run(self) -> None:
-        self._runtime.link.reserve()
         while True:
+            self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
                 pause = await self._step()
             except Exception:

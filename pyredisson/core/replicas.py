@@ -118,6 +118,11 @@ class Replicas:
         self._seen = self._unsupported = False
         self._home.sync = self if self._least or self._checks else None
 
+    @property
+    def given_up(self) -> bool:
+        """Whether the server does not let us wait for replicas."""
+        return self._unsupported
+
     def wanted(self) -> int:
         """How many replicas have to acknowledge what is taken now."""
         if self._least:

@@ -6,17 +6,20 @@ Beside the system, not inside it: a checker looks at what the servers did and at
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyredisson.core.events import Acquired, Event
 from pyredisson.core.holds import Claim, Pending
 from pyredisson.core.multi_hold import MultiHold
-from pyredisson.core.names import ReadWriteNames
-from pyredisson.testing.runtime import SimulatedClient
+from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.testing.replication import Loss
+from pyredisson.testing.routed import AnyClient
 from pyredisson.testing.world import Node, World
 
 __all__ = [
+    "FailoverRules",
     "LockRules",
     "QuorumRules",
     "ReadWriteRules",
@@ -39,7 +42,7 @@ class LockRules:
     3. A lock has at most one holder, and always a TTL.
     """
 
-    def __init__(self, world: World, clients: Iterable[SimulatedClient]) -> None:
+    def __init__(self, world: World, clients: Iterable[AnyClient]) -> None:
         self._clients = list(clients)
         self._world = world
         self._ends: dict[bytes, int] = {}
@@ -92,6 +95,174 @@ class LockRules:
         return isinstance(value, dict) and len(value) == 1
 
 
+class FailoverRules(LockRules):
+    """The rules of exclusive locks, fenced or not, where masters are replaced, and slots move.
+
+    1. As for one server, but for overlaps that have a cause, and each has exactly one: the new master does not know the
+       hold (``hold``), or only of an earlier end of it (``lease``); or it was taken or prolonged at a server that was
+       the master no longer (``isolated``).
+    2. Who lost a hold, and wanted to be told, is told by the end of its validity. This is looked at then for those that
+       a failover has forgotten, and for all whenever the lock is granted.
+    3. Tokens grow, unless the new master has an older one than was handed out; or always, if they follow the clock.
+    4. While all is well a lock that is released, and waited for, is taken at once: each waiter's client hears of it.
+
+    Args:
+        world: Where they are kept.
+        clients: Who has to keep them.
+        trusted: The servers that may rightly say who holds a lock, at this moment.
+        always_growing: Whether tokens grow whatever is lost.
+
+    Attributes:
+        overlaps: How many there were, by cause.
+        quiet_from: From when on all is well, in the world's time.
+        grants: How many there were.
+        tokens: How many were handed out.
+    """
+
+    #: Within so many seconds, while all is well, a lock that is released is taken by somebody who waits.
+    AT_ONCE = 0.5
+    #: The watchdog tells of a loss so soon after the end of a hold's validity, in seconds.
+    TELLING = 0.05
+
+    def __init__(
+        self,
+        world: World,
+        clients: Iterable[AnyClient],
+        trusted: Callable[[bytes], Sequence[Node]],
+        *,
+        always_growing: bool = False,
+    ) -> None:
+        super().__init__(world, clients)
+        self._trusted = trusted
+        self._always_growing = always_growing
+        self._causes: dict[tuple[bytes, str], str] = {}
+        self._last: dict[bytes, tuple[int, str]] = {}
+        self.overlaps: Counter[str] = Counter()
+        self.quiet_from = float("inf")
+        self.tokens = 0
+
+    def failed_over(self, losses: Iterable[Loss]) -> None:
+        """A new master has taken over, and has forgotten this."""
+        for loss in losses:
+            self._ends.pop(loss.key, None)
+            had, has = (_owners(entry.value if entry is not None else None) for entry in (loss.was, loss.remains))
+            for owner in sorted(had):
+                if owner not in has:
+                    self._blame(loss.key, owner, "hold")
+                elif _ttl(loss.was) > _ttl(loss.remains):
+                    self._blame(loss.key, owner, "lease")
+            if not self._always_growing:
+                for key in list(self._last):
+                    if LockNames(key.decode()).token == loss.key.decode():
+                        del self._last[key]
+
+    def _blame(self, key: bytes, owner: str, cause: str) -> None:
+        self._causes[key, owner] = cause
+        for client in self._clients:
+            for claim in client.core.claims.of(key.decode()):
+                if claim.owner == owner:
+                    self._expect_told(client, claim)
+
+    def _expect_told(self, client: AnyClient, claim: Claim) -> None:
+        """Look, when its validity is over, whether the holder knows."""
+        process, levels, deadline = client.runtime.process, list(claim.levels), claim.deadline
+        if not levels:
+            return
+
+        def look() -> None:
+            if claim.levels[: len(levels)] == levels and claim.loss is None:
+                if claim.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
+                    self._expect_told(client, claim)
+                else:
+                    self._check_told(client, claim)
+
+        wait = (deadline - process.now()) / process.rate
+        self._world.after(max(0.0, wait) + self.TELLING, look)
+
+    def _check_told(self, client: AnyClient, claim: Claim) -> None:
+        process = client.runtime.process
+        if process.crashed or process.paused or self._world.now < process.resumed_at + self.TELLING:
+            return
+        over = claim.deadline + self.TELLING <= process.now() and claim.who.alive()
+        if over and claim.watched() and claim.pending is not Pending.RELEASE:
+            raise Violation(f"{claim} is over since {claim.deadline:.6f}, and its holder was not told")
+
+    def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        if script not in ("lock_acquire", "fenced_acquire", "lock_renew", "lock_release", "lock_force_unlock"):
+            return
+        acquire = script.endswith("_acquire")
+        token = int(result[1]) if acquire and isinstance(result, list) and result[0] == b"token" else None
+        granted = token is not None or (script == "lock_acquire" and result is None)
+        owners = [arg.decode() for arg in args[1:]] if script == "lock_renew" else [args[1].decode()] if granted else []
+        if node not in self._trusted(keys[0]):
+            for key, owner in zip(keys, owners, strict=False):
+                self._causes[key, owner] = "isolated"
+            return
+        if granted:
+            self._granted(keys[0], owners[0])
+            self._causes.pop((keys[0], owners[0]), None)
+        elif script == "lock_renew" and isinstance(result, list):
+            for key, owner, kept in zip(keys, owners, result, strict=True):
+                if kept == 1:
+                    self._causes.pop((key, owner), None)
+        if token is not None:
+            self._check_token(keys[0], token, owners[0], joins=args[5] != b"")
+        ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
+        self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
+        if ended and result == 1:
+            self._expect_taken(keys[0])
+
+    def _granted(self, key: bytes, owner: str) -> None:
+        self.grants += 1
+        for client in self._clients:
+            for claim in client.core.claims.of(key.decode()):
+                self._check_told(client, claim)
+        for claim in self.believers(key.decode()):
+            if claim.owner == owner:
+                continue
+            cause = self._causes.get((key, claim.owner))
+            if cause is None:
+                raise Violation(f"{key!r} was granted to {owner} at {self._world.now:.6f} s, held by {claim}")
+            self._world.note("overlap", cause)
+            self.overlaps[cause] += 1
+
+    def _check_token(self, key: bytes, token: int, owner: str, *, joins: bool) -> None:
+        last, whose = self._last.get(key, (0, ""))
+        # A doubled request takes two tokens, the second of which its owner never hears of.
+        if token <= last and not (whose == owner and (joins or token == last)):
+            raise Violation(f"the token {token} of {key!r} was handed out to {owner} after {last} to {whose}")
+        if not joins:
+            self.tokens += 1
+        self._last[key] = (max(token, last), owner)
+
+    def _expect_taken(self, key: bytes) -> None:
+        since, grants = self._world.now, self.grants
+        channel = LockNames(key.decode()).channel
+        if since < self.quiet_from or not self._waited_for(channel):
+            return
+
+        def look() -> None:
+            if self.grants == grants and self._waited_for(channel):
+                held = [node for node in self._trusted(key) if key in node.redis.dump()]
+                if not held:
+                    raise Violation(f"{key!r} was released at {since:.6f} s, and nobody who waits for it has taken it")
+
+        self._world.after(self.AT_ONCE, look)
+
+    def _waited_for(self, channel: str) -> bool:
+        return any(
+            client.core.wakeups.waiting(channel) for client in self._clients if not client.runtime.process.crashed
+        )
+
+
+def _owners(value: object) -> set[str]:
+    return {owner.decode() for owner in value} if isinstance(value, dict) else set()
+
+
+def _ttl(entry: Any) -> int:
+    return 0 if entry is None or entry.ttl_ms is None else int(entry.ttl_ms)
+
+
 class TokenRules(LockRules):
     """The same rules, for locks that are a string, the token of their hold; and one more.
 
@@ -124,7 +295,7 @@ class QuorumRules:
     2. On each node it has one holder at most, and always a TTL.
     """
 
-    def __init__(self, world: World, clients: Iterable[SimulatedClient]) -> None:
+    def __init__(self, world: World, clients: Iterable[AnyClient]) -> None:
         self._clients = list(clients)
         self._world = world
         self.grants = 0
@@ -176,7 +347,7 @@ class ReadWriteRules:
     4. Nobody but their owner touches a reader's holds; a renewal brings none back, and shortens none.
     """
 
-    def __init__(self, world: World, clients: Iterable[SimulatedClient]) -> None:
+    def __init__(self, world: World, clients: Iterable[AnyClient]) -> None:
         self._clients = list(clients)
         self._world = world
         self._ends: dict[bytes, int] = {}
@@ -253,7 +424,7 @@ class ReadWriteRules:
                 raise Violation(f"{script} changed {key!r} from {before} to {after}")
 
 
-def leftovers(world: World, clients: Iterable[SimulatedClient]) -> list[str]:
+def leftovers(world: World, clients: Iterable[AnyClient]) -> list[str]:
     """What is left when all is done and every lease over; nothing, if all is well."""
     found = [f"{name}: {key!r}" for name, state in world.states() for key in state]
     for client in clients:

@@ -15,9 +15,9 @@ some integers overflow, and wraps errors of ``redis.call`` in a text that begins
 is the first word here, ``WRONGTYPE`` or ``OOM``, stands further on in it there.
 
 Not modelled: MULTI, databases, streams, sets, blocking commands, subscriptions (a published message is handed to
-:attr:`SimulatedRedis.on_message`), keyspace notifications, ACLs, clusters, replication (but see
-:attr:`SimulatedRedis.replicas`), and the order in which big hashes and ``KEYS`` are listed: here it is that of
-insertion.
+:attr:`SimulatedRedis.on_message`), keyspace notifications, ACLs, and the order in which big hashes and ``KEYS`` are
+listed: here it is that of insertion. Replicas, clusters and sentinels are made of several such servers, in
+``replication.py``, ``cluster.py`` and ``sentinel.py`` beside this file.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class SimulatedRedis(Keyspace):
         maxmemory_reached: While true, commands that need memory fail with ``OOM``; in a script, until it has written.
         paused: While true, the server accepts no command; whoever simulates the network keeps them until it is false.
         replicas: What ``WAIT`` replies, and ``INFO`` calls ``connected_slaves``.
-        role: ``master`` or ``slave``, for ``INFO``; a slave here refuses nothing.
+        role: ``master`` or ``slave``, for ``INFO``.
+        read_only: While true, what would write is refused with ``READONLY``, as a replica refuses it.
+        writes: How many writing commands have been run, whatever they changed.
         started_us: When it was started, by its clock. A new server has been running for a day.
         up: False between :meth:`crash` and :meth:`restart`.
     """
@@ -116,6 +118,8 @@ class SimulatedRedis(Keyspace):
         self.paused = False
         self.replicas = 0
         self.role = "master"
+        self.read_only = False
+        self.writes = 0
         self.eviction = "noeviction"
         self.started_us = clock() - 86_400_000_000
         self.up = True
@@ -149,6 +153,10 @@ class SimulatedRedis(Keyspace):
             )
         if not found.least <= len(rest) <= found.most:
             raise found.wrong_arity()
+        if found.writes:
+            if self.read_only:
+                raise _read_only()
+            self.writes += 1
         if found.deny_oom and self.maxmemory_reached:
             raise _out_of_memory()
         return found.run(self, *rest)
@@ -240,6 +248,23 @@ class SimulatedRedis(Keyspace):
             self.started_us,
         )
 
+    def follow(self, snapshot: Snapshot) -> None:
+        """Store what another server stored, as a replica does; scripts and the rest stay this server's own."""
+        self._values = _copied(snapshot.values)
+        self._deadlines = snapshot.deadlines.copy()
+
+    def move_key(self, key: bytes, other: SimulatedRedis) -> None:
+        """``MIGRATE`` one key: from then on it is the other server's, with its time to live."""
+        self.now_us = self._clock()
+        if self._find(key) is not None:
+            other._values[key] = self._values[key]
+            other._deadlines.pop(key, None)
+            if key in self._deadlines:
+                other._deadlines[key] = self._deadlines[key]
+            self._forget(key)
+            self.writes += 1
+            other.writes += 1
+
     @property
     def restarts(self) -> int:
         """How often it was started again."""
@@ -272,11 +297,14 @@ class SimulatedRedis(Keyspace):
         """The interpreter's question before a script runs a command that writes, or is not for scripts."""
         if not command.in_scripts:
             raise ServerError("ERR", "This Redis command is not allowed from script")
+        if command.writes and self.read_only:
+            raise _read_only()
         if command.deny_oom and self.maxmemory_reached and not self._wrote:
             raise _out_of_memory()
         # Issuing a write is enough: it need not change anything.
         if command.writes:
             self._wrote = True
+            self.writes += 1
 
     def _remembered(self, sha: str) -> Script:
         script = self._scripts.get(sha.lower())
@@ -366,6 +394,10 @@ def _encoded(arg: bytes | str | int) -> bytes:
 
 def _out_of_memory() -> ServerError:
     return ServerError("OOM", "command not allowed when used memory > 'maxmemory'.")
+
+
+def _read_only() -> ServerError:
+    return ServerError("READONLY", "You can't write against a read only replica.")
 
 
 def _no_script() -> ServerError:

@@ -35,7 +35,7 @@ from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
 from pyredisson.wire import failure_of, reply_error
 
-__all__ = ["SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
+__all__ = ["Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
 
 T = TypeVar("T")
 
@@ -107,41 +107,27 @@ class SimulatedLoop:
             self._task.drop()
 
 
-class SimulatedRuntime:
-    """One client's view of a simulated world.
+class Seam:
+    """What every client sees alike of a simulated world, whatever it talks to.
 
     Attributes:
-        requests: How many requests it has sent.
         interrupt_at: The calls of this seam, counted from 1, at which :class:`Cancelled` is raised instead.
         calls: How many such calls there have been.
+        callbacks: What the client has called back with.
     """
 
-    def __init__(self, process: Process, node: Node) -> None:
+    eval: Callable[[Request, float], Coroutine[Any, Any, Reply]]
+
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.world = process.world
-        self.node = node
-        self.requests = 0
         self.calls = 0
         self.interrupt_at: frozenset[int] = frozenset()
         self.callbacks: list[tuple[object, ...]] = []
-        self._wakeups: Wakeups | None = None
-        self._channels: set[str] = set()
-        self._resubscribing = False
-        self._reachable = True
-        self._reconnecting = False
         self._loops: list[SimulatedLoop] = []
-        self._closed = False
-        self._inspect: Inspect | None = None
-        self._known = False  # The server was asked who it is, on the connection that stands.
-        self.world.on_break(self._broken)
 
-    def attach(self, wakeups: Wakeups, inspect: Inspect) -> None:
-        """Learn whom messages are for, and who wants to know of each new connection."""
-        self._wakeups = wakeups
-        self._inspect = inspect
-        self.node.listeners.append(self._message)
-
-    def _interruptible(self) -> None:
+    def interruptible(self) -> None:
+        """This is a point at which the caller can be interrupted."""
         self.calls += 1
         if self.calls in self.interrupt_at:
             self.world.note("interrupt", self.process.name, self.calls)
@@ -182,18 +168,91 @@ class SimulatedRuntime:
         self._loops.append(loop)
         return loop
 
+    def call_back(self, callback: Callable[..., object], *args: object) -> None:
+        self.callbacks.append(args)
+        result = callback(*args)
+        if inspect.iscoroutine(result):
+            self.process.start(result, f"{self.process.name}/callback")
+
+    # ---- may block -----------------------------------------------------------------------------------------------
+
+    async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
+        self.interruptible()
+        tasks = [
+            self.process.start(
+                ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout)
+                if isinstance(ask, AskSynced)
+                else ask.runtime.eval(ask.request, ask.timeout),
+                f"{self.process.name}/request",
+            )
+            for ask in asks
+        ]
+        answers: list[Any] = []
+        for task in tasks:
+            try:
+                answers.append(await task.outcome)
+            except Failure as failure:
+                answers.append(failure)
+        return answers
+
+    async def sleep(self, seconds: float) -> None:
+        self.interruptible()
+        await self.world.pause_of(self.process, seconds)
+
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+        task = self.process.start(work, f"{self.process.name}/cleanup")
+        over: Promise[bool] = Promise()
+        task.outcome.then(lambda: over.settle(True))
+        self.world.after(budget / self.process.rate, lambda: over.settle(False))
+        while not over.done():
+            try:
+                await over
+            except Cancelled:
+                continue  # The caller is on its way out already.
+        if task.done():
+            return task.outcome.result()
+        task.cancel()
+        return None
+
+    def end_loops(self) -> None:
+        """End what runs beside the callers."""
+        for loop in self._loops:
+            loop.stop()
+
+
+class SimulatedRuntime(Seam):
+    """The view of a client that talks to one server.
+
+    Attributes:
+        requests: How many requests it has sent.
+    """
+
+    def __init__(self, process: Process, node: Node) -> None:
+        super().__init__(process)
+        self.node = node
+        self.requests = 0
+        self._wakeups: Wakeups | None = None
+        self._channels: set[str] = set()
+        self._resubscribing = False
+        self._reachable = True
+        self._reconnecting = False
+        self._closed = False
+        self._inspect: Inspect | None = None
+        self._known = False  # The server was asked who it is, on the connection that stands.
+        self.world.on_break(self._broken)
+
+    def attach(self, wakeups: Wakeups, inspect: Inspect) -> None:
+        """Learn whom messages are for, and who wants to know of each new connection."""
+        self._wakeups = wakeups
+        self._inspect = inspect
+        self.node.listeners.append(self._message)
+
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         raw = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
         return wire.script(script), [key.encode() for key in keys], raw
 
     def place(self, name: str) -> None:
         return None
-
-    def call_back(self, callback: Callable[..., object], *args: object) -> None:
-        self.callbacks.append(args)
-        result = callback(*args)
-        if inspect.iscoroutine(result):
-            self.process.start(result, f"{self.process.name}/callback")
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
@@ -219,25 +278,6 @@ class SimulatedRuntime:
                 return redis.eval(called.text, keys, args)
 
         return await self._request(called.name, execute, timeout)
-
-    async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
-        self._interruptible()
-        tasks = [
-            self.process.start(
-                ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout)
-                if isinstance(ask, AskSynced)
-                else ask.runtime.eval(ask.request, ask.timeout),
-                f"{self.process.name}/request",
-            )
-            for ask in asks
-        ]
-        answers: list[Any] = []
-        for task in tasks:
-            try:
-                answers.append(await task.outcome)
-            except Failure as failure:
-                answers.append(failure)
-        return answers
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         answers: list[Reply | Failure] = []
@@ -273,7 +313,7 @@ class SimulatedRuntime:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)
 
     async def _request(self, what: str, execute: Callable[[], Any], timeout: float) -> Reply:
-        self._interruptible()
+        self.interruptible()
         world, node, faults, rng = self.world, self.node, self.world.faults, self.world.rng
         if not node.redis.up or not self._reachable:
             await world.pause_of(self.process, world.travel())
@@ -320,31 +360,12 @@ class SimulatedRuntime:
         world.after(timeout / self.process.rate, lambda: self.process.run(lambda: reply.settle(silence)))
 
         answer = await reply
-        self._interruptible()
+        self.interruptible()
         if isinstance(answer, Unanswered):
             raise answer
         if isinstance(answer, Exception):
             raise failure_of(answer)
         return answer  # type: ignore[no-any-return]
-
-    async def sleep(self, seconds: float) -> None:
-        self._interruptible()
-        await self.world.pause_of(self.process, seconds)
-
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
-        task = self.process.start(work, f"{self.process.name}/cleanup")
-        over: Promise[bool] = Promise()
-        task.outcome.then(lambda: over.settle(True))
-        self.world.after(budget / self.process.rate, lambda: over.settle(False))
-        while not over.done():
-            try:
-                await over
-            except Cancelled:
-                continue  # The caller is on its way out already.
-        if task.done():
-            return task.outcome.result()
-        task.cancel()
-        return None
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
@@ -438,8 +459,7 @@ class SimulatedRuntime:
         """End its loops."""
         self._closed = True
         self._channels.clear()
-        for loop in self._loops:
-            loop.stop()
+        self.end_loops()
 
 
 @final

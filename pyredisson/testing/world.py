@@ -169,6 +169,7 @@ class Process:
         rate: Seconds of its monotonic clock in a second of the world.
         paused: Whether nothing of it runs at present.
         crashed: Whether it is gone for good.
+        resumed_at: Since when it has run, in the world's time.
     """
 
     def __init__(self, world: World, name: str, *, rate: float = 1.0) -> None:
@@ -177,6 +178,7 @@ class Process:
         self.rate = rate
         self.paused = False
         self.crashed = False
+        self.resumed_at = 0.0
         self.tasks: set[Task[Any]] = set()
         self._held_back: list[Callable[[], None]] = []
         self._clock_base = world.rng.uniform(10.0, 1000.0)
@@ -219,6 +221,7 @@ class Process:
         """Let it go on."""
         self.world.note("resume", self.name)
         self.paused = False
+        self.resumed_at = self.world.now
         held_back, self._held_back = self._held_back, []
         for call in held_back:
             self.world.soon(self, call)

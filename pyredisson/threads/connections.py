@@ -37,7 +37,7 @@ from pyredisson.core.runtime import (
 )
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
-from pyredisson.sentinel import ASK_AGAIN, ASK_LATER
+from pyredisson.sentinel import Whereabouts
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -448,9 +448,7 @@ class OwnLink:
     def __init__(self, connection_class: type[Any], settings: dict[str, Any], locator: Locator | None = None) -> None:
         self._class = connection_class
         self._locator = locator
-        self._address: Address | None = None  # Of the master, as of the last answer.
-        self._heard_at: Address | None = None  # Where the subscriber is.
-        self._ask_at = 0.0
+        self._master = Whereabouts()
         self._settings = settings
         self._idle: list[Connection] = []
         self._watchdog: int | None = None
@@ -561,7 +559,7 @@ class OwnLink:
             except BaseException:
                 connection.close()
                 raise
-            if self._demoted(reply):
+            if self._locator is not None and self._master.demoted(reply):
                 self._leave(connection)
                 if pooled:
                     continue
@@ -628,7 +626,7 @@ class OwnLink:
                 # Whatever comes on it later would be taken for the answer to something else.
                 connection.close()
                 raise
-            if self._locator is not None and self._demoted(reply):
+            if self._locator is not None and self._master.demoted(*(reply if several else (reply,))):
                 self._leave(connection)
                 if several or not pooled:
                     return reply
@@ -638,13 +636,6 @@ class OwnLink:
             if self._closed or (len(idle) > KEEP_IDLE and connection.used - idle[0].used > IDLE_FOR):
                 self._trim()
             return reply
-
-    def _demoted(self, reply: Any) -> bool:
-        """Whether a server that was the master says that it is no longer."""
-        if self._locator is None:
-            return False
-        replies = reply if isinstance(reply, list) else (reply,)
-        return any(type(each) is rx.ReadOnlyError for each in replies)
 
     def _leave(self, connection: Connection) -> None:
         """Close a connection to a server that is not to be used any more, and all that are idle."""
@@ -660,7 +651,7 @@ class OwnLink:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
-        settings, address = self._where(timeout)
+        address, settings = self._where(timeout)
         connection = Connection(open_socket(self._class, settings, timeout), monotonic(), address)
         if self.inspect is not None:
             try:
@@ -678,48 +669,44 @@ class OwnLink:
                 raise
         return connection
 
-    def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[dict[str, Any], Address | None]:
-        """The settings of the next connection, and where sentinels say that the master is."""
+    def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[Address | None, dict[str, Any]]:
+        """Where the next connection leads, if that has to be looked up, and its settings."""
         if self._locator is None:
-            return self._settings, None
-        self._ask_at = monotonic() + ASK_AGAIN
-        address = host, port = self._locator.locate(timeout)
+            return None, self._settings
+        self._master.asked(monotonic())
+        address = self._locator.locate(timeout)
         if to_hear:
-            self._heard_at = address
+            self._master.hears_at(address)
         self._found(address)
-        return {**self._settings, "host": host, "port": port}, address
+        return address, {**self._settings, "host": address[0], "port": address[1]}
 
     def _found(self, address: Address) -> None:
         """That is where the master is."""
-        if address != self._address:
-            self._address = address
+        if self._master.found(address):
             self._close_idle()  # Those in use are closed when they are to be used again.
-        if self._heard_at not in (None, address):
-            self._heard_at = None  # Once is enough.
+        if self._master.hears_elsewhere():
             self.on_change()
 
     def _elsewhere(self, connection: Connection, timeout: float) -> bool:
-        """Whether the master is another by now, as far as the sentinels tell."""
+        """Whether the master is another by now, as far as the sentinels tell, than the one at the end of this."""
         self._look_again(timeout)
-        return connection.address != self._address
+        return self._master.was_at(connection.address)
 
     def _look_again(self, timeout: float) -> None:
         """Ask who the master is, if that was not asked a moment ago."""
-        now = monotonic()
-        if self._locator is None or now < self._ask_at:
+        if self._locator is None or not self._master.doubtful(monotonic()):
             return
-        self._ask_at = now + ASK_AGAIN  # One of many threads asks.
         try:
             self._found(self._locator.locate(min(timeout, CONNECTING)))
         except NotSent:
-            self._ask_at = monotonic() + ASK_LATER
+            self._master.nobody_knew(monotonic())
 
     async def follow(self) -> bool:
         self._look_again(CONNECTING)
         return self._locator is not None
 
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(open_socket(self._class, self._where(timeout, to_hear=True)[0], timeout))
+        return SocketStream(open_socket(self._class, self._where(timeout, to_hear=True)[1], timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.

@@ -85,8 +85,8 @@ class ThreadLoop:
         if not self._only.acquire(blocking=False):
             return
         self._thread = threading.current_thread()
-        self._runtime.link.reserve()
         while not self._closed:
+            self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
                 pause = run(self._step())
             except Exception:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.exceptions as rx
@@ -15,10 +17,13 @@ import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.asyncio import connections as asyncio_connections
 from pyredisson.core.events import Renewed
 from pyredisson.core.names import LockNames
+from pyredisson.core.runtime import run
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.threads import connections as threads_connections
 from tests.proxy import Proxy
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import ACQUIRE, INFO, busy
@@ -170,7 +175,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
 @pytest.fixture
 def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
-    for module in ("threads.connections", "asyncio.connections", "pubsub"):
+    for module in ("sentinel", "pubsub"):
         monkeypatch.setattr(f"pyredisson.{module}.ASK_AGAIN", 600.0)
 
 
@@ -344,6 +349,46 @@ def test_a_subscriber_of_a_users_client_follows(world: World, watched: SentinelS
     finally:
         for each in (master, *theirs.sentinels):
             world.run(getattr(each, "aclose", each.close))
+
+
+class Told:
+    """Tells where the master is, as the test has it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def locate(self, timeout: float) -> tuple[str, int]:
+        return HOST, self.server.port
+
+    async def locate_async(self, timeout: float) -> tuple[str, int]:
+        return self.locate(timeout)
+
+
+def test_all_connections_go_where_one_of_them_has_found_the_master(
+    world: World, fresh_server: Callable[..., Server]
+) -> None:
+    """The subscriber is led to the new one, say; the old one goes on, cut off, and does not know that it is none."""
+    old, new = fresh_server(), fresh_server()
+    told = Told(old)
+
+    async def use() -> list[str]:
+        link: Any = (
+            threads_connections.OwnLink(redis.Connection, {}, told)
+            if world.colour == "threads"
+            else asyncio_connections.AsyncOwnLink(redis.asyncio.Connection, {}, told)
+        )
+        asked = []
+        for server in (old, old, new):
+            if server is not told.server:
+                told.server = server
+                (await link.stream(3.0)).close()
+            info = await link.ask(("INFO", "server"), 3.0)
+            asked.append(re.findall(r"tcp_port:(\d+)", info.decode())[0])
+        link.close()
+        return asked
+
+    asked = run(use()) if world.colour == "threads" else world.run(use)
+    assert asked == [str(old.port), str(old.port), str(new.port)]
 
 
 def test_a_client_of_the_users_that_sentinels_lead(world: World, watched: SentinelSet, unique_name: str) -> None:

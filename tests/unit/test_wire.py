@@ -107,6 +107,8 @@ def test_the_server_knows_a_script_by_our_digest(server: Server) -> None:
         ("LOADING Redis is loading the dataset in memory", rx.BusyLoadingError, NotSent),
         ("READONLY You can't write against a read only replica.", rx.ReadOnlyError, NotSent),
         ("BUSY Redis is busy running a script", rx.ResponseError, NotSent),
+        ("ERR WAIT cannot be used with replica instances. Please also note", rx.ResponseError, NotSent),
+        ("UNBLOCKED force unblock from blocking operation, instance state changed", rx.ResponseError, NotSent),
         ("MASTERDOWN Link with MASTER is down", rx.MasterDownError, NotSent),
         ("CLUSTERDOWN The cluster is down", rx.ClusterDownError, NotSent),
         ("TRYAGAIN Multiple keys request during rehashing of slot", rx.TryAgainError, NotSent),
