@@ -129,7 +129,8 @@ def test_what_a_user_may_beside_what_java_needs(
     fresh_server: Callable[..., Server], worlds: dict[str, World], unique_name: str
 ) -> None:
     server = fresh_server()
-    keys = [f"{unique_name}*", f"{{{unique_name}*", "redisson_*", "pyredisson_epoch:*", "pyredisson_done:*"]
+    own = ["pyredisson_epoch:*", "pyredisson_done:*", "pyredisson_lock_alive:*"]
+    keys = [f"{unique_name}*", f"{{{unique_name}*", "redisson_*", *own]
     with server.client(decode_responses=True) as direct:
         allow(direct, [*OF_JAVA, *OURS_TOO], keys)
         url = server.url.replace("redis://", "redis://mover:sesame@")
