@@ -367,7 +367,8 @@ class Beside:
         self._task = asyncio.ensure_future(work)
 
     async def take(self) -> Reply:
-        return await self._task
+        await asyncio.wait({self._task})  # Not the task itself: it could swallow a cancellation, see _apart().
+        return self._task.result()
 
     def drop(self) -> None:
         self._task.cancel()
@@ -681,6 +682,9 @@ class AsyncOwnLink:
                 pipe.retire()
 
     async def stream(self, timeout: float) -> Stream:
+        return await _apart(self._stream(timeout), _close)
+
+    async def _stream(self, timeout: float) -> Stream:
         stream = AsyncSocketStream(self.loop)
         _, settings = await self._where(timeout, to_hear=True)
         stream.adopt(*await open_connection(self._class, settings, timeout))
@@ -876,7 +880,7 @@ class AsyncBorrowedLink:
         return connection
 
     async def stream(self, timeout: float) -> Stream:
-        connection = await self._make()
+        connection = await _apart(self._make(), _disconnect)
         self._heard_at = place_of(connection)
         return AsyncBorrowedStream(connection)
 
@@ -917,8 +921,11 @@ class AsyncBorrowedStream:
 
     async def read(self, timeout: float) -> list[Any] | None:
         if not self._changed.is_set():
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if timeout == math.inf else timeout)
+            changed = self._loop.create_task(self._changed.wait())
+            try:
+                await asyncio.wait({changed}, timeout=None if timeout == math.inf else timeout)
+            finally:
+                changed.cancel()
         self._changed.clear()
         replies = list(self._in)
         self._in.clear()
@@ -962,19 +969,29 @@ class AsyncBorrowedStream:
         _disconnect(self._connection)
 
 
-async def _apart(work: Coroutine[Any, Any, T]) -> T:
+async def _apart(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object] | None = None) -> T:
     """Await ``work`` in a task of its own, so that it cannot swallow a cancellation.
 
     redis-py sends through ``asyncio.wait_for``, and before Python 3.12 that drops one which comes with the result.
+    ``unwanted`` is given a result that nobody waits for any more.
     """
     task = asyncio.ensure_future(work)
+
+    def over(_: asyncio.Future[T]) -> None:
+        if not task.cancelled() and task.exception() is None and unwanted is not None:
+            unwanted(task.result())
+
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
         task.cancel()
-        task.add_done_callback(_look_at)
+        task.add_done_callback(over)
         raise
     return task.result()
+
+
+def _close(stream: Stream) -> None:
+    stream.close()
 
 
 def _look_at(task: asyncio.Future[Any]) -> None:
