@@ -13,7 +13,7 @@ from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--volume", type=float, default=0.05, help="share of the full volume that tests marked `volume` run (0.05)"
+        "--volume", type=float, default=0.03, help="share of the full volume that tests marked `volume` run (0.03)"
     )
 
 
