@@ -20,6 +20,7 @@ def crowd(sides: Sides, **config: Any) -> list[Owner]:
         sides: What makes them.
         config: Of ours.
     """
+    config = {"timeout": 15.0, **config}  # Java has as much patience; JVMs that start keep a small machine busy.
     java, python = sides.java(), sides.python(**config)
     return [
         *(java.owner(), java.owner(), sides.java().owner()),

@@ -977,4 +977,6 @@ if __name__ == "__main__":
     logging.getLogger("pyredisson").addHandler(logging.NullHandler())
     logging.getLogger("pyredisson").propagate = False
     assert Path(__file__).name == "programs.py"
+    # What a shell starts in the background ignores it, and so does all that is started from there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     PROGRAMS[sys.argv[1]](*sys.argv[2:])
