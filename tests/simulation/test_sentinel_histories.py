@@ -56,7 +56,7 @@ def _overlaps(seen: Counter[str]) -> set[str]:
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> None:
-    seen = _counted(PLAN, range(chunk, volume(600), CHUNKS))
+    seen = _counted(PLAN, range(chunk, max(80, volume(600)), CHUNKS))
     assert _overlaps(seen) <= {"hold", "lease", "isolated"}
 
 
@@ -65,7 +65,7 @@ def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> N
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
 def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable[[int], int]) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
-    seen = _counted(plan, range(chunk, volume(200), CHUNKS // 4))
+    seen = _counted(plan, range(chunk, max(30, volume(200)), CHUNKS // 4))
     if plan.config.min_replicas:
         assert _overlaps(seen) <= {"lease"}  # A renewal is never waited for.
         assert seen["WAIT"] > 0
