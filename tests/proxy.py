@@ -121,6 +121,8 @@ class Cutter:
 class Toxic:
     """Something that happens to the ``k``-th request that matches, counted from now on over all connections.
 
+    If the connection of that one is gone before it can happen, the next one that matches is concerned instead.
+
     Attributes:
         hits: How often it took effect.
         args: The arguments of the last request concerned.
@@ -150,6 +152,11 @@ class Toxic:
         matches = match(args) if callable(match) else args[0].lower() == match.lower().encode()
         self._seen += matches
         return matches and self._k in (None, self._seen)
+
+    def missed(self) -> None:
+        """The request concerned is beyond reach: let it happen to the next one."""
+        if self._k is not None:
+            self._k = self._seen + 1
 
     def took_effect(self, args: list[bytes]) -> None:
         self.args = args
@@ -419,6 +426,9 @@ class Connection:
         self.down.send(raw)
 
     def close(self) -> None:
+        for awaited in self._awaited:
+            if awaited.dropped:  # its reply, which will not come
+                awaited.dropped.missed()
         if self.reset:
             with suppress(OSError):
                 # Lingering for no time at all is how a socket is closed with a RST.
