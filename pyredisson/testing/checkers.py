@@ -15,7 +15,7 @@ from pyredisson.core.holds import Claim, Pending
 from pyredisson.core.multi_hold import MultiHold
 from pyredisson.core.names import LockNames, ReadWriteNames
 from pyredisson.testing.replication import Loss
-from pyredisson.testing.routed import AnyClient
+from pyredisson.testing.runtime import AnyClient
 from pyredisson.testing.world import Node, World
 
 __all__ = [
@@ -42,7 +42,7 @@ class LockRules:
     3. A lock has at most one holder, and always a TTL.
     """
 
-    def __init__(self, world: World, clients: Iterable[AnyClient]) -> None:
+    def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
         self._clients = list(clients)
         self._world = world
         self._ends: dict[bytes, int] = {}
@@ -127,7 +127,7 @@ class FailoverRules(LockRules):
     def __init__(
         self,
         world: World,
-        clients: Iterable[AnyClient],
+        clients: Iterable[AnyClient[Any]],
         trusted: Callable[[bytes], Sequence[Node]],
         *,
         always_growing: bool = False,
@@ -163,7 +163,7 @@ class FailoverRules(LockRules):
                 if claim.owner == owner:
                     self._expect_told(client, claim)
 
-    def _expect_told(self, client: AnyClient, claim: Claim) -> None:
+    def _expect_told(self, client: AnyClient[Any], claim: Claim) -> None:
         """Look, when its validity is over, whether the holder knows."""
         process, levels, deadline = client.runtime.process, list(claim.levels), claim.deadline
         if not levels:
@@ -179,7 +179,7 @@ class FailoverRules(LockRules):
         wait = (deadline - process.now()) / process.rate
         self._world.after(max(0.0, wait) + self.TELLING, look)
 
-    def _check_told(self, client: AnyClient, claim: Claim) -> None:
+    def _check_told(self, client: AnyClient[Any], claim: Claim) -> None:
         process = client.runtime.process
         if process.crashed or process.paused or self._world.now < process.resumed_at + self.TELLING:
             return
@@ -295,7 +295,7 @@ class QuorumRules:
     2. On each node it has one holder at most, and always a TTL.
     """
 
-    def __init__(self, world: World, clients: Iterable[AnyClient]) -> None:
+    def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
         self._clients = list(clients)
         self._world = world
         self.grants = 0
@@ -347,7 +347,7 @@ class ReadWriteRules:
     4. Nobody but their owner touches a reader's holds; a renewal brings none back, and shortens none.
     """
 
-    def __init__(self, world: World, clients: Iterable[AnyClient]) -> None:
+    def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
         self._clients = list(clients)
         self._world = world
         self._ends: dict[bytes, int] = {}
@@ -424,7 +424,7 @@ class ReadWriteRules:
                 raise Violation(f"{script} changed {key!r} from {before} to {after}")
 
 
-def leftovers(world: World, clients: Iterable[AnyClient]) -> list[str]:
+def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
     """What is left when all is done and every lease over; nothing, if all is well."""
     found = [f"{name}: {key!r}" for name, state in world.states() for key in state]
     for client in clients:

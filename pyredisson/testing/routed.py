@@ -7,12 +7,10 @@ The routing is not simulated: :mod:`pyredisson.cluster`, :mod:`pyredisson.slots`
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, final
 
 from redis import Connection
-from typing_extensions import Self
 
-from pyredisson.asyncio.factory import Factory
 from pyredisson.cluster import Cluster, ClusterLink, subscriber_for
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
@@ -20,7 +18,7 @@ from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, R
 from pyredisson.sentinel import Sentinels, Whereabouts, parse_sentinel_url
 from pyredisson.slots import Address, prepare_call, slot_of
 from pyredisson.testing.network import Port, SimulatedLink
-from pyredisson.testing.runtime import Seam, SimulatedClient
+from pyredisson.testing.runtime import AnyClient, Seam
 from pyredisson.testing.world import Process, Promise
 from pyredisson.wire import prepare
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from pyredisson.testing.cluster import SimulatedCluster
     from pyredisson.testing.network import Network
 
-__all__ = ["AnyClient", "RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
+__all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
 
 
 class SimulatedTurn:
@@ -133,13 +131,13 @@ class RoutedRuntime(Seam):
         """End its loops and connections."""
         if self._subscriber is not None:
             self._subscriber.close()
-        self.end_loops()
+        super().close()
         self.link.close()
 
 
 @final
-class RoutedClient(Factory):
-    """A client in a simulated process that finds its server by itself.
+class RoutedClient(AnyClient[RoutedRuntime]):
+    """A client that finds its server by itself.
 
     Args:
         port: The network as it sees it.
@@ -149,30 +147,9 @@ class RoutedClient(Factory):
     """
 
     def __init__(self, port: Port, link: SimulatedLink | ClusterLink, config: Config, address: str) -> None:
-        self.config = config
-        self.runtime = RoutedRuntime(port, link, config)
-        self.core = self._core = ClientCore(self.runtime, config)
-        self.core.address = address
-        self.runtime.attach(self.core.wakeups, self.core.emit, self.core.server.inspect)
-
-    @property
-    def id(self) -> str:
-        """See :attr:`pyredisson.Redisson.id`."""
-        return self.core.id
-
-    async def close(self) -> None:
-        """See :meth:`pyredisson.Redisson.close`."""
-        self.core.close()
-        self.runtime.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
-AnyClient: TypeAlias = SimulatedClient | RoutedClient
+        runtime = RoutedRuntime(port, link, config)
+        super().__init__(runtime, ClientCore(runtime, config), address)
+        runtime.attach(self.core.wakeups, self.core.emit, self.core.server.inspect)
 
 
 def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Config | None = None) -> RoutedClient:

@@ -8,7 +8,7 @@ import math
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import redis.exceptions as rx
 from typing_extensions import Self
@@ -35,9 +35,10 @@ from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
 from pyredisson.wire import failure_of, reply_error
 
-__all__ = ["Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
+__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
 
 T = TypeVar("T")
+AnySeam = TypeVar("AnySeam", bound="Seam")
 
 
 class SimulatedOwner:
@@ -214,7 +215,7 @@ class Seam:
         task.cancel()
         return None
 
-    def end_loops(self) -> None:
+    def close(self) -> None:
         """End what runs beside the callers."""
         for loop in self._loops:
             loop.stop()
@@ -456,28 +457,24 @@ class SimulatedRuntime(Seam):
         self._reachable = True
 
     def close(self) -> None:
-        """End its loops."""
         self._closed = True
         self._channels.clear()
-        self.end_loops()
+        super().close()
 
 
-@final
-class SimulatedClient(Factory):
+class AnyClient(Factory, Generic[AnySeam]):
     """A client in a simulated process: what it makes is awaited in tasks of the world, as under asyncio.
 
     Args:
-        process: Where it runs.
-        config: Its settings.
-        node: Which server it talks to; the world's first by default.
+        runtime: What it sees of the world.
+        core: What it does there.
+        address: What its messages call the server.
     """
 
-    def __init__(self, process: Process, *, config: Config | None = None, node: Node | None = None) -> None:
-        self.config = config or Config()
-        self.runtime = SimulatedRuntime(process, node or process.world.node)
-        self.core = self._core = ClientCore(self.runtime, self.config)
-        self.core.address = self.runtime.node.name
-        self.runtime.attach(self.core.wakeups, self.core.server.inspect)
+    def __init__(self, runtime: AnySeam, core: ClientCore, address: str) -> None:
+        self.runtime = runtime
+        self.core = self._core = core
+        core.address = address
 
     @property
     def id(self) -> str:
@@ -494,3 +491,19 @@ class SimulatedClient(Factory):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+@final
+class SimulatedClient(AnyClient[SimulatedRuntime]):
+    """A client that is connected to one simulated server.
+
+    Args:
+        process: Where it runs.
+        config: Its settings.
+        node: Which server it talks to; the world's first by default.
+    """
+
+    def __init__(self, process: Process, *, config: Config | None = None, node: Node | None = None) -> None:
+        runtime = SimulatedRuntime(process, node or process.world.node)
+        super().__init__(runtime, ClientCore(runtime, config or Config()), runtime.node.name)
+        runtime.attach(self.core.wakeups, self.core.server.inspect)

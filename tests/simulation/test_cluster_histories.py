@@ -30,8 +30,7 @@ from pyredisson.testing.runtime import SimulatedOwner
 from pyredisson.testing.world import Task, World
 from pyredisson.wire import script
 from tests.simulation.cluster_histories import ClusterHistory
-from tests.simulation.seeds import runs
-from tests.simulation.topology_histories import CONFIG, Plan, quiet
+from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
 
 CHUNKS = 8
 
@@ -54,35 +53,20 @@ CLOCKED = replace(FAILING, kinds=("fenced_lock",), isolate=False, config=replace
 # ---- histories -------------------------------------------------------------------------------------------------------
 
 
-def _counted(plan: Plan, seeds: range) -> Counter[str]:
-    seen: Counter[str] = Counter()
-    for result in runs(partial(ClusterHistory, plan=plan), seeds):
-        seen.update(result.world.counts)
-        seen.update(grants=result.grants, tokens=result.tokens, unsynced=result.unsynced)
-        seen.update({f"overlap by {cause}": count for cause, count in result.overlaps.items()})
-    assert seen["grants"] > 0
-    assert seen["tokens"] > 0
-    return seen
-
-
-def _overlaps(seen: Counter[str]) -> dict[str, int]:
-    return {name: count for name, count in seen.items() if name.startswith("overlap by ")}
-
-
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_breaks_a_rule_while_slots_move(chunk: int, volume: Callable[[int], int]) -> None:
     """Nothing is lost by moving slots, so nobody is ever in at once."""
-    seen = _counted(Plan(), range(chunk, max(80, volume(600)), CHUNKS))
-    assert _overlaps(seen) == {}
+    seen = counted(partial(ClusterHistory, plan=Plan()), range(chunk, max(80, volume(600)), CHUNKS))
+    assert overlaps_of(seen) == set()
     assert seen["migrate"] > 0, "no slot was moved, so nothing was tested"
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callable[[int], int]) -> None:
-    seen = _counted(FAILING, range(chunk, max(80, volume(600)), CHUNKS))
-    assert _overlaps(seen).keys() <= {"overlap by hold", "overlap by lease", "overlap by isolated"}
+    seen = counted(partial(ClusterHistory, plan=FAILING), range(chunk, max(80, volume(600)), CHUNKS))
+    assert overlaps_of(seen) <= {"hold", "lease", "isolated"}
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
 
 
@@ -91,10 +75,10 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
 def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable[[int], int]) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
-    seen = _counted(plan, range(chunk, max(30, volume(200)), CHUNKS // 4))
+    seen = counted(partial(ClusterHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
     assert seen["promote"] > 0
     if plan.config.min_replicas:
-        assert _overlaps(seen).keys() <= {"overlap by lease"}  # A renewal is never waited for.
+        assert overlaps_of(seen) <= {"lease"}  # A renewal is never waited for.
         assert seen["WAIT"] > 0
 
 

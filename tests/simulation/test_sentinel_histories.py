@@ -17,10 +17,9 @@ from pyredisson.testing.network import Network
 from pyredisson.testing.routed import RoutedClient, sentinel_client
 from pyredisson.testing.sentinel import SimulatedSentinels
 from pyredisson.testing.world import World
-from tests.simulation.seeds import runs
 from tests.simulation.sentinel_histories import PLAN, SentinelHistory
 from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
-from tests.simulation.topology_histories import CONFIG, Plan, quiet
+from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
 
 CHUNKS = 8
 
@@ -37,27 +36,12 @@ CLOCKED = replace(PLAN, kinds=("fenced_lock",), isolate=False, config=replace(CO
 # ---- histories -------------------------------------------------------------------------------------------------------
 
 
-def _counted(plan: Plan, seeds: range) -> Counter[str]:
-    seen: Counter[str] = Counter()
-    for result in runs(partial(SentinelHistory, plan=plan), seeds):
-        seen.update(result.world.counts)
-        seen.update(grants=result.grants, tokens=result.tokens, unsynced=result.unsynced)
-        seen.update({f"overlap by {cause}": count for cause, count in result.overlaps.items()})
-    assert seen["grants"] > 0
-    assert seen["tokens"] > 0
-    assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
-    return seen
-
-
-def _overlaps(seen: Counter[str]) -> set[str]:
-    return {name.removeprefix("overlap by ") for name in seen if name.startswith("overlap by ")}
-
-
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> None:
-    seen = _counted(PLAN, range(chunk, max(80, volume(600)), CHUNKS))
-    assert _overlaps(seen) <= {"hold", "lease", "isolated"}
+    seen = counted(partial(SentinelHistory, plan=PLAN), range(chunk, max(80, volume(600)), CHUNKS))
+    assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
+    assert overlaps_of(seen) <= {"hold", "lease", "isolated"}
 
 
 @pytest.mark.volume
@@ -65,9 +49,10 @@ def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> N
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
 def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable[[int], int]) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
-    seen = _counted(plan, range(chunk, max(30, volume(200)), CHUNKS // 4))
+    seen = counted(partial(SentinelHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
+    assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
     if plan.config.min_replicas:
-        assert _overlaps(seen) <= {"lease"}  # A renewal is never waited for.
+        assert overlaps_of(seen) <= {"lease"}  # A renewal is never waited for.
         assert seen["WAIT"] > 0
 
 

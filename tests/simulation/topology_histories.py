@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyredisson.testing.network import Network
 from pyredisson.testing.replication import Lag
 from pyredisson.testing.routed import RoutedClient
 from pyredisson.testing.world import Cancelled, Process, Task, World
+from tests.simulation.seeds import runs
 
 CONFIG = Config(
     lock_watchdog_timeout=6.0,
@@ -285,3 +287,20 @@ class TopologyHistory:
 def quiet(plan: Plan) -> Plan:
     """The same without any fault."""
     return replace(plan, faults=Faults(), disturb=False)
+
+
+def counted(history: Callable[[int], TopologyHistory], seeds: Iterable[int]) -> Counter[str]:
+    """Run the history of each seed, and count what happened in all of them. Fails as ``runs`` does."""
+    seen: Counter[str] = Counter()
+    for result in runs(history, seeds):
+        seen.update(result.world.counts)
+        seen.update(grants=result.grants, tokens=result.tokens, unsynced=result.unsynced)
+        seen.update({f"overlap by {cause}": count for cause, count in result.overlaps.items()})
+    assert seen["grants"] > 0
+    assert seen["tokens"] > 0
+    return seen
+
+
+def overlaps_of(seen: Counter[str]) -> set[str]:
+    """The causes for which two were in at once."""
+    return {name.removeprefix("overlap by ") for name in seen if name.startswith("overlap by ")}
