@@ -120,8 +120,8 @@ class Sides:
         return self._java[-1]
 
     def python(self, colour: str = "threads", **config: Any) -> Side:
-        """A new client of ours."""
-        return PythonSide(self._worlds[colour], *self._urls, **config)
+        """A new client of ours. It has as much patience as Java: JVMs that start keep a small machine busy."""
+        return PythonSide(self._worlds[colour], *self._urls, **{"timeout": 15.0, **config})
 
     def both(self, first: str) -> tuple[Side, Side]:
         """One in ``first`` (``java`` or ``python``), and one in the other."""

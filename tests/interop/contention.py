@@ -1,10 +1,10 @@
 """Some owners, of either language, who count up together under a lock, and what can be said of it afterwards.
 
 Each reads a number and writes the next one, twice: before and after it has been inside for a while. Whoever finds two
-different ones, or comes in while another is inside, has found a lock that does not exclude. Whoever was not yet inside
-when it is over goes on for one more, so that nobody is left out for having been late to connect. The same is done in
-Java by ``java/src/main/java/pyredisson/Contention.java``, with the same keys and on the same clock (that of
-``nanoTime()``).
+different ones, or comes in while another is inside, has found a lock that does not exclude. They begin when all are
+connected (:func:`let_begin`), so that nobody counts alone; and whoever was not yet inside when it is over goes on for
+one more. The same is done in Java by ``java/src/main/java/pyredisson/Contention.java``, with the same keys and on the
+same clock (that of ``nanoTime()``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import itertools
 import random
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import redis
 import redis.asyncio
+
+from tests.waiting import until
 
 Times: TypeAlias = list[tuple[int, int]]
 """When one came in and when it began to go out, in nanoseconds, for each time it was inside."""
@@ -34,17 +37,33 @@ def counters(url: str, library: Any = redis) -> Any:
     return library.RedisCluster(host=host, port=int(port))
 
 
-def contend(shared: Any, url: str, kind: str, counter: str, until: int, hold: float, rest: float) -> Times:
+def let_begin(client: Any, counter: str, counting: Sequence[Future[Times]]) -> None:
+    """Wait until all who are to count are connected, and let them begin."""
+
+    def all_are_here() -> bool:
+        for each in counting:
+            if each.done():
+                each.result()  # It raises: nobody has begun yet.
+        return int(client.get(f"{counter}:here") or 0) == len(counting)
+
+    until(all_are_here, within=60, what="all are connected")
+    client.set(f"{counter}:begin", 1)
+
+
+def contend(shared: Any, url: str, kind: str, counter: str, wanted: int, hold: float, rest: float) -> Times:
     """Count until the number is reached, as a thread."""
     times: Times = []
     permit = None
     with counters(url) as client:
+        client.incr(f"{counter}:here")
+        while not client.exists(f"{counter}:begin"):
+            time.sleep(0.001)
         while True:
             permit = _enter(shared, kind)
             came = time.monotonic_ns()
             value, twin = int(client.get(counter) or 0), int(client.get(f"{counter}:twin") or 0)
             assert value == twin, f"somebody else is inside: {value}, then {twin}"
-            over = value >= until and bool(times)
+            over = value >= wanted and bool(times)
             if not over and kind != "read_lock":
                 client.set(counter, value + 1)
             if hold:
@@ -61,17 +80,20 @@ def contend(shared: Any, url: str, kind: str, counter: str, until: int, hold: fl
 
 
 async def contend_as_task(
-    shared: Any, url: str, kind: str, counter: str, until: int, hold: float, rest: float
+    shared: Any, url: str, kind: str, counter: str, wanted: int, hold: float, rest: float
 ) -> Times:
     """Count until the number is reached, as a task."""
     times: Times = []
     async with counters(url, redis.asyncio) as client:
+        await client.incr(f"{counter}:here")
+        while not await client.exists(f"{counter}:begin"):  # noqa: ASYNC110 - Redis says so
+            await asyncio.sleep(0.001)
         while True:
             permit = await _enter(shared, kind)
             came = time.monotonic_ns()
             value, twin = int(await client.get(counter) or 0), int(await client.get(f"{counter}:twin") or 0)
             assert value == twin, f"somebody else is inside: {value}, then {twin}"
-            over = value >= until and bool(times)
+            over = value >= wanted and bool(times)
             if not over and kind != "read_lock":
                 await client.set(counter, value + 1)
             if hold:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.interop.conftest import Sides
-from tests.interop.contention import Times, check_exclusion, counters, waits_between
+from tests.interop.contention import Times, check_exclusion, counters, let_begin, waits_between
 from tests.interop.sides import Owner
 
 LANGUAGES = ("java",) * 3 + ("python",) * 3
@@ -20,7 +20,6 @@ def crowd(sides: Sides, **config: Any) -> list[Owner]:
         sides: What makes them.
         config: Of ours.
     """
-    config = {"timeout": 15.0, **config}  # Java has as much patience; JVMs that start keep a small machine busy.
     java, python = sides.java(), sides.python(**config)
     return [
         *(java.owner(), java.owner(), sides.java().owner()),
@@ -46,8 +45,9 @@ def count_up(
     if "semaphore" in kind:
         assert owners[0].get(kind, name).try_set_permits(1)
     counting = [owner.contend(kind, name, counter, wanted, 0.0001, rest) for owner in owners]
-    everybody = [each.result(800) for each in counting]
     with counters(url) as client:
+        let_begin(client, counter, counting)
+        everybody = [each.result(800) for each in counting]
         counted = int(client.get(counter))
     assert wanted <= counted <= wanted + len(owners)
     assert sum(map(len, everybody)) == counted

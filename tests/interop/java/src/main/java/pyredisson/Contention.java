@@ -5,6 +5,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.LockSupport;
+import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
@@ -13,8 +14,9 @@ import org.redisson.client.codec.StringCodec;
 
 /**
  * One of several who count up together: under the lock it reads a number, and writes the next one. What is written is
- * right only if nobody else is inside. Whoever was not yet inside when it is over goes on for one
- * more. The same is done, with the same keys, by tests/interop/contention.py.
+ * right only if nobody else is inside. Each says that it is connected, and begins when it is told to. Whoever was not
+ * yet inside when it is over goes on for one more. The same is done, with the same keys, by
+ * tests/interop/contention.py.
  *
  * <p>{@code contend client kind name counter until holdMicros restMicros}; the answer is when it came in and when it began
  * to go out, in nanoseconds, for each time that it was inside.
@@ -24,6 +26,8 @@ final class Contention {
     private final boolean reads;
     private final RBucket<String> counter;
     private final RBucket<String> twin;
+    private final RAtomicLong here;
+    private final RBucket<String> begin;
     private final long until;
     private final long hold;
     private final long rest;
@@ -34,6 +38,8 @@ final class Contention {
         reads = kind.equals("read_lock");
         counter = client.getBucket(Peer.unquoted(request[6]), StringCodec.INSTANCE);
         twin = client.getBucket(Peer.unquoted(request[6]) + ":twin", StringCodec.INSTANCE);
+        here = client.getAtomicLong(Peer.unquoted(request[6]) + ":here");
+        begin = client.getBucket(Peer.unquoted(request[6]) + ":begin", StringCodec.INSTANCE);
         until = Long.parseLong(request[7]);
         hold = TimeUnit.MICROSECONDS.toNanos(Long.parseLong(request[8]));
         rest = TimeUnit.MICROSECONDS.toNanos(Long.parseLong(request[9]));
@@ -89,6 +95,10 @@ final class Contention {
         long[] times = new long[1024];
         int count = 0;
         boolean over = false;
+        here.incrementAndGet();
+        while (!begin.isExists()) {
+            pause(TimeUnit.MILLISECONDS.toNanos(1));
+        }
         while (!over) {
             section.enter();
             long came = System.nanoTime();
