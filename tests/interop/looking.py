@@ -42,6 +42,12 @@ class Everywhere:
             for channel in client.execute_command("PUBSUB", "SHARDCHANNELS")  # type: ignore[no-untyped-call]
         ]
 
+    def scripts(self) -> int:
+        """How many scripts were run there as yet."""
+        stats = [client.info("commandstats") for client in self._clients]
+        runs = [each.get(f"cmdstat_{name}", {}) for each in stats for name in ("eval", "evalsha")]
+        return sum(each["calls"] - each["failed_calls"] for each in runs if each)
+
 
 def until_it_waits(direct: Listeners, handle: Handle) -> None:
     """Wait until the owner of a handle, and nobody else, waits to be told that it may look again.
