@@ -16,7 +16,7 @@ from tests.interop.building import OLD, VERSIONS
 from tests.interop.conftest import Sides
 from tests.interop.kinds import LOCK_CASES, LOCKS, OTHERS
 from tests.interop.looking import until_it_waits
-from tests.interop.peer import Jvm
+from tests.interop.peer import WITHIN, Jvm
 from tests.interop.sides import Handle, JavaSide, Side, not_owned
 from tests.real.peers import Peer
 from tests.servers import Server
@@ -108,25 +108,31 @@ def test_a_lease_that_runs_out(
     began = time.monotonic()
     mine.lock(0.3)
     theirs.lock()
-    assert 0.29 < time.monotonic() - began < 5
+    assert 0.29 < time.monotonic() - began < 8
     with refused():
         mine.unlock()
     theirs.unlock()
 
 
-@pytest.mark.parametrize(("version", "kind"), cases("lock", "fair_lock", "read_lock", "write_lock"))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_watchdog_of_one_side_keeps_the_other_out(
-    open_sides: Callable[..., Sides], version: str, kind: str, first: str, unique_name: str
+    open_sides: Callable[..., Sides], version: str, first: str, unique_name: str
 ) -> None:
+    """All kinds at once: it takes longer than a lease, and that has to outlast whatever a machine is busy with."""
     sides = open_sides(version)
-    clients = {"java": sides.java(watchdog_ms=600), "python": sides.python(lock_watchdog_timeout=0.6)}
-    mine = clients.pop(first).owner().get(kind, unique_name)
-    theirs = clients.popitem()[1].owner().get(kind.replace("read", "write"), unique_name)
-    mine.lock()
-    assert theirs.try_lock(1.2) is False  # Two leases.
-    mine.unlock()
-    assert theirs.try_lock(5)
-    theirs.unlock()
+    clients = {"java": sides.java(watchdog_ms=3000), "python": sides.python(lock_watchdog_timeout=3.0)}
+    holder, other = clients.pop(first).owner(), clients.popitem()[1]
+    names = {kind: f"{unique_name}-{kind}" for kind in ("lock", "fair_lock", "read_lock", "write_lock")}
+    mine = {kind: holder.get(kind, name) for kind, name in names.items()}
+    theirs = {kind: other.owner().get(kind.replace("read", "write"), name) for kind, name in names.items()}
+    for kind in names:
+        mine[kind].lock()
+    waiting = {kind: each.start("try_lock", 4.5) for kind, each in theirs.items()}  # One and a half.
+    assert {kind: each.result(WITHIN) for kind, each in waiting.items()} == dict.fromkeys(names, False)
+    for kind in names:
+        mine[kind].unlock()
+        assert theirs[kind].try_lock(5), kind
+        theirs[kind].unlock()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -134,7 +140,7 @@ def test_java_is_killed_while_it_holds(
     open_sides: Callable[..., Sides], own_jvm: Callable[..., Jvm], version: str, unique_name: str, valkey: Server
 ) -> None:
     """All kinds at once: what a watchdog kept ends within its time, and a permit when its lease is over."""
-    java = JavaSide(own_jvm(version), valkey.url, watchdog_ms=900)
+    java = JavaSide(own_jvm(version), valkey.url, watchdog_ms=3000)
     holder, python = java.owner(), open_sides(version).python()
     kinds = [kind for kind, has in LOCKS.items() if version in has]
     for kind in kinds:
@@ -148,7 +154,7 @@ def test_java_is_killed_while_it_holds(
         mine = python.owner().get(kind.replace("read", "write"), f"{unique_name}-{kind}")
         waiting[mine] = mine.start("lock")
     if version in OTHERS["permit_expirable_semaphore"]:
-        semaphore.acquire(2)
+        semaphore.acquire(3)
         mine = python.owner().get("permit_expirable_semaphore", permits)
         waiting[mine] = mine.start("acquire")
     assert not any(waits.done() for waits in waiting.values())
@@ -156,7 +162,7 @@ def test_java_is_killed_while_it_holds(
     java.clients[0].jvm.kill()
     for waits in waiting.values():
         waits.result(10)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 8
     for mine in waiting:
         if mine.kind != "permit_expirable_semaphore":
             mine.unlock()
@@ -176,7 +182,7 @@ def test_python_is_killed_while_it_holds(
         before = time.monotonic()
         peer.kill()
         waits.result(10)
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 8
     mine.unlock()
 
 
@@ -195,7 +201,7 @@ def test_python_is_killed_while_it_waits_its_turn(sides: Sides, unique_name: str
         killed = time.monotonic()
         holder.force_unlock()
         waits.result(20)
-        assert time.monotonic() - killed < 3, "what was left of the lease did not count"
+        assert time.monotonic() - killed < 8, "what was left of the lease did not count"
 
 
 @pytest.mark.parametrize("version", LOCKS["fair_lock"])
@@ -211,7 +217,7 @@ def test_fair_to_both(
     owners = [side.owner() for side in (one, other, other, one, other, one, one, other)]
     for place, owner in enumerate(owners):
         handle = owner.get("fair_lock", unique_name)
-        waits = handle.start("lock") if place != 3 else handle.start("try_lock", 0.3, 30)
+        waits = handle.start("lock") if place != 3 else handle.start("try_lock", 2, 30)
         until(lambda: direct.llen(queue) > place, what="it stands in the queue")  # noqa: B023
         waiting.append((handle, waits))
     assert direct.lrange(queue, 0, -1) == [owner.field for owner in owners]
@@ -238,8 +244,9 @@ def test_tokens_grow(open_sides: Callable[..., Sides], version: str, unique_name
         handle, other = handles[turn % 4], handles[(turn + 1) % 4]
         tokens.append(handle.lock_and_get_token())
         assert handle.get_token() == tokens[-1]
-        assert handle.try_lock_and_get_token(0.2, 5) is not None  # It joins in Python, and draws another in Java.
-        assert other.try_lock_and_get_token(0.2, 5) is None  # With less, Java may say that it could not listen in time.
+        assert handle.try_lock_and_get_token(0.2, 60) is not None  # It joins in Python, and draws another in Java.
+        # In each language it waits once: for less, Java may say that it could not listen in time.
+        assert other.try_lock_and_get_token(1.5 if turn < 2 else 0, 60) is None
         handle.unlock()
         handle.unlock()
     assert tokens == sorted(set(tokens))
@@ -254,9 +261,11 @@ def test_permits_of_the_other(
     mine, theirs = (side.owner().get("permit_expirable_semaphore", unique_name) for side in (one, other))
     assert mine.try_set_permits(3)
     assert theirs.try_set_permits(5) is False
-    for_ever, long, short = mine.acquire(), mine.acquire(60), mine.acquire(0.3)
+    for_ever, long, another = mine.acquire(), mine.acquire(60), mine.acquire(60)
     assert theirs.try_acquire() is None
     assert theirs.acquired_permits() == 3
+    assert theirs.try_release(another) is True
+    short = mine.acquire(0.3)
     permit = theirs.acquire()  # Nobody says that the short one is over; it knows when.
     assert mine.try_release(short) is False
     assert theirs.try_release(for_ever) is True

@@ -69,7 +69,7 @@ def test_the_queue_of_a_fair_lock_whose_name_is_mapped(
     java, python = sides.java(prefix=PREFIX), sides.python()
     holder = python.owner().get("fair_lock", f"{PREFIX}{unique_name}")
     waiter = java.owner().get("fair_lock", unique_name)
-    holder.lock(1.5)
+    holder.lock(3)
     waits = waiter.start("try_lock", 10, 30)
     name = unique_name if version == OLD else f"{PREFIX}{unique_name}"
     until(lambda: direct.llen(f"redisson_lock_queue:{{{name}}}") == 1, what="it stands in the queue")

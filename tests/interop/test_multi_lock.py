@@ -59,8 +59,11 @@ def nothing_left(unique_name: str) -> Callable[..., None]:
 
 
 def both(sides: Sides, first: str) -> tuple[Owner, Owner]:
-    """One owner of each language. Ours has no doubts about servers that were just started; Java's never has."""
-    owners = {"java": sides.java().owner(), "python": sides.python(restart_guard=False).owner()}
+    """One owner of each language. Ours has no doubts about servers that were just started, nor about slow ones; Java's
+    never has.
+    """
+    python = sides.python(restart_guard=False, quorum_node_timeout=5.0)
+    owners = {"java": sides.java().owner(), "python": python.owner()}
     return owners.pop(first), owners.popitem()[1]
 
 

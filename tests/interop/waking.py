@@ -11,7 +11,7 @@ from tests.interop.sides import Handle, Owner
 
 #: A message takes a millisecond or two. Without one, ours looks again after ten seconds at the earliest, and Java's
 #: after thirty, the lease; or never, at a semaphore or latch. This is far from both, on a machine that is busy, too.
-SOON = 2.0
+SOON = 6.0
 PAIRS = [("java", "java"), ("java", "python"), ("python", "python"), ("python", "java")]
 
 
