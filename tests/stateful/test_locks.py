@@ -50,7 +50,8 @@ class Locks(Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        clients = [self.world.client(lock_watchdog_timeout=WATCHDOG) for _ in range(2)]
+        self.watchdog = WATCHDOG if self.simulated else 60.0
+        clients = [self.world.client(lock_watchdog_timeout=self.watchdog) for _ in range(2)]
         self.actors: list[Actor] = self.world.actors(OWNERS)
         self.handles: list[dict[str, Remote]] = [
             {kind: actor.get(clients[index % 2], kind) for kind in KINDS} for index, actor in enumerate(self.actors)
@@ -68,8 +69,8 @@ class Locks(Machine):
         for index, owner in enumerate(self.owners):
             renewed = self.holder == index and not owner.lost and any(level.lease is None for level in owner.levels)
             if renewed:
-                owner.until = max(owner.until, now + certain_for(int(WATCHDOG * 1000)) - WATCHDOG / 3)
-                self.ends = max(self.ends, now + WATCHDOG * 2 / 3)
+                owner.until = max(owner.until, now + certain_for(int(self.watchdog * 1000)) - self.watchdog / 3)
+                self.ends = max(self.ends, now + self.watchdog * 2 / 3)
             if owner.levels and not owner.lost and owner.until <= now:
                 assert all(level.lease is not None for level in owner.levels)
                 owner.over += len(owner.levels)
@@ -80,7 +81,7 @@ class Locks(Machine):
     def _take(self, index: int, kind: str, lease: float | None) -> None:
         owner = self.owners[index]
         now = self.world.now()
-        seconds = WATCHDOG if lease is None else lease
+        seconds = self.watchdog if lease is None else lease
         token = None
         if kind == "fenced_lock":
             token = next((level.token for level in owner.levels if level.token is not None), None)
@@ -144,7 +145,7 @@ class Locks(Machine):
         owner.levels.pop()
         now = self.world.now()
         if owner.levels:
-            left = max(WATCHDOG if level.lease is None else level.lease for level in owner.levels)
+            left = max(self.watchdog if level.lease is None else level.lease for level in owner.levels)
             self.ends = max(self.ends, now + left)
             owner.until = max(owner.until, now + certain_for(int(left * 1000)))
         else:
@@ -179,7 +180,7 @@ class Locks(Machine):
             watched = any(level.lease is None for level in owner.levels)
             if self.holder != index and watched and not owner.lost:
                 # The watchdog finds that it is gone at its next round, or at the deadline; which, is another test's.
-                self.world.pass_time(WATCHDOG)
+                self.world.pass_time(self.watchdog)
                 owner.lost = True
         assert self.world.now() >= before + seconds
         self._settle_time()

@@ -42,7 +42,8 @@ class TokenLocks(Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        clients = [self.world.client(lock_watchdog_timeout=WATCHDOG) for _ in range(2)]
+        self.watchdog = WATCHDOG if self.simulated else 60.0
+        clients = [self.world.client(lock_watchdog_timeout=self.watchdog) for _ in range(2)]
         self.actors: list[Actor] = self.world.actors(OWNERS)
         self.locks: list[Remote] = [
             actor.get(clients[index % 2], "token_lock") for index, actor in enumerate(self.actors)
@@ -60,8 +61,8 @@ class TokenLocks(Machine):
         now = self.world.now()
         for index, owner in enumerate(self.owners):
             if self.holder == index and owner.held and not owner.lost and owner.lease is None:
-                owner.until = max(owner.until, now + certain_for(int(WATCHDOG * 1000)) - WATCHDOG / 3)
-                self.ends = max(self.ends, now + WATCHDOG * 2 / 3)
+                owner.until = max(owner.until, now + certain_for(int(self.watchdog * 1000)) - self.watchdog / 3)
+                self.ends = max(self.ends, now + self.watchdog * 2 / 3)
             if owner.held and not owner.lost and owner.until <= now:
                 assert owner.lease is not None
                 owner.held = False
@@ -88,7 +89,7 @@ class TokenLocks(Machine):
         free = self.holder is None or self.holder == index
         assert lock.try_lock(0, seconds) is free
         if free:
-            now, length = self.world.now(), WATCHDOG if seconds is None else seconds
+            now, length = self.world.now(), self.watchdog if seconds is None else seconds
             before = self.ends if self.holder == index else 0.0
             self.holder, self.ends = index, max(before, now + length)
             owner.held, owner.lease, owner.until = True, seconds, now + certain_for(int(length * 1000))
@@ -159,7 +160,7 @@ class TokenLocks(Machine):
         for index, owner in enumerate(self.owners):
             if self.holder != index and owner.held and owner.lease is None and not owner.lost:
                 # The watchdog finds that it is gone at its next round, or at the deadline.
-                self.world.pass_time(WATCHDOG)
+                self.world.pass_time(self.watchdog)
                 owner.lost = True
         self._settle_time()
 
