@@ -269,6 +269,10 @@ public final class Peer {
             server.setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(50);
             section = server;
         }
+        if (!request[4].equals("untouched")) {
+            // What is sent again after a while counts twice in old versions: an unlock is refused the second time.
+            section.setTimeout(15_000).setRetryInterval(5_000);
+        }
         if (!request[8].isEmpty()) {
             mapNames(section, unquoted(request[8]));
         }
