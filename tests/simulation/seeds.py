@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["runs"]
+__all__ = ["first_of", "runs"]
 
 FAULTS = ("lose_reply", "straggle", "reset", "lose_request", "duplicate")
+
+
+def first_of(seed: int | None, seeds: int) -> Iterable[int]:
+    """So many seeds, beginning with the given one, if any."""
+    return dict.fromkeys((*(() if seed is None else (seed,)), *range(seeds)))
 
 
 def runs(history: Callable[[int], Any], seeds: Iterable[int]) -> Iterator[Any]:

@@ -30,6 +30,7 @@ from pyredisson.testing.runtime import SimulatedOwner
 from pyredisson.testing.world import Task, World
 from pyredisson.wire import script
 from tests.simulation.cluster_histories import ClusterHistory
+from tests.simulation.seeds import first_of
 from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
 
 CHUNKS = 8
@@ -296,12 +297,20 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 SEEDS = 60
 
+#: Which seed found it the last time, where that is not among the first: tried before the others, which take longer.
+FOUND_BY = {
+    "a redirected request is repeated at the old node": 5,
+    "ASK is taken for MOVED": 8,
+    "a request about a slot on its way is refused": 4,
+    "a loss is not told": 5,
+}
 
-def _found() -> str | None:
+
+def _found(bug: str) -> str | None:
     tests: dict[str, Callable[[int], object]] = {scene.__name__: scene for scene in SCENES}
     for name, plan in {"calm": CALM, "failing": FAILING, "checked": CHECKED}.items():
         tests[f"history, {name}"] = lambda seed, plan=plan: ClusterHistory(seed, plan).run()  # type: ignore[misc]
-    for seed in range(SEEDS):
+    for seed in first_of(FOUND_BY.get(bug), SEEDS):
         for name, test in tests.items():
             try:
                 test(seed)
@@ -313,6 +322,6 @@ def _found() -> str | None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_the_cluster_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name](monkeypatch)
-    found = _found()
+    found = _found(name)
     print(f"{name}: {found}")
     assert found is not None, "nothing found it"

@@ -22,6 +22,7 @@ from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
 from pyredisson.testing.world import Cancelled, World
 from pyredisson.wire import script
 from tests.simulation.quorum_histories import Plan, QuorumHistory, quiet
+from tests.simulation.seeds import first_of
 
 CHUNKS = 8
 
@@ -434,7 +435,14 @@ def test_a_lost_quorum_is_told() -> None:
     _a_lost_quorum_is_told()
 
 
-def _found() -> str | None:
+#: Which history found it the last time, where that is not among the first: tried before the others, which take longer.
+FOUND_BY = {
+    "the time that it took is not taken off": 20,
+    "a release that was not answered is forgotten": 3,
+}
+
+
+def _found(bug: str) -> str | None:
     tests: dict[str, Callable[[], object]] = {
         "a lost quorum": _a_lost_quorum_is_told,
         "the hole, known": lambda: test_a_node_that_was_restarted_empty_has_no_vote(True),
@@ -451,7 +459,7 @@ def _found() -> str | None:
             test()
         except (Exception, Cancelled, pytest.fail.Exception) as error:
             return f"{name}: {type(error).__name__}"
-    for seed in range(150):
+    for seed in first_of(FOUND_BY.get(bug), 150):
         try:
             QuorumHistory(seed).run()
         except BaseException as error:
@@ -462,6 +470,6 @@ def _found() -> str | None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_the_quorum_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name](monkeypatch)
-    found = _found()
+    found = _found(name)
     print(f"{name}: {found}")
     assert found is not None, "nothing found it"

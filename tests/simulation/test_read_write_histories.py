@@ -12,7 +12,7 @@ from pyredisson.testing.checkers import ReadWriteRules, Violation
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Process
 from tests.simulation.histories import History, Plan, quiet
-from tests.simulation.seeds import runs
+from tests.simulation.seeds import first_of, runs
 from tests.simulation.test_planted_bugs import Bug, in_script
 
 CHUNKS = 4
@@ -131,11 +131,15 @@ BUGS = {
 }
 
 
+#: Which seed found it the last time, where that is not among the first: tried before the others, which take longer.
+FOUND_BY = {"a read unlock does not check the epoch": 56}
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bug: Bug = BUGS[name]
     bug.plant(monkeypatch)
-    for seed in range(400):
+    for seed in first_of(FOUND_BY.get(name), 400):
         try:
             ReadWriteHistory(seed).run()
         except (Violation, AssertionError):

@@ -17,6 +17,7 @@ from pyredisson.testing.network import Network
 from pyredisson.testing.routed import RoutedClient, sentinel_client
 from pyredisson.testing.sentinel import SimulatedSentinels
 from pyredisson.testing.world import World
+from tests.simulation.seeds import first_of
 from tests.simulation.sentinel_histories import PLAN, SentinelHistory
 from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
 from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
@@ -173,9 +174,16 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 SEEDS = 60
 
+#: Which seed found it the last time, where that is not among the first: tried before the others, which take longer.
+FOUND_BY = {
+    "connections to the old master are kept": 31,
+    "nobody asks who is the master": 5,
+    "a WAIT that a demotion breaks off is the last one": 12,
+}
 
-def _found() -> str | None:
-    for seed in range(SEEDS):
+
+def _found(bug: str) -> str | None:
+    for seed in first_of(FOUND_BY.get(bug), SEEDS):
         tests: dict[str, Callable[[], object]] = {
             "the old master is left": lambda seed=seed: the_old_master_is_left(seed),  # type: ignore[misc]
             "failing": lambda seed=seed: SentinelHistory(seed).run(),  # type: ignore[misc]
@@ -192,6 +200,6 @@ def _found() -> str | None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_sentinels_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name](monkeypatch)
-    found = _found()
+    found = _found(name)
     print(f"{name}: {found}")
     assert found is not None, "nothing found it"
