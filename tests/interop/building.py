@@ -64,8 +64,9 @@ def peer_command(version: str, *, settings: Sequence[str] = SMALL) -> list[str]:
         raise NoJava("no java here: apt-get install default-jdk-headless")
     directory = _KEPT / version
     directory.mkdir(parents=True, exist_ok=True)
-    # Several processes may want it at once; one builds, the others wait for that.
-    with (_KEPT / f"{version}.lock").open("w") as lock:
+    # Several processes may want it at once; one builds, the others wait for that. So do those who want another version:
+    # Mavens that fetch at the same time could spoil what the other is writing.
+    with (_KEPT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _build(version, directory)
     return [
