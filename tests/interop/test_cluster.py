@@ -91,7 +91,10 @@ def test_both_choose_the_channels_of_shards(
         holder.unlock()
         waits.result(10)
         holder = waiter
-        until(lambda: not everywhere.pubsub_channels(), what="nobody listens any more")
+        until(
+            lambda: not any(unique_name in channel for channel in everywhere.pubsub_channels()),
+            what="nobody listens any more",
+        )
     holder.unlock()
 
 
