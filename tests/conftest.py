@@ -6,9 +6,14 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
+
+# An example takes as long as the machine lets it; Hypothesis's own default would be 0.2 s.
+settings.register_profile("any machine", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -288,7 +288,8 @@ class SharedServers:
     def get(self, build: Build, number: int = 0) -> Server:
         """The shared server of this build, one of several; another one if a test has left it dead."""
         server = self._servers.get((build, number))
-        if server is None or not server.answers():
+        # One that a busy machine keeps waiting is not dead.
+        if server is None or server.killed or not any(server.answers() for _ in range(3)):
             if server is not None:
                 server.stop()
             server = self._servers[build, number] = Server.start(build)

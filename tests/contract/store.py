@@ -6,9 +6,14 @@ import math
 import re
 import uuid
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, Protocol
 
 import redis
+
+import pyredisson
+
+SCRIPTS = Path(pyredisson.__file__).parent / "lua"
 
 #: Where the release of the lock called "orders" is announced.
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -111,6 +116,11 @@ class ServerStore(Store):
 
     def messages(self, channel: str) -> ServerMessages:
         return ServerMessages(self._redis, channel)
+
+    def learn_scripts(self) -> None:
+        """Let the server know all of them, so that each request of a script is one: where requests are counted."""
+        for script in sorted(SCRIPTS.glob("*.lua")):
+            self.command("SCRIPT", "LOAD", script.read_text(encoding="utf-8"))
 
     def calls(self, *commands: str) -> int:
         """How often a real server was asked to run such commands since it started."""

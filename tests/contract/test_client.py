@@ -92,7 +92,7 @@ def test_nobody_is_told_the_password(world: ClockWorld, caplog: pytest.LogCaptur
     told = []
     with Server.start(VALKEY, "--requirepass", SECRET) as server, caplog.at_level(logging.DEBUG):
         url = f"redis://:{SECRET}@{HOST}:{server.port}/0"
-        config = world.api.Config(timeout=0.5, listeners=(lambda event: told.append(repr(event)),))
+        config = world.api.Config(timeout=1.5, listeners=(lambda event: told.append(repr(event)),))
         client = world.adopt(world.api.Redisson.from_url(url, config=config))
         alice, bob = world.actors(2)
         mine, theirs = alice.lock(client), bob.lock(client)

@@ -45,7 +45,8 @@ def test_closing_twice_is_closing_once(world: World) -> None:
 
 
 def test_a_client_that_was_never_used_can_be_closed(world: World) -> None:
-    world.client().close()
+    unused = world.client(redis=world.redis_client()) if isinstance(world, ClockWorld) else world.client()
+    unused.close()
 
 
 @pytest.mark.parametrize("wait", [None, 9], ids=["lock", "try_lock"])
@@ -72,11 +73,12 @@ def test_waiters_are_woken(world: World, wait: float | None) -> None:
 def test_what_is_held_is_left_to_its_lease(world: World) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
     alice, bob = world.actors(2)
+    began = world.now()
     alice.lock(client).lock()
     client.close()
     theirs = bob.lock(world.client())
-    assert not theirs.try_lock()
-    assert theirs.try_lock(5 * SHORT)
+    assert theirs.try_lock(9)
+    assert 0.95 * SHORT < world.now() - began < 9
 
 
 @each_runtime
@@ -161,9 +163,9 @@ def test_no_connection_is_left(world: ClockWorld) -> None:
     before = connections(world)
     client = world.client()
     use_in_full(world, client)
-    assert connections(world) > before
+    assert connections(world) - before
     client.close()
-    world.until(lambda: connections(world) == before)
+    world.until(lambda: not connections(world) - before)
 
 
 @each_colour
@@ -172,7 +174,7 @@ def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) 
     before = connections(world)
     assert world.port is not None
     with Proxy(world.port) as proxy:
-        client = world.client(redis=world.redis_client(port=proxy.port), timeout=2)
+        client = world.client(redis=world.redis_client(port=proxy.port))
         alice, bob = world.actors(2)
         warm, mine = bob.lock(client, "warm-up"), alice.lock(client)
         warm.lock(5)
@@ -183,7 +185,7 @@ def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) 
         silence.wait()
         client.close()
         under_way.error()
-    world.until(lambda: connections(world) == before)
+    world.until(lambda: not connections(world) - before)
 
 
 def use_in_full(world: ClockWorld, client: object) -> None:
@@ -206,5 +208,7 @@ def tasks_of_ours(world: AsyncioWorld) -> list[str]:
     return list(world.run(names()))
 
 
-def connections(world: ClockWorld) -> int:
-    return len(world.redis.command("CLIENT", "LIST").splitlines())
+def connections(world: ClockWorld) -> set[str]:
+    """The numbers of those that the server has; none is used again."""
+    listed = world.redis.command("CLIENT", "LIST").decode()
+    return {line.split()[0] for line in listed.splitlines()}

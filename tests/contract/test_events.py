@@ -48,14 +48,14 @@ def test_the_log_names_the_lock_and_its_owner(world: World, caplog: pytest.LogCa
 
 
 def test_what_goes_as_it_should_is_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    client = world.client(lock_watchdog_timeout=0.9)
+    client = world.client(lock_watchdog_timeout=2.4)
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
         mine.lock()
         waiting = bob.start(theirs.lock)
         world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-        world.pass_time(0.5)
+        world.renewed("orders", times=1)
         mine.unlock()
         waiting.result()
         theirs.unlock()

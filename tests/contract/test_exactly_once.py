@@ -32,9 +32,21 @@ def proxy(world: ClockWorld) -> Iterator[Proxy]:
 @pytest.fixture
 def mine(world: ClockWorld, proxy: Proxy) -> Remote:
     """A lock of alice's, whose requests go through the proxy; the scripts are known to the server."""
-    client = world.client(redis=world.redis_client(port=proxy.port), timeout=1.5)
+    # For each try it has half a second, a sixth of the lease; and there is time for several.
+    return lock_through(world, proxy, timeout=4, lock_watchdog_timeout=3)
+
+
+@pytest.fixture
+def hasty(world: ClockWorld, proxy: Proxy) -> Remote:
+    """The same, of a client that gives up sooner: for what cannot be settled."""
+    return lock_through(world, proxy, timeout=1.2)
+
+
+def lock_through(world: ClockWorld, proxy: Proxy, **config: float) -> Remote:
+    client = world.client(redis=world.redis_client(port=proxy.port), **config)
     alice = world.actor()
     warm = alice.lock(client, "warm-up")
+    assert not warm.is_locked()
     warm.lock()
     warm.lock()
     warm.unlock()
@@ -101,8 +113,8 @@ def test_a_copy_that_arrives_late_is_refused(world: ClockWorld, proxy: Proxy, mi
 def test_redis_pys_own_repeats_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
     """By default it repeats ten times, and a lock would count twice."""
     retry = Retry(ConstantBackoff(0.01), 10)
-    settings = {"retry": retry, "socket_timeout": 0.4, "port": proxy.port}
-    mine = world.actor().lock(world.client(redis=world.redis_client(**settings), timeout=1.5))
+    users = world.redis_client(retry=retry, socket_timeout=0.4, port=proxy.port)
+    mine = world.actor().lock(world.client(redis=users, timeout=4, lock_watchdog_timeout=3))
     mine.lock()
     mine.unlock()
     lost = proxy.drop_reply("EVALSHA")
@@ -111,7 +123,8 @@ def test_redis_pys_own_repeats_do_not_apply(world: ClockWorld, proxy: Proxy) -> 
     assert mine.get_hold_count() == 1
 
 
-def test_what_could_not_be_settled_is_said_and_given_back(world: ClockWorld, proxy: Proxy, mine: Remote) -> None:
+def test_what_could_not_be_settled_is_said_and_given_back(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
+    mine = hasty
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError) as unknown:
         mine.try_lock(lease_time=60)
@@ -125,7 +138,10 @@ def test_what_could_not_be_settled_is_said_and_given_back(world: ClockWorld, pro
     assert mine.get_hold_count() == 1
 
 
-def test_an_unlock_that_could_not_be_settled_can_be_called_again(world: ClockWorld, proxy: Proxy, mine: Remote) -> None:
+def test_an_unlock_that_could_not_be_settled_can_be_called_again(
+    world: ClockWorld, proxy: Proxy, hasty: Remote
+) -> None:
+    mine = hasty
     mine.lock()
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):

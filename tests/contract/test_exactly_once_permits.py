@@ -36,9 +36,9 @@ def proxy(world: ClockWorld) -> Iterator[Proxy]:
 class Seats:
     """All three, in alice's hands, through the proxy; and the number that is stored."""
 
-    def __init__(self, world: ClockWorld, proxy: Proxy) -> None:
+    def __init__(self, world: ClockWorld, proxy: Proxy, timeout: float) -> None:
         self.world = world
-        self.client = world.client(redis=world.redis_client(port=proxy.port), timeout=1.5)
+        self.client = world.client(redis=world.redis_client(port=proxy.port), timeout=timeout)
         self.alice = world.actor()
         self.semaphore, self.permits, self.latch = (self.alice.get(self.client, kind, "seats") for kind in KINDS)
         self.semaphore.try_set_permits(5)
@@ -61,8 +61,15 @@ class Seats:
 
 
 @pytest.fixture
-def seats(world: ClockWorld, proxy: Proxy) -> Seats:
-    return Seats(world, proxy)
+def seats(world: ClockWorld, proxy: Proxy, request: pytest.FixtureRequest) -> Seats:
+    """The client has so many seconds for a request, and a third of them for each try."""
+    return Seats(world, proxy, getattr(request, "param", 2.4))
+
+
+#: For what cannot be settled: the client gives up sooner.
+hasty = pytest.mark.parametrize("seats", [1.2], indirect=True, ids=["hasty"])
+#: For what shall not be settled before the test goes on.
+patient = pytest.mark.parametrize("seats", [9.0], indirect=True, ids=["patient"])
 
 
 CALLS: dict[str, tuple[Callable[[Seats], object], int, object]] = {
@@ -147,6 +154,7 @@ def test_a_refusal_that_arrives_late_takes_nothing(proxy: Proxy, seats: Seats) -
 TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"] + ["drain_permits"]
 
 
+@hasty
 @pytest.mark.parametrize("call", TAKING)
 def test_what_could_not_be_settled_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, _ = CALLS[call]
@@ -168,6 +176,7 @@ def test_what_could_not_be_settled_is_undone(proxy: Proxy, seats: Seats, call: s
 FINISHED = ["release", "add_permits", "set_permits", "add permits", "count_down"]
 
 
+@hasty
 @pytest.mark.parametrize("call", FINISHED)
 def test_what_could_not_be_settled_is_finished(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, _ = CALLS[call]
@@ -182,6 +191,7 @@ def test_what_could_not_be_settled_is_finished(proxy: Proxy, seats: Seats, call:
     assert seats.count == count
 
 
+@hasty
 def test_the_owner_settles_what_it_left_open_before_it_goes_on(proxy: Proxy, seats: Seats) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
@@ -211,6 +221,7 @@ def test_the_error_of_the_block_goes_first(world: ClockWorld, proxy: Proxy, seat
 
 
 @interruptible
+@patient
 @pytest.mark.parametrize("call", ["acquire", "drain_permits", "acquire a permit", "release", "count_down"])
 def test_interrupted_while_the_reply_is_under_way(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
     me = world.interruptible()

@@ -9,7 +9,7 @@ from tests.contract.places import each_runtime
 from tests.contract.store import CHANNEL
 from tests.contract.worlds import World
 
-SHORT = 0.9
+SHORT = 1.5
 
 
 def test_it_says_whether_the_lock_was_locked(world: World) -> None:
@@ -54,7 +54,7 @@ def test_it_speaks_only_when_it_frees(world: World) -> None:
 @each_runtime
 def test_what_the_caller_held_itself_is_over_and_not_lost(world: World) -> None:
     lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=2.4, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
     mine.lock()
     mine.lock()
@@ -64,7 +64,7 @@ def test_what_the_caller_held_itself_is_over_and_not_lost(world: World) -> None:
     assert not isinstance(refusal.value, LockLostError)
     mine.lock()
     assert mine.get_hold_count() == 1
-    world.pass_time(SHORT)
+    world.renewed("orders", times=1)
     assert mine.get_hold_count() == 1
     assert lost == []
 

@@ -20,7 +20,15 @@ from tests.contract.worlds import Actor, Remote, World
 
 pytestmark = each_runtime
 
+#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
+interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 KINDS = ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock")
+
+
+def nodes(world: World, count: int, **config: Any) -> list[Remote]:
+    """Clients of so many servers, which a busy machine gives more time than the 50 ms that a quorum has for each."""
+    return world.nodes(count, **{"quorum_node_timeout": 2.0, **config})
 
 
 def left(world: World, *indices: int) -> set[str]:
@@ -49,7 +57,7 @@ def on_one_server(actor: Actor, client: Remote, *names: str) -> Remote:
 
 
 def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world: World) -> None:
-    clients = world.nodes(5)
+    clients = nodes(world, 5)
     alice = world.actor()
     assert multi(alice, clients).quorum == 3
     assert multi(alice, clients[:4]).quorum == 3
@@ -65,7 +73,7 @@ def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(worl
 
 
 def test_what_cannot_be_is_refused_before_anything_is_sent(world: World) -> None:
-    one, other = world.nodes(2)
+    one, other = nodes(world, 2)
     lock, another = one.real.get_lock("orders"), other.real.get_lock("orders")
     kind = type(one.real.get_multi_lock(lock))
     with pytest.raises(ValueError, match="at least"):
@@ -90,7 +98,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(world: World) -> None
 
 
 def test_it_says_what_it_is(world: World) -> None:
-    clients = world.nodes(3)
+    clients = nodes(world, 3)
     alice = world.actor()
     lock = multi(alice, clients)
     assert repr(lock) == "<MultiLock 'orders' (2 of 3)>"
@@ -106,7 +114,7 @@ def test_it_says_what_it_is(world: World) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_quorum_excludes_and_is_given_back_on_every_node(world: World, kind: str) -> None:
     alice, bob = world.actors(2)
-    mine, theirs = multi(alice, world.nodes(5), kind), multi(bob, world.nodes(5), kind)
+    mine, theirs = multi(alice, nodes(world, 5), kind), multi(bob, nodes(world, 5), kind)
     assert mine.try_lock()
     assert mine.is_locked()
     assert theirs.locked()
@@ -120,7 +128,7 @@ def test_a_quorum_excludes_and_is_given_back_on_every_node(world: World, kind: s
 
 
 def test_a_token_lock_has_one_token_on_all_nodes(world: World) -> None:
-    lock = multi(world.actor(), world.nodes(5), "token_lock")
+    lock = multi(world.actor(), nodes(world, 5), "token_lock")
     lock.lock()
     tokens = {world.node(index).command("GET", "orders") for index in range(5)}
     assert len(tokens) == 1
@@ -132,18 +140,18 @@ def test_a_token_lock_has_one_token_on_all_nodes(world: World) -> None:
 
 
 def test_validity_is_the_lease_less_what_it_took_and_the_drift(world: World) -> None:
-    lock = multi(world.actor(), world.nodes(5))
+    lock = multi(world.actor(), nodes(world, 5))
     assert lock.validity() == 0
     before = world.now()
-    lock.try_lock(0, 10)
-    took = world.now() - before
-    assert 9.898 - took - 0.5 <= lock.validity() <= 9.898
+    assert lock.try_lock(0, 10)
+    validity = lock.validity()
+    assert 9.898 - (world.now() - before) - 0.01 <= validity <= 9.898
     lock.unlock()
     assert lock.validity() == 0
 
 
 def test_it_is_reentrant_by_any_handle_on_the_same_members(world: World) -> None:
-    clients = world.nodes(3)
+    clients = nodes(world, 3)
     alice, bob = world.actors(2)
     one, other, theirs = multi(alice, clients), multi(alice, clients), multi(bob, clients)
     one.lock()
@@ -158,7 +166,7 @@ def test_it_is_reentrant_by_any_handle_on_the_same_members(world: World) -> None
 
 
 def test_a_minority_held_by_others_does_not_keep_it_from_being_taken(world: World) -> None:
-    clients = world.nodes(5)
+    clients = nodes(world, 5)
     alice, bob = world.actors(2)
     for client in clients[:2]:
         assert bob.lock(client).try_lock()
@@ -170,7 +178,7 @@ def test_a_minority_held_by_others_does_not_keep_it_from_being_taken(world: Worl
 
 
 def test_what_was_taken_without_a_quorum_is_given_back_at_once(world: World) -> None:
-    clients = world.nodes(5)
+    clients = nodes(world, 5)
     alice, bob = world.actors(2)
     for client in clients[:3]:
         assert bob.lock(client).try_lock()
@@ -184,7 +192,7 @@ def test_what_was_taken_without_a_quorum_is_given_back_at_once(world: World) -> 
 
 def test_a_waiter_is_woken_by_the_release(world: World) -> None:
     alice, bob = world.actors(2)
-    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine, theirs = multi(alice, nodes(world, 3)), multi(bob, nodes(world, 3))
     mine.lock()
     waiting = bob.start(theirs.lock)
     channel = "redisson_lock__channel:{orders}"
@@ -199,18 +207,18 @@ def test_a_waiter_is_woken_by_the_release(world: World) -> None:
 
 def test_a_wait_ends_in_time(world: World) -> None:
     alice, bob = world.actors(2)
-    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine, theirs = multi(alice, nodes(world, 3)), multi(bob, nodes(world, 3))
     mine.lock()
     began = world.now()
     assert not theirs.try_lock(0.3)
-    assert 0.299 <= world.now() - began < 1.5
+    assert 0.299 <= world.now() - began < 5
     with pytest.raises(LockTimeoutError), theirs.hold(wait_time=0.1):
         raise AssertionError("it was not to be had")
 
 
 def test_a_fixed_lease_ends_by_itself(world: World) -> None:
     alice, bob = world.actors(2)
-    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine, theirs = multi(alice, nodes(world, 3)), multi(bob, nodes(world, 3))
     mine.lock(0.3)
     assert theirs.try_lock(5)
     assert mine.validity() == 0
@@ -223,10 +231,11 @@ def test_a_fixed_lease_ends_by_itself(world: World) -> None:
 
 
 def test_the_watchdog_renews_it_on_every_node(world: World) -> None:
-    lock = multi(world.actor(), world.nodes(3, lock_watchdog_timeout=0.9, quorum_node_timeout=0.2))
+    lock = multi(world.actor(), nodes(world, 3, lock_watchdog_timeout=2.4, quorum_node_timeout=0.7))
     lock.lock()
-    world.pass_time(2)
-    assert 0 < lock.validity() <= 0.9
+    for index in range(3):
+        world.renewed("orders", times=1, store=world.node(index))
+    assert 0 < lock.validity() <= 2.4
     assert all(world.node(index).ttl("orders") for index in range(3))
     lock.unlock()
     assert left(world, 0) == set()
@@ -240,7 +249,7 @@ def test_extensions_can_be_bounded(world: World) -> None:
         "quorum_max_extensions": 1,
         "on_lock_lost": lambda name, _: lost.append(name),
     }
-    lock = multi(world.actor(), world.nodes(3, **config))
+    lock = multi(world.actor(), nodes(world, 3, **config))
     lock.lock()
     world.until(lambda: lost == ["orders"] * 3, within=5)
     assert lock.validity() == 0
@@ -253,21 +262,22 @@ def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
     alice = world.actor()
     lock = multi(
         alice,
-        world.nodes(
+        nodes(
+            world,
             5,
-            lock_watchdog_timeout=0.9,
-            quorum_node_timeout=0.2,
+            lock_watchdog_timeout=2.4,
+            quorum_node_timeout=0.7,
             on_lock_lost=lambda name, owner: lost.append((name, owner)),
         ),
     )
     lock.lock()
     world.node(0).delete("orders")
     world.node(1).delete("orders")
-    world.pass_time(1.2)
+    world.renewed("orders", store=world.node(2))
     assert lost == []
     assert lock.validity() > 0
     world.node(2).delete("orders")
-    world.until(lambda: len(lost) == 5, within=3)
+    world.until(lambda: len(lost) == 5)
     assert set(lost) == {("orders", alice.number)}
     assert lock.validity() == 0
     with pytest.raises(LockLostError):
@@ -280,7 +290,7 @@ def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
 
 
 def test_a_block_is_told_of_a_lost_quorum(world: World) -> None:
-    clients = world.nodes(3, lock_watchdog_timeout=0.9, quorum_node_timeout=0.2)
+    clients = nodes(world, 3, lock_watchdog_timeout=1.5, quorum_node_timeout=0.4)
     lock = multi(world.actor(), clients)
     with pytest.raises(LockLostError), lock.hold() as lease:
         assert lease.remaining() > 0
@@ -288,13 +298,13 @@ def test_a_block_is_told_of_a_lost_quorum(world: World) -> None:
         assert lease.token is None
         for index in range(2):
             world.node(index).delete("orders")
-        world.until(lambda: lease.lost, within=3)
+        world.until(lambda: lease.lost)
         with pytest.raises(LockLostError):
             lease.ensure_held()
 
 
 def test_unlock_says_that_a_quorum_was_gone(world: World) -> None:
-    lock = multi(world.actor(), world.nodes(3))
+    lock = multi(world.actor(), nodes(world, 3))
     lock.lock()
     world.node(0).delete("orders")
     lock.unlock()
@@ -307,7 +317,7 @@ def test_unlock_says_that_a_quorum_was_gone(world: World) -> None:
 
 
 def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
-    lock = multi(world.actor(), world.nodes(3), "non_reentrant_lock")
+    lock = multi(world.actor(), nodes(world, 3), "non_reentrant_lock")
     lock.lock()
     with pytest.raises(LockError, match="not reentrant"):
         lock.try_lock()
@@ -317,7 +327,7 @@ def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
 
 
 def test_a_members_own_hold_is_not_touched(world: World) -> None:
-    clients = world.nodes(3)
+    clients = nodes(world, 3)
     alice = world.actor()
     own = alice.lock(clients[0])
     lock = multi(alice, clients)
@@ -332,7 +342,7 @@ def test_a_members_own_hold_is_not_touched(world: World) -> None:
 
 def test_force_unlock_frees_every_node(world: World) -> None:
     alice, bob = world.actors(2)
-    mine, theirs = multi(alice, world.nodes(3)), multi(bob, world.nodes(3))
+    mine, theirs = multi(alice, nodes(world, 3)), multi(bob, nodes(world, 3))
     assert not theirs.force_unlock()
     mine.lock()
     assert theirs.force_unlock()
@@ -342,18 +352,19 @@ def test_force_unlock_frees_every_node(world: World) -> None:
 
 
 def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world: World) -> None:
-    one, _ = world.nodes(2)
+    one, _ = nodes(world, 2)
     alice = world.actor()
-    lock = multi(alice, [one, world.nodes(2)[0]], quorum=2)
+    lock = multi(alice, [one, nodes(world, 2)[0]], quorum=2)
     with pytest.raises(ValueError, match="one server"):
         lock.try_lock()
     world.until(lambda: world.node(0).hash("orders") == {})
 
 
+@interruptible
 def test_an_interrupted_waiter_leaves_nothing(world: World) -> None:
     bob, alice = world.actor(), world.interruptible()
-    clients = world.nodes(3)
-    mine, theirs = multi(bob, world.nodes(3)), multi(alice, clients)
+    clients = nodes(world, 3)
+    mine, theirs = multi(bob, nodes(world, 3)), multi(alice, clients)
     mine.lock()
     channel = "redisson_lock__channel:{orders}"
     raised = alice.interrupted(
@@ -365,7 +376,7 @@ def test_an_interrupted_waiter_leaves_nothing(world: World) -> None:
 
 
 def test_a_closed_client_makes_it_unusable(world: World) -> None:
-    clients = world.nodes(3)
+    clients = nodes(world, 3)
     alice = world.actor()
     lock = multi(alice, clients)
     lock.lock()
@@ -398,10 +409,9 @@ def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world: W
     theirs = bob.lock(client, "b")
     theirs.lock()
     lock = on_one_server(alice, client, "a", "b")
-    waiting = alice.start(lock.try_lock, 20, 1.5)
+    waiting = alice.start(lock.try_lock, 20, 2.4)
     world.until(lambda: world.redis.hash("a"))
-    world.pass_time(3.5)
-    assert world.redis.hash("a")
+    world.renewed("a", times=3)
     theirs.unlock()
     assert waiting.result(within=5)
     assert lock.validity() > 0.3
@@ -452,17 +462,18 @@ def test_it_mixes_kinds(world: World) -> None:
 def test_a_lost_member_is_a_lost_lock(world: World) -> None:
     lost: list[str] = []
     client = world.client(
-        lock_watchdog_timeout=0.9, quorum_node_timeout=0.2, on_lock_lost=lambda name, _: lost.append(name)
+        lock_watchdog_timeout=1.5, quorum_node_timeout=0.4, on_lock_lost=lambda name, _: lost.append(name)
     )
     lock = on_one_server(world.actor(), client, "a", "b")
     lock.lock()
     world.redis.delete("b")
-    world.until(lambda: lost == ["a + b"], within=3)
+    world.until(lambda: lost == ["a + b"])
     with pytest.raises(LockLostError):
         lock.unlock()
     assert left(world) == set()
 
 
+@interruptible
 def test_an_interrupted_waiter_gives_back_what_it_had(world: World) -> None:
     client = world.client()
     bob, alice = world.actor(), world.interruptible()

@@ -139,7 +139,7 @@ def test_after_a_loop_was_closed_the_next_one_starts_afresh(world: AsyncioWorld)
 @each_colour
 def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
     """redis-py's own pool would stop at 100 connections."""
-    client = world.client()
+    client = world.client(timeout=20, lock_watchdog_timeout=120)  # They all connect at once.
     actors = world.actors(200)
     started = [actor.start(client.real.get_lock(f"order-{number}").lock) for number, actor in enumerate(actors)]
     for pending in started:

@@ -139,11 +139,10 @@ def test_an_id_in_capitals_is_the_same(world: World) -> None:
 def test_a_permit_expires(world: World) -> None:
     alice, bob = world.actors(2)
     mine, theirs = seats(alice, world.client(), 1), seats(bob, world.client())
-    permit = mine.acquire(0.3)
-    assert theirs.try_acquire() is None
     began = world.now()
+    permit = mine.acquire(0.3)
     assert theirs.acquire() != permit  # Nobody says a word; the waiter knows when.
-    assert 0.2 < world.now() - began < 3
+    assert 0.28 < world.now() - began < 5
     with pytest.raises(LockNotOwnedError):
         mine.release(permit)
     assert mine.available_permits() == 0
@@ -279,13 +278,13 @@ def test_a_wait_ends_in_time(world: World) -> None:
 def test_each_expiry_serves_a_waiter(world: World) -> None:
     client = world.client(max_wait_without_check=60)
     mine = seats(world.actor(), world.client(), 3)
-    for lease in (0.4, 0.7, 1.0):
-        mine.acquire(lease)
     others = [(actor, seats(actor, client)) for actor in world.actors(3)]
     began = world.now()
+    for lease in (0.4, 0.7, 1.0):
+        mine.acquire(lease)
     waiting = [actor.start(semaphore.acquire) for actor, semaphore in others]
     assert len({pending.result(within=5) for pending in waiting}) == 3
-    assert 0.8 < world.now() - began < 3
+    assert 0.95 < world.now() - began < 5
 
 
 @each_runtime

@@ -33,12 +33,15 @@ def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
     """While it holds a lock, while a daemon waits for one, while a callback blocks."""
     script = """
         import sys, threading, time, redis, pyredisson
+        told = threading.Event()
         def block(name, number):
             print("told of", name, flush=True)
+            told.set()
             time.sleep(60)
-        config = pyredisson.Config(lock_watchdog_timeout=0.3, on_lock_lost=block)
+        config = pyredisson.Config(lock_watchdog_timeout=1.8, on_lock_lost=block)
         client = pyredisson.Redisson.from_url(sys.argv[1], config=config)
         lock = client.get_lock("orders")
+        assert not lock.is_locked()
         lock.lock()
         lost = client.get_lock("parcels")
         lost.lock()
@@ -46,7 +49,7 @@ def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
         while "1 waiting here" not in repr(lock):
             time.sleep(0.01)
         redis.Redis.from_url(sys.argv[1]).delete("parcels")
-        time.sleep(0.5)
+        assert told.wait(20)
         print("the end")
     """
     assert run_script(world, script).split("\n")[:2] == ["told of parcels", "the end"]
@@ -57,12 +60,14 @@ def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorl
     script = """
         import asyncio, sys, pyredisson.asyncio as pyredisson
         async def main():
-            client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=0.3))
+            client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=1.5))
             lock = client.get_lock("orders")
+            assert not await lock.is_locked()
             await lock.lock()
             waiting = asyncio.create_task(lock.lock())
-            await asyncio.sleep(0.3)
-            assert "1 waiting here" in repr(lock), repr(lock)
+            while "1 waiting here" not in repr(lock):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.7)
             print("the end")
         asyncio.run(main())
     """
@@ -71,10 +76,18 @@ def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorl
 
 FORK = """
     import os, sys, time, traceback, pyredisson
-    client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=0.9))
+    client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=2.4))
     lock, other = client.get_lock("orders"), client.get_lock("parcels")
-    lock.lock()
+
+    def wait_for_renewals(lock, count):
+        left = lock.remain_time_to_live()
+        while count:
+            time.sleep(0.005)
+            before, left = left, lock.remain_time_to_live()
+            count -= left > before
+
     assert not other.is_locked()
+    lock.lock()
     before = client.id
     child = os.fork()
     if child == 0:
@@ -90,7 +103,7 @@ FORK = """
             else:
                 raise AssertionError("the child could unlock what its parent holds")
             other.lock()                    # a watchdog of its own
-            time.sleep(1.5)
+            wait_for_renewals(other, 1)
             assert other.get_hold_count() == 1
             print("the child waits", flush=True)
             assert lock.try_lock(20)        # and a subscriber
@@ -101,7 +114,7 @@ FORK = """
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    time.sleep(2.0)
+    wait_for_renewals(lock, 2)
     assert client.id == before
     assert lock.get_hold_count() == 1, "the parent's renewal ended"
     print("the parent lets go", flush=True)
@@ -122,7 +135,7 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
     """The two share what the event loop waits with: whatever the child took out of it, the parent would miss."""
     script = """
         import asyncio, os, sys, traceback, pyredisson.asyncio as pyredisson
-        client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=0.9))
+        client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=2.4))
         lock = client.get_lock("orders")
 
         async def child():
@@ -133,6 +146,7 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
             await client.close()
 
         async def main():
+            assert not await lock.is_locked()
             await lock.lock()
             waiting = asyncio.create_task(client.get_lock("orders").try_lock(20))
             while "1 waiting here" not in repr(lock):
@@ -152,7 +166,10 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
                 await asyncio.sleep(0.01)
             assert os.waitstatus_to_exitcode(ended[1]) == 0
             assert client.id == before
-            await asyncio.sleep(1.2)
+            left = await lock.remain_time_to_live()
+            while (now := await lock.remain_time_to_live()) <= left:  # until it is renewed
+                left = now
+                await asyncio.sleep(0.005)
             assert await lock.get_hold_count() == 1
             await lock.unlock()
             assert await asyncio.wait_for(waiting, 5)

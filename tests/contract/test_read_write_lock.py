@@ -10,7 +10,8 @@ from tests.contract.places import each_colour, each_runtime
 from tests.contract.worlds import Actor, Remote, World
 
 CHANNEL = "redisson_rwlock:{orders}"
-SHORT = 0.9
+SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
+LONG = 2.4  # the same, where nothing may be lost: a busy machine may well keep the watchdog waiting
 
 
 def sides(actor: Actor, client: Remote, name: str = "orders") -> tuple[Remote, Remote]:
@@ -387,31 +388,38 @@ def test_a_writers_reentry_adds_but_not_without_end(world: World) -> None:
 
 @each_runtime
 def test_readers_and_writers_are_kept_alive(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=SHORT)
-    alice, bob = world.actors(2)
+    client = world.client(lock_watchdog_timeout=LONG)
+    alice, bob, carol = world.actors(3)
     read, write = sides(alice, client)
-    theirs = sides(bob, client)
     write.lock()
     read.lock()
-    assert not theirs[0].try_lock(3 * SHORT)
+    held = hold(client, alice)
+    theirs, hers = sides(bob, client)[0], sides(carol, client)[1]
+    reading = bob.start(theirs.lock)
+    world.renewed("orders", held)
+    assert not reading.done()
     write.unlock()
-    assert not theirs[1].try_lock(3 * SHORT)
-    assert 0 < world.redis.ttl("orders") <= SHORT
-    assert 0 < world.redis.ttl(hold(client, alice)) <= SHORT
+    reading.result(within=5)
+    theirs.unlock()
+    writing = carol.start(hers.lock)
+    world.renewed("orders", held)
+    assert not writing.done()
+    assert 0 < world.redis.ttl("orders") <= LONG
+    assert 0 < world.redis.ttl(held) <= LONG
     read.unlock()
-    assert theirs[1].try_lock()
+    writing.result(within=5)
 
 
 @each_runtime
 def test_a_reader_renews_its_own_hold_and_nobody_elses(world: World) -> None:
-    client, other = world.client(lock_watchdog_timeout=SHORT), world.client()
+    client, other = world.client(lock_watchdog_timeout=LONG), world.client()
     alice, bob = world.actors(2)
     mine, theirs = sides(alice, client)[0], sides(bob, other)[0]
     theirs.lock(60)
     mine.lock()
     world.redis.expire(hold(other, bob), 50)
-    world.pass_time(1.5 * SHORT)
-    assert 0 < world.redis.ttl(hold(client, alice)) <= SHORT
+    world.renewed(hold(client, alice), times=1)
+    assert 0 < world.redis.ttl(hold(client, alice)) <= LONG
     assert 40 < world.redis.ttl(hold(other, bob)) <= 50
     assert 50 < world.redis.ttl("orders") <= 60
 
@@ -441,12 +449,12 @@ def test_a_hold_that_is_gone_is_not_revived_and_its_reader_is_told(world: World)
 @each_runtime
 def test_ending_the_read_does_not_end_the_renewal_of_the_write(world: World) -> None:
     """Redisson counts the two together, and the write lock silently ends."""
-    client = world.client(lock_watchdog_timeout=SHORT)
+    client = world.client(lock_watchdog_timeout=LONG)
     read, write = sides(world.actor(), client)
     write.lock()
     read.lock()
     read.unlock()
-    world.pass_time(3 * SHORT)
+    world.renewed("orders")
     assert write.get_hold_count() == 1
     write.unlock()
 
@@ -463,11 +471,11 @@ def test_a_lost_read_says_so_at_unlock(world: World) -> None:
 
 
 def test_who_lost_a_read_must_unlock_before_it_writes(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=SHORT)
+    client = world.client(lock_watchdog_timeout=0.9)
     read, write = sides(world.actor(), client)
     read.lock()
     world.redis.delete("orders")
-    world.pass_time(SHORT)
+    world.pass_time(0.9)
     with pytest.raises(LockLostError):
         write.lock()
     with pytest.raises(LockLostError):
@@ -523,8 +531,9 @@ def test_all_readers_get_in_when_the_writers_lease_ends(world: World) -> None:
 
 
 @each_runtime
-def test_readers_of_a_client_give_way_to_its_writer(world: World) -> None:
+def test_readers_of_a_client_give_way_to_its_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is always somebody reading: without giving way, the writer would never get it."""
+    monkeypatch.setattr(read_write_lock, "WAY", 5.0)
     client = world.client()
     pair = [sides(actor, client)[0] for actor in world.actors(2)]
     carol = world.actor()
@@ -561,7 +570,8 @@ def test_readers_give_way_for_a_moment_only(world: World) -> None:
 
 
 @each_runtime
-def test_who_gave_way_does_not_do_so_again_when_nobody_waits(world: World) -> None:
+def test_who_gave_way_does_not_do_so_again_when_nobody_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_write_lock, "WAY", 1.5)
     client = world.client()
     alice, carol = world.actors(2)
     read, write = sides(alice, client)[0], sides(carol, client)[1]
@@ -575,7 +585,7 @@ def test_who_gave_way_does_not_do_so_again_when_nobody_waits(world: World) -> No
     read.unlock()
     began = world.now()
     read.lock()
-    assert world.now() - began < 0.2
+    assert world.now() - began < 1.2
 
 
 @each_runtime
@@ -592,10 +602,9 @@ def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world: Wor
         coming = actor.start(read.lock)
         world.pass_time(0.02)
         readers[(turn - 1) % 3][1].unlock()
-        world.pass_time(0.1)
+        world.until(lambda coming=coming: waiting.done() or coming.done())  # type: ignore[misc]
         if waiting.done():
             break
-        coming.result()
     assert waiting.done()
     waiting.result()
     assert turn < 5

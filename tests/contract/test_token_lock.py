@@ -24,7 +24,11 @@ from tests.contract.places import each_colour, each_runtime, each_server
 from tests.contract.worlds import Actor, Remote, World
 from tests.proxy import Proxy
 
-SHORT = 0.9
+SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
+LONG = 2.4  # the same, where nothing may be lost: a busy machine may well keep the watchdog waiting
+
+#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
+interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def token(actor: Actor, client: Remote, name: str = "orders") -> Remote:
@@ -196,30 +200,33 @@ def test_a_lock_of_another_kind_under_the_same_name_is_an_error(world: World) ->
 
 @each_runtime
 def test_it_is_kept_alive(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=SHORT)
+    client = world.client(lock_watchdog_timeout=LONG)
     alice, bob = world.actors(2)
     mine, theirs = token(alice, client), token(bob, client)
     also_mine = alice.lock(client, "of another kind")  # Renewed in the same round, by another script.
     mine.lock()
     also_mine.lock()
     before = world.redis.command("GET", "orders")
-    assert not theirs.try_lock(3 * SHORT)
-    assert 0 < world.redis.ttl("orders") <= SHORT
+    waiting = bob.start(theirs.lock)
+    world.renewed("orders")
+    world.renewed("of another kind", times=1)
+    assert not waiting.done()
+    assert 0 < world.redis.ttl("orders") <= LONG
     assert world.redis.command("GET", "orders") == before
     assert also_mine.get_hold_count() == 1
     mine.unlock()
-    assert theirs.try_lock()
+    waiting.result(within=5)
 
 
 @each_runtime
 def test_a_lease_ends_by_itself_and_a_waiter_gets_it_at_once(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=SHORT)
+    client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = token(alice, client), token(bob, client)
     began = world.now()
     mine.lock(0.5)
-    theirs.lock(5)
-    assert 0.45 < world.now() - began < 1.0
+    theirs.lock(30)
+    assert 0.45 < world.now() - began < 5
     with pytest.raises(LockLostError):
         mine.unlock()
     assert theirs.is_held_by_current_thread(), "a late unlock must not free another's hold"
@@ -265,6 +272,7 @@ def test_a_waiters_time_is_kept(world: World) -> None:
     assert 0.29 < world.now() - began < 2
 
 
+@interruptible
 def test_a_waiter_that_is_interrupted_leaves_nothing(world: World) -> None:
     client = world.client()
     alice, bob = world.actor(), world.interruptible()
@@ -304,9 +312,21 @@ def proxy(world: ClockWorld) -> Iterator[Proxy]:
 @pytest.fixture
 def through_proxy(world: ClockWorld, proxy: Proxy) -> Remote:
     """A lock whose requests go through the proxy; the scripts are known to the server."""
-    client = world.client(redis=world.redis_client(port=proxy.port), timeout=1.5)
+    # For each try it has half a second, a sixth of the lease; and there is time for several.
+    return token_through(world, proxy, timeout=4, lock_watchdog_timeout=3)
+
+
+@pytest.fixture
+def hasty(world: ClockWorld, proxy: Proxy) -> Remote:
+    """The same, of a client that gives up sooner: for what cannot be settled."""
+    return token_through(world, proxy, timeout=1.2)
+
+
+def token_through(world: ClockWorld, proxy: Proxy, **config: float) -> Remote:
+    client = world.client(redis=world.redis_client(port=proxy.port), **config)
     alice = world.actor()
     warm = token(alice, client, "warm-up")
+    assert not warm.is_locked()
     warm.lock()
     warm.unlock()
     return token(alice, client)
@@ -355,28 +375,26 @@ def test_a_copy_that_arrives_late_takes_no_lock_and_frees_none(
 
 
 @each_colour
-def test_what_could_not_be_settled_is_given_back(world: ClockWorld, proxy: Proxy, through_proxy: Remote) -> None:
+def test_what_could_not_be_settled_is_given_back(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
-        through_proxy.try_lock(lease_time=60)
+        hasty.try_lock(lease_time=60)
     silence.remove()
     proxy.heal()
-    world.until(lambda: not through_proxy.is_locked())
-    through_proxy.lock()
+    world.until(lambda: not hasty.is_locked())
+    hasty.lock()
 
 
 @each_colour
-def test_an_acquire_after_an_unknown_one_takes_its_hold_over(
-    world: ClockWorld, proxy: Proxy, through_proxy: Remote
-) -> None:
+def test_an_acquire_after_an_unknown_one_takes_its_hold_over(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
-        through_proxy.try_lock(lease_time=60)
+        hasty.try_lock(lease_time=60)
     silence.remove()
     proxy.heal()
-    assert through_proxy.try_lock(5, 60)
-    through_proxy.unlock()
-    assert not through_proxy.is_locked()
+    assert hasty.try_lock(5, 60)
+    hasty.unlock()
+    assert not hasty.is_locked()
 
 
 # ---- other clients of the same kind ----------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def test_an_unlock_wakes_one_waiter_of_each_client(world: ClockWorld) -> None:
     pendings = [actor.start(lock.lock) for actor, lock in theirs]
     world.until(lambda: sum(world.waiting(theirs[n][1]) for n in (0, 1)) == 6)
     world.until(lambda: world.redis.subscribers(CHANNEL) == 2)
-    world.pass_time(0.2)  # for the attempts that follow the confirmation of the subscriptions
+    world.pass_time(0.3)  # for the attempts that follow the confirmation of the subscriptions
     before = world.redis.calls("evalsha")
     mine.unlock()
     world.until(lambda: any(pending.done() for pending in pendings))
@@ -293,7 +293,7 @@ def test_the_first_to_give_up_hands_on_its_duties(world: World) -> None:
     alice, bob, carol = world.actors(3)
     mine, first, second = alice.lock(world.client()), bob.lock(client), carol.lock(client)
     mine.lock(1.0)
-    leaving = bob.start(first.try_lock, 0.4)
+    leaving = bob.start(first.try_lock, 0.7)
     world.until(lambda: world.waiting(first) == 1)
     staying = carol.start(second.lock)
     world.until(lambda: world.waiting(first) == 2)

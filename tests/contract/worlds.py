@@ -196,6 +196,26 @@ class World(ABC):
         said = re.search(r"(\d+) waiting here", repr(lock))
         return int(said[1]) if said else 0
 
+    def renewed(self, *keys: str, times: int = 2, store: Store | None = None) -> None:
+        """Wait until the TTL of each of these keys was raised so often: that is what keeps them alive.
+
+        Who waits until a TTL is surely over sees no more, and needs one so short that a busy machine may use it up.
+        """
+        store = store or self.redis
+        raised = dict.fromkeys(keys, 0)
+        left = {key: store.ttl(key) for key in keys}
+
+        def enough() -> bool:
+            for key in keys:
+                before, now = left[key], store.ttl(key)
+                assert before is not None, f"{key} is gone"
+                assert now is not None, f"{key} is gone"
+                left[key] = now
+                raised[key] += now > before
+            return min(raised.values()) >= times
+
+        self.until(enough, what=f"{' and '.join(keys)} renewed {times} times")
+
     def messages(self, channel: str) -> Messages:
         """Listen to a channel from now on."""
         messages = self.redis.messages(channel)
