@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -14,7 +13,7 @@ from pyredisson.core.names import LockNames
 from pyredisson.errors import OutcomeUnknownError
 from tests.proxy import Held, Proxy, Toxic
 from tests.real.kinds import FAIR, FAMILY, LATCH, SEMAPHORE, Kind
-from tests.real.looking import ANY_SCRIPT, Tally, await_waiting
+from tests.real.looking import ANY_SCRIPT, Tally, about, await_waiting, side_by_side
 from tests.real.worlds import World
 from tests.servers import Server
 from tests.waiting import until
@@ -29,12 +28,6 @@ FAULTS: dict[str, Callable[[Proxy, Callable[[list[bytes]], bool], int], Toxic]] 
 
 each_kind = pytest.mark.parametrize("kind", FAMILY, ids=str)
 each_fault = pytest.mark.parametrize("fault", FAULTS)
-
-
-def about(match: Callable[[list[bytes]], bool], name: str) -> Callable[[list[bytes]], bool]:
-    """Of the requests that match, those about this name."""
-    ours = (name.encode(), f"{{{name}}}".encode())
-    return lambda args: match(args) and any(key in arg for arg in args[1:] for key in ours)
 
 
 @each_kind
@@ -63,12 +56,6 @@ def test_each_request_in_turn(
 
     # Each request's turn has a run of its own, all of them at once: a silence lasts.
     side_by_side(one_run, range(1, len(kind.run) + 1))
-
-
-def side_by_side(work: Callable[[int], None], numbers: Iterable[int]) -> None:
-    with ThreadPoolExecutor(16) as pool:
-        for done in [pool.submit(work, number) for number in numbers]:
-            done.result()
 
 
 @pytest.mark.parametrize("fault", ["reply lost", "late"])

@@ -113,6 +113,13 @@ class World(ABC):
         """Do a call on behalf of nobody in particular."""
 
     @abstractmethod
+    def alarm(self, at: float) -> Future[float]:
+        """An alarm for a moment of ``time.monotonic()``: when it rang.
+
+        What is due at the same moment and comes as late as this is not late: the machine is.
+        """
+
+    @abstractmethod
     def _redisson(self) -> Any: ...
 
     @abstractmethod
@@ -167,6 +174,16 @@ class ThreadsWorld(World):
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
+
+    def alarm(self, at: float) -> Future[float]:
+        rung: Future[float] = Future()
+
+        def wait() -> None:
+            time.sleep(max(0.0, at - time.monotonic()))
+            rung.set_result(time.monotonic())
+
+        threading.Thread(target=wait, name="alarm", daemon=True).start()
+        return rung
 
     def _redisson(self) -> Any:
         return pyredisson.Redisson
@@ -233,6 +250,12 @@ class TasksWorld(World):
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_called(call, args), self.loop).result(WITHIN)
 
+    def alarm(self, at: float) -> Future[float]:
+        rung: Future[float] = Future()
+        ring = lambda: rung.set_result(time.monotonic())  # noqa: E731 one word to a loop that tells the same time
+        self.loop.call_soon_threadsafe(lambda: self.loop.call_at(at, ring))
+        return rung
+
     def _redisson(self) -> Any:
         return pyredisson.asyncio.Redisson
 
@@ -269,7 +292,7 @@ async def _called(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 async def _last_turns() -> None:
     """What was closed or cancelled a moment ago takes a few turns of the loop to end."""
-    for _ in range(100):
+    for _ in range(500):
         if len(asyncio.all_tasks()) == 1:
             return
         await asyncio.sleep(0.01)
