@@ -198,9 +198,9 @@ def test_cancelled_while_the_reply_is_awaited(
     proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Any
 ) -> None:
     world = TasksWorld()
-    client = world.client(proxy.url, timeout=1.5)
+    client = world.client(proxy.url, timeout=4.5)
     lock, actor = client.get_lock(unique_name), world.actor()
-    late = proxy.hold_request(ANY_SCRIPT, 1 if method == "lock" else 2, then="hang")
+    late = proxy.hold_request(ANY_SCRIPT, 1 if method == "lock" else 2, then=then)
 
     async def work() -> None:
         await lock.lock()
@@ -214,7 +214,7 @@ def test_cancelled_while_the_reply_is_awaited(
         began = time.monotonic()
         with suppress(asyncio.CancelledError):
             await task
-        assert time.monotonic() - began < 1.6
+        assert time.monotonic() - began < 3.0, "it took more than the second of those who leave"
 
     world.run(cancel)
     # It is executed after all, now that nobody waits for it any more.
