@@ -27,7 +27,7 @@ class Peer:
         colour: ``threads`` or ``asyncio``.
         url: The server.
         name: The lock's.
-        kind: What it is; see ``tests.real.kinds.handle``.
+        kind: What it is; see ``tests.real.handles.handle``.
         config: Of the client.
     """
 
@@ -94,7 +94,7 @@ class Peer:
 
 def main(colour: str, url: str, name: str, kind: str, config: str) -> None:
     """Do what stdin says, until it ends."""
-    from tests.real.kinds import handle
+    from tests.real.handles import handle
     from tests.real.worlds import WORLDS
 
     world = WORLDS[colour]()

@@ -32,7 +32,7 @@ import pyredisson.asyncio
 from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.core.names import LockNames
 from pyredisson.core.runtime import run as step
-from tests.real.kinds import handle
+from tests.real.handles import handle
 from tests.waiting import until
 
 PROGRAMS: dict[str, Callable[..., object]] = {}
