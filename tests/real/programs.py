@@ -538,8 +538,8 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
                     lock.unlock()
         count = int(direct.hget(name, field) or 0)
         if where and count:
-            # Once more: the rest of it may be going on behind us.
-            deadline = time.monotonic() + 1.0
+            # Once more: the rest of it may be going on behind us, unless nothing was begun.
+            deadline = time.monotonic() + (0.1 if where == "before" else 10.0)
             while count and time.monotonic() < deadline:
                 count = int(direct.hget(name, field) or 0)
         if count:
