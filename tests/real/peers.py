@@ -98,7 +98,7 @@ def main(colour: str, url: str, name: str, kind: str, config: str) -> None:
     from tests.real.worlds import WORLDS
 
     world = WORLDS[colour]()
-    client = world.client(url, **json.loads(config))
+    client = world.connected(url, **json.loads(config))
     lock, actor = handle(client, kind, name), world.actor()
     contexts: list[Any] = []
     leases = []

@@ -27,7 +27,7 @@ LATE = 0.25  # seconds after another alarm for the same moment rang, on this mac
 def test_a_renewal_that_never_gets_through_is_told_at_the_deadline(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=2.4)
+    client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
     unanswered = proxy.hold_request(RENEW, None)  # None gets through before the outage either, should that be late.
     context = lock.hold()
@@ -68,7 +68,7 @@ def another_proxy(valkey: Server) -> Iterator[Proxy]:
 def test_a_loss_is_told_before_anybody_else_gets_the_lock(
     world: World, proxy: Proxy, another_proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client, other = world.client(proxy.url, lock_watchdog_timeout=0.8), world.client(another_proxy.url)
+    client, other = world.connected(proxy.url, lock_watchdog_timeout=0.8), world.connected(another_proxy.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
     actor, next_one = world.actor(), world.actor()
     lease = actor.do(world.enter(lock.hold()))
@@ -95,7 +95,7 @@ def test_a_loss_is_told_before_anybody_else_gets_the_lock(
 def test_after_a_loss_each_level_says_so_and_then_it_is_over(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, levels: int
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=1.5)
+    client = world.connected(proxy.url, lock_watchdog_timeout=1.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(levels):
         actor.do(lock.lock)
@@ -117,7 +117,7 @@ def test_after_a_loss_each_level_says_so_and_then_it_is_over(
 def test_an_outage_shorter_than_the_lease_costs_nothing(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=2.7)
+    client = world.connected(proxy.url, lock_watchdog_timeout=2.7)
     lock, actor = client.get_lock(unique_name), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     for outage in ("cut", "blackhole"):
@@ -139,7 +139,7 @@ def test_an_outage_shorter_than_the_lease_costs_nothing(
 
 def test_no_call_hangs_on_a_stopped_server(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
     server = fresh_server()
-    client = world.client(server.url, timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
+    client = world.connected(server.url, timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
@@ -186,7 +186,7 @@ def test_a_server_stopped_past_the_lease_is_a_loss_told_at_the_deadline(
     world: World, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url, timeout=1.5, lock_watchdog_timeout=1.5)
+    client = world.connected(server.url, timeout=1.5, lock_watchdog_timeout=1.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     context = lock.hold()
     lease = actor.do(world.enter(context))
@@ -211,7 +211,7 @@ def test_a_server_stopped_for_less_than_the_lease_is_no_loss(
     world: World, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url, lock_watchdog_timeout=2.4)
+    client = world.connected(server.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     server.pause()

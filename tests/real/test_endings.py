@@ -21,7 +21,7 @@ from tests.waiting import until
 def test_a_holder_that_ends_frees_its_lock_within_the_lease(
     world: World, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url, lock_watchdog_timeout=1.8)
+    client = world.connected(valkey.url, lock_watchdog_timeout=1.8)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(lock.lock)
     holder.do(lock.lock)
@@ -43,7 +43,7 @@ def test_a_holder_that_ends_frees_its_lock_within_the_lease(
 def test_a_successor_does_not_walk_into_the_lock_of_the_dead(
     world: World, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url, lock_watchdog_timeout=1.5)
+    client = world.connected(valkey.url, lock_watchdog_timeout=1.5)
     lock = client.get_lock(unique_name)
     dead = world.actor()
     numbers = {dead.number}
@@ -96,7 +96,7 @@ def test_close_wakes_those_who_wait(world: World, valkey: Server, direct: redis.
 def test_close_leaves_what_is_held_to_its_lease(
     world: World, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client, other = world.client(valkey.url, lock_watchdog_timeout=1.5), world.client(valkey.url)
+    client, other = world.connected(valkey.url, lock_watchdog_timeout=1.5), world.client(valkey.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)

@@ -120,7 +120,7 @@ def test_what_cannot_be_settled_is_made_good_behind(
 ) -> None:
     def give_up(kind: Kind) -> None:
         name = f"{unique_name}-{kind}"
-        client, actor = world.client(proxy.url, timeout=1.8), world.actor()
+        client, actor = world.connected(proxy.url, timeout=1.8), world.actor()
         handle = kind.of(client, name)
         call = partial(actor.do, getattr(handle, kind.take))
         if kind.permits:
@@ -160,7 +160,7 @@ def test_a_place_in_the_queue_is_given_up_behind_an_outage(
 ) -> None:
     theirs, holder, third = world.client(valkey.url), world.actor(), world.actor()
     let_in = FAIR.block(holder, theirs, unique_name)
-    client, actor = world.client(proxy.url), world.actor()
+    client, actor = world.connected(proxy.url), world.actor()
     handle, queue = FAIR.of(client, unique_name), LockNames(unique_name).queue
     waiting = actor.start(handle.try_lock, 1.5)
     until(lambda: direct.llen(queue) == 1, what="it queues up")

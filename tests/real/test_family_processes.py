@@ -169,7 +169,7 @@ class Queue:
 
 
 def queue_up(world: World, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
-    client = world.client(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
+    client = world.connected(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
     let_in, waiter = FAIR.block(world.actor(), client, name), world.actor()
     lock, names = FAIR.of(client, name), LockNames(name)
     peer.send("lock")

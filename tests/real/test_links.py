@@ -284,7 +284,7 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
 def test_a_slow_link_does_not_stop_the_renewal(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, timeout=3.0, lock_watchdog_timeout=2.7)
+    client = world.connected(proxy.url, timeout=3.0, lock_watchdog_timeout=2.7)
     lock, actor = client.get_lock(unique_name), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     proxy.latency(0.08, 0.04, direction="both")

@@ -42,7 +42,7 @@ THENS: list[Then] = ["reset", "hang"]
 def test_counts_once(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then, lost: int) -> None:
     def count(operation: str) -> None:
         method, script, before, after = OPERATIONS[operation]
-        client = world.client(proxy.url, timeout=3.3)
+        client = world.connected(proxy.url, timeout=3.3)
         lock, actor = client.get_lock(f"{unique_name}-{operation}"), world.actor()
         for _ in range(before):
             actor.do(lock.lock)
@@ -67,7 +67,7 @@ def test_that_cannot_be_settled_is_said_and_made_good_behind(
 ) -> None:
     def give_up(operation: str) -> None:
         method, _, before, after = OPERATIONS[operation]
-        client = world.client(proxy.url, timeout=1.8)
+        client = world.connected(proxy.url, timeout=1.8)
         lock, actor = client.get_lock(f"{unique_name}-{operation}"), world.actor()
         for _ in range(before):
             actor.do(lock.lock)
@@ -111,7 +111,7 @@ def test_an_unlock_called_again_continues_the_one_that_failed(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     def go_on(holds: int) -> None:
-        client = world.client(proxy.url, timeout=1.2)
+        client = world.connected(proxy.url, timeout=1.2)
         lock, actor = client.get_lock(f"{unique_name}-{holds}"), world.actor()
         for _ in range(holds):
             actor.do(lock.lock)
@@ -136,7 +136,7 @@ def test_of_each_script_of_a_nested_run_in_turn(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     def one_run(k: int) -> None:
-        client, actor = world.client(proxy.url, timeout=3.3), world.actor()
+        client, actor = world.connected(proxy.url, timeout=3.3), world.actor()
         lock = client.get_lock(f"{unique_name}-{k}")
         lost = proxy.drop_reply(about(ANY_SCRIPT, lock.name), k, then=then)
         counts = []
@@ -155,7 +155,7 @@ def test_of_each_script_of_a_nested_run_in_turn(
 def test_of_a_renewal_is_asked_again_and_nothing_is_lost(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=3.9)
+    client = world.connected(proxy.url, lock_watchdog_timeout=3.9)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
     lost = [proxy.drop_reply(RENEW, k, then=then) for k in (1, 2, 4)]

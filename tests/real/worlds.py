@@ -21,9 +21,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import redis.exceptions
+
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.events import Event
+from tests.waiting import until
 
 WITHIN = 30.0  # seconds for one call; what is measured is measured by the test
 
@@ -74,6 +77,20 @@ class World(ABC):
         config = {"listeners": (self._listen,), "on_lock_lost": self._lost, "timeout": 1.5, **config}
         client = self._redisson().from_url(url, config=pyredisson.Config(**config), **(redis_kwargs or {}))
         self._clients.append(client)
+        return client
+
+    def connected(self, url: str, **config: Any) -> Any:
+        """A client that has connected: under a short lease, or a small budget, a first request has little time to."""
+        client = self.client(url, **config)
+
+        def connects() -> bool:
+            try:
+                self.run(client.get_lock("nobody's").is_locked)
+            except (redis.exceptions.RedisError, OSError):
+                return False
+            return True
+
+        until(connects, 20, what="connected")
         return client
 
     def adopt(self, client: Any) -> Any:
