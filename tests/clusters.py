@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +19,8 @@ SLOTS = 16384
 
 #: In milliseconds: after so long without an answer a node is taken for dead.
 NODE_TIMEOUT = 600
+#: Where no node is to be taken for dead, be the machine as busy as it likes.
+PATIENT = 30_000
 
 
 class RunningCluster:
@@ -30,6 +34,7 @@ class RunningCluster:
     def __init__(self, build: Build) -> None:
         self.build = build
         self.nodes: list[Server] = []
+        self._timeout = NODE_TIMEOUT
         try:
             for _ in range(2 * MASTERS):
                 self.nodes.append(self._start_node())
@@ -66,11 +71,21 @@ class RunningCluster:
         nodes = [node for node in self.nodes if node.answers()]
         return all(self._agrees(node, len(nodes)) for node in nodes)
 
+    def be_patient(self) -> None:
+        """Take no node for dead from now on: who is a master changes only by ``fail_over()``."""
+        self._set_timeout(PATIENT)
+
+    def _set_timeout(self, milliseconds: int) -> None:
+        for node in self.nodes:
+            if not node.killed:
+                self.command(node, "CONFIG", "SET", "cluster-node-timeout", milliseconds)
+        self._timeout = milliseconds
+
     def _agrees(self, node: Server, running: int) -> bool:
-        info = self._info(node)
-        if info["cluster_state"] != "ok" or info["cluster_slots_ok"] != str(SLOTS):
-            return False
         with suppress(redis.RedisError):
+            info = self._info(node)
+            if info["cluster_state"] != "ok" or info["cluster_slots_ok"] != str(SLOTS):
+                return False
             slots = self.command(node, "CLUSTER", "SLOTS")
             if sum(len(each) - 2 for each in slots) < running:
                 return False
@@ -144,8 +159,20 @@ class RunningCluster:
     def fail_over(self, master: Server) -> Server:
         """``CLUSTER FAILOVER``: its replica takes over without losing anything. Returns that."""
         replica = self.replica_of(master)
-        self.command(replica, "CLUSTER", "FAILOVER")
-        until(lambda: self.command(replica, "ROLE")[0] == b"master", 10, what=f"{replica} has taken over")
+        begun, timeout = -math.inf, self._timeout
+        self._set_timeout(NODE_TIMEOUT)  # For twice as long nobody votes about the same master again.
+
+        def taken_over() -> bool:
+            nonlocal begun
+            if self.command(replica, "ROLE")[0] == b"master":
+                return True
+            if time.monotonic() > begun + 6:  # It gives up after five seconds, and has to be told again.
+                self.command(replica, "CLUSTER", "FAILOVER")
+                begun = time.monotonic()
+            return False
+
+        until(taken_over, 30, what=f"{replica} has taken over")
+        self._set_timeout(timeout)
         return replica
 
     def move_slot(self, slot: int, source: Server, target: Server, pause: Any = None) -> None:
@@ -180,6 +207,7 @@ class SharedClusters:
         cluster = self._clusters.get(build)
         if cluster is None:
             cluster = self._clusters[build] = RunningCluster(build)
+            cluster.be_patient()
         until(cluster.ready, 20, what=f"{cluster!r} is whole")
         return cluster
 

@@ -121,7 +121,8 @@ class Cutter:
 class Toxic:
     """Something that happens to the ``k``-th request that matches, counted from now on over all connections.
 
-    If the connection of that one is gone before it can happen, the next one that matches is concerned instead.
+    If the connection of that one is gone before it can happen, or something else happens to it, the next one that
+    matches is concerned instead.
 
     Attributes:
         hits: How often it took effect.
@@ -351,6 +352,8 @@ class Connection:
         for toxic in self.proxy._toxics:
             if not toxic.concerns(args):
                 continue
+            if awaited.dropped and toxic._name != "duplicate_request":
+                awaited.dropped.missed()
             if isinstance(toxic, Held):
                 self._hold(toxic, args, raw)
                 return

@@ -162,17 +162,25 @@ class FencedContenders(Contenders):
 
 
 class Late:
-    """One who took the lock with a lease of a second and is paused, past its end, between reading and writing."""
+    """One who took the lock with a short lease and is paused, past its end, between reading and writing."""
 
     def __init__(self, contenders: FencedContenders, store: Server, actor: Actor, name: str) -> None:
         self._contenders = contenders
         self._store = store
         self._actor = actor
         self._lock = contenders.clients[0].get_fenced_lock(name)
-        self.token = actor.do(self._lock.lock_and_get_token, 1.0)
+        self.token = self._take()
         with store.client() as direct:
             Guard(direct).advance(contenders.key, token=self.token)
             self._value = int(direct.get(contenders.key) or 0) + 1
+
+    def _take(self) -> int:
+        while True:
+            try:
+                token: int = self._actor.do(self._lock.lock_and_get_token, 1.5)
+            except pyredisson.NoSyncedSlavesError:
+                continue  # Nothing was taken.
+            return token
 
     def write(self) -> None:
         """Go on at last, after others have been in: that is refused."""

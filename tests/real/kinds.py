@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import redis
 
 from pyredisson.core.names import owner_field, writer_field
+from tests.real.handles import handle
 from tests.real.looking import calls, keys, nothing_left
 from tests.real.worlds import Actor
 from tests.waiting import until
@@ -93,13 +94,6 @@ class Kind:
             until(lambda: keys(direct, name) == {name}, what="no permit is taken")
             direct.delete(name)
         nothing_left(direct, client, name)
-
-
-def handle(client: Any, kind: str, name: str) -> Any:
-    """A handle on something of a kind, by its name; the sides of a read-write lock are kinds, too."""
-    if kind in ("read_lock", "write_lock"):
-        return getattr(client.get_read_write_lock(name), kind)()
-    return getattr(client, f"get_{kind}")(name)
 
 
 def _fair(direct: redis.Redis, lock: Any, actor: Actor) -> State:

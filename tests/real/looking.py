@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 
@@ -16,6 +17,8 @@ from tests.proxy import Proxy
 from tests.real.worlds import Actor
 from tests.servers import Server
 from tests.waiting import until
+
+T = TypeVar("T")
 
 
 def calls(*scripts: str) -> Callable[[list[bytes]], bool]:
@@ -49,6 +52,19 @@ def INFO(args: list[bytes]) -> bool:
 
 
 ANY_SCRIPT = calls(*SCRIPTS)
+
+
+def about(match: Callable[[list[bytes]], bool], name: str) -> Callable[[list[bytes]], bool]:
+    """Of the requests that match, those about this name."""
+    ours = (name.encode(), f"{{{name}}}".encode())
+    return lambda args: match(args) and any(key in arg for arg in args[1:] for key in ours)
+
+
+def side_by_side(work: Callable[[T], None], each: Iterable[T]) -> None:
+    """Do the same for each of several, at once: where a silence lasts, they all wait for it together."""
+    with ThreadPoolExecutor(16) as pool:
+        for done in [pool.submit(work, one) for one in each]:
+            done.result()
 
 
 def held(direct: redis.Redis, lock: Any, actor: Actor) -> int:

@@ -27,7 +27,7 @@ class Peer:
         colour: ``threads`` or ``asyncio``.
         url: The server.
         name: The lock's.
-        kind: What it is; see ``tests.real.kinds.handle``.
+        kind: What it is; see ``tests.real.handles.handle``.
         config: Of the client.
     """
 
@@ -94,11 +94,11 @@ class Peer:
 
 def main(colour: str, url: str, name: str, kind: str, config: str) -> None:
     """Do what stdin says, until it ends."""
-    from tests.real.kinds import handle
+    from tests.real.handles import handle
     from tests.real.worlds import WORLDS
 
     world = WORLDS[colour]()
-    client = world.client(url, **json.loads(config))
+    client = world.connected(url, **json.loads(config))
     lock, actor = handle(client, kind, name), world.actor()
     contexts: list[Any] = []
     leases = []

@@ -38,10 +38,11 @@ def left_of(cluster: RunningCluster, name: str) -> list[str]:
 
 def nothing_left(cluster: RunningCluster, client: Any, name: str) -> None:
     """Nothing is held, watched or unsettled (any more, within a few seconds)."""
-    until(lambda: client._core.watchdog.watching() == 0, what="nothing is watched")
-    until(lambda: not busy(client), what=f"nothing is pending: {busy(client)}")
+    until(lambda: client._core.watchdog.watching() == 0, 15, what="nothing is watched")
+    until(lambda: not busy(client), 15, what=f"nothing is pending: {busy(client)}")
     until(
         lambda: [key for key in left_of(cluster, name) if not key.startswith("pyredisson_")] == [],
+        15,
         what=f"no key of {name} is left",
     )
 
@@ -255,8 +256,11 @@ assert os.read(tried, 1) == b"!", "the child did not come so far"
 lock.unlock()
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 client.close()
-import threading
-assert threading.active_count() == 1, threading.enumerate()
+import threading, time
+deadline = time.monotonic() + 10
+while threading.active_count() > 1:
+    assert time.monotonic() < deadline, threading.enumerate()
+    time.sleep(0.01)
 sys.exit(status)
 """
 
@@ -301,14 +305,14 @@ def test_a_client_that_was_dropped_ends(world: World, cluster: RunningCluster, u
 
 
 def test_many_locks_in_many_slots_are_renewed(world: World, cluster: RunningCluster, unique_name: str) -> None:
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=4.5, timeout=6.0), world.actor()
+    client, actor = world.client(cluster.url, lock_watchdog_timeout=3.6, timeout=6.0), world.actor()
     names = [f"{unique_name}-{each}" for each in range(200)]
     assert len({slot(name) for name in names}) > 150
     locks = [client.get_lock(name) for name in names]
     for lock in locks:
         actor.do(lock.lock)
     began = time.monotonic()
-    until(lambda: time.monotonic() - began > 5.0, within=15, what="a lease has gone by")
+    until(lambda: time.monotonic() - began > 3.7, within=15, what="a lease has gone by")
     until(lambda: any(event.locks == 200 for event in world.heard(events.Renewed)), 15, what="all are renewed at once")
     for lock in locks:
         assert actor.do(lock.is_held_by_current_thread)
@@ -347,7 +351,7 @@ def test_a_hold_moves_with_its_slot(
         assert actor.do(lock.is_held_by_current_thread)
         actor.do(lock.lock)  # Once more, at the other node.
         renewed = len(world.heard(events.Renewed))
-        until(lambda: len(world.heard(events.Renewed)) > renewed + 2, 20, what="it is renewed there")
+        until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
 
     to_and_fro(between=there)
     assert actor.do(lock.get_hold_count) == 2
@@ -374,7 +378,7 @@ def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
         cluster.command(home, "MIGRATE", HOST, away.port, "", 0, 3000, "KEYS", *[each.name for each in locks[:3]])
         assert [each for each in locks if not actor.do(each.is_held_by_current_thread)] == []
         began = time.monotonic()
-        until(lambda: time.monotonic() - began > 3.5, within=15, what="a lease has gone by")
+        until(lambda: time.monotonic() - began > 3.1, within=15, what="a lease has gone by")
 
     to_and_fro(pause=half_way)
     for lock in locks:
@@ -508,20 +512,20 @@ def test_a_late_writer_is_refused_wherever_tokens_are_counted(
 def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     world: World, cluster: RunningCluster, unique_name: str
 ) -> None:
-    client = world.client(cluster.url, lock_watchdog_timeout=6.0, max_wait_without_check=60.0, timeout=6.0)
+    client = world.client(cluster.url, lock_watchdog_timeout=3.6, max_wait_without_check=60.0, timeout=6.0)
     holder, waiter = world.actor(), world.actor()
-    lock = client.get_lock(unique_name)
-    holder.do(lock.lock)
+    lock, renewed_one = client.get_lock(unique_name), client.get_lock(f"{{{unique_name}}}-renewed")
+    holder.do(lock.lock, 60)  # So long a lease that it is not its end that lets the waiter in.
+    holder.do(renewed_one.lock)
     waiting_for = waiter.start(lock.lock)
     until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
     cluster.fail_over(cluster.master_of(unique_name))
     renewed = len(world.heard(events.Renewed))
     until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
-    assert holder.do(lock.is_held_by_current_thread)
-    holder.do(lock.unlock)
-    began = time.monotonic()
+    for each in (lock, renewed_one):
+        assert holder.do(each.is_held_by_current_thread)
+        holder.do(each.unlock)
     waiting_for.result(20)
-    assert time.monotonic() - began < 4.5, "it waited for the lease to end"
     waiter.do(lock.unlock)
     assert world.losses == []
     nothing_left(cluster, client, unique_name)
@@ -531,13 +535,14 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
 def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_name: str) -> None:
     """Holds at the others are not touched; what was there goes on with the replica, and nobody hangs."""
     cluster = fresh_cluster
-    client = world.client(cluster.url, lock_watchdog_timeout=12.0, timeout=3.0)
+    client = world.client(cluster.url, lock_watchdog_timeout=12.0, max_wait_without_check=60.0, timeout=3.0)
     holder, waiter = world.actor(), world.actor()
-    lock = client.get_lock(unique_name)
+    lock, renewed_one = client.get_lock(unique_name), client.get_lock(f"{{{unique_name}}}-renewed")
     victim = cluster.master_of(unique_name)
     others = [client.get_lock(f"{unique_name}-{each}") for each in range(60)]
     elsewhere = [other for other in others if cluster.master_of(other.name) is not victim][:20]
-    for each in (lock, *elsewhere):
+    holder.do(lock.lock, 60)  # So long a lease that it is not its end that lets the waiter in.
+    for each in (renewed_one, *elsewhere):
         holder.do(each.lock)
     with victim.client() as direct:  # It was replicated: that it is lost would be for another reason.
         direct.set(f"{{{unique_name}}}", "in step", px=1)  # WAIT is about what its own connection wrote.
@@ -545,18 +550,16 @@ def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_
     waiting_for = waiter.start(lock.lock)
     until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it waits")
     victim.kill()
-    until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 15, what="the replica took over")
+    until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 30, what="the replica took over")
     renewed = len(world.heard(events.Renewed))
     until(lambda: len(world.heard(events.Renewed)) > renewed, 20, what="all of them are renewed")
     assert world.losses == []
-    for each in (lock, *elsewhere):
+    for each in (lock, renewed_one, *elsewhere):
         assert holder.do(each.is_held_by_current_thread)
     holder.do(lock.unlock)
-    began = time.monotonic()
     waiting_for.result(20)
-    assert time.monotonic() - began < 9.0, "it waited for the lease to end"
     waiter.do(lock.unlock)
-    for each in elsewhere:
+    for each in (renewed_one, *elsewhere):
         holder.do(each.unlock)
     nothing_left(cluster, client, unique_name)
     assert waiting(client, unique_name) == 0
@@ -572,7 +575,7 @@ def test_masters_are_killed_under_load(
         contenders.progress()
         victim = cluster.master_of(unique_name)
         victim.kill()
-        until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 15, what="the replica took over")
+        until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 30, what="the replica took over")
         contenders.progress(60)
     finally:
         contenders.stop()

@@ -3,48 +3,50 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 import redis.exceptions as rx
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.events import Lost, RenewalFailed
+from pyredisson.core.events import Lost, RenewalFailed, Renewed
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from tests.proxy import Proxy
-from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left
-from tests.real.worlds import World
+from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left, side_by_side
+from tests.real.worlds import WITHIN, Actor, World
 from tests.servers import Server
 from tests.waiting import until
 
 AWAY = (rx.ConnectionError, rx.TimeoutError, OutcomeUnknownError)
-MARGIN = 0.6  # seconds; this machine may be busy
+LATE = 0.25  # seconds after another alarm for the same moment rang, on this machine that may be busy
 
 
 @pytest.mark.parametrize("outage", ["blackhole", "cut", "unanswered"])
 def test_a_renewal_that_never_gets_through_is_told_at_the_deadline(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
+    unanswered = proxy.hold_request(RENEW, None)  # None gets through before the outage either, should that be late.
     context = lock.hold()
     before = time.monotonic()
     lease = actor.do(world.enter(context))
-    after = time.monotonic()
-    if outage == "unanswered":
-        proxy.hold_request(RENEW, None)
-    else:
+    due = world.alarm(time.monotonic() + certain_for(2400))
+    if outage != "unanswered":
         getattr(proxy, outage)()
+        unanswered.remove()
 
     lost_before_its_time = False
-    while time.monotonic() < before + certain_for(900) - 0.01:
-        lost_before_its_time |= lease.lost and time.monotonic() < before + certain_for(900)
+    while time.monotonic() < before + certain_for(2400) - 0.01:
+        lost_before_its_time |= lease.lost and time.monotonic() < before + certain_for(2400)
+        time.sleep(0.002)
     until(lambda: world.losses, what="told")
 
     assert not lost_before_its_time
     (told,) = world.when(Lost)
-    assert before + certain_for(900) <= told < after + certain_for(900) + 0.25
+    assert before + certain_for(2400) <= told < due.result(WITHIN) + LATE
     assert world.losses == [(unique_name, actor.number)]
     assert len(world.heard(RenewalFailed)) >= 2  # It did not wait for the next period.
     assert lease.lost
@@ -57,19 +59,27 @@ def test_a_renewal_that_never_gets_through_is_told_at_the_deadline(
     nothing_left(direct, client, unique_name)
 
 
+@pytest.fixture
+def another_proxy(valkey: Server) -> Iterator[Proxy]:
+    with Proxy(valkey.port) as proxy:
+        yield proxy
+
+
 def test_a_loss_is_told_before_anybody_else_gets_the_lock(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: World, proxy: Proxy, another_proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client, other = world.client(proxy.url, lock_watchdog_timeout=0.8), world.client(valkey.url)
+    client, other = world.connected(proxy.url, lock_watchdog_timeout=0.8), world.connected(another_proxy.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
     actor, next_one = world.actor(), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     taken: list[float] = []
     waiting = [next_one.start(theirs.lock), next_one.start(lambda: taken.append(time.monotonic()))]
     await_waiter(direct, other, unique_name)
+    # What is told at the deadline is 10 ms ahead; the thread that tells may have to wait as long for a processor.
+    another_proxy.latency(0.1)
     proxy.blackhole()
     for call in waiting:
-        call.result(5)
+        call.result(WITHIN)
     assert lease.lost
     (told,) = world.when(Lost)
     assert told <= taken[0]
@@ -85,7 +95,7 @@ def test_a_loss_is_told_before_anybody_else_gets_the_lock(
 def test_after_a_loss_each_level_says_so_and_then_it_is_over(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, levels: int
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=0.5)
+    client = world.connected(proxy.url, lock_watchdog_timeout=1.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(levels):
         actor.do(lock.lock)
@@ -107,16 +117,16 @@ def test_after_a_loss_each_level_says_so_and_then_it_is_over(
 def test_an_outage_shorter_than_the_lease_costs_nothing(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=1.8)
+    client = world.connected(proxy.url, lock_watchdog_timeout=2.7)
     lock, actor = client.get_lock(unique_name), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     for outage in ("cut", "blackhole"):
         failed = len(world.heard(RenewalFailed))
         getattr(proxy, outage)()
         until(lambda failed=failed: len(world.heard(RenewalFailed)) > failed, what="a renewal failed")
+        renewed = len(world.heard(Renewed))
         proxy.heal()
-        renewals = Tally(proxy, RENEW)
-        until(lambda renewals=renewals: renewals.count >= 2, what="renewed again")
+        until(lambda renewed=renewed: len(world.heard(Renewed)) > renewed, what="renewed again")
     lease.ensure_held()
     assert held(direct, lock, actor) == 1
     actor.do(lock.unlock)
@@ -129,45 +139,43 @@ def test_an_outage_shorter_than_the_lease_costs_nothing(
 
 def test_no_call_hangs_on_a_stopped_server(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
     server = fresh_server()
-    client = world.client(server.url, timeout=0.6, ping_interval=0.2, ping_timeout=0.4)
+    client = world.connected(server.url, timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
-    holder, actor, waiter = world.actor(), world.actor(), world.actor()
+    holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
     began = time.monotonic()
-    waiting = waiter.start(lock.try_lock, 1.0)
+    waiting = waiter.start(lock.try_lock, 2.5)
     with server.client() as direct:
         await_waiter(direct, client, unique_name)
     server.pause()
-    calls = {
-        "lock": free.lock,
-        "try_lock": free.try_lock,
-        "is_locked": free.is_locked,
-        "get_hold_count": free.get_hold_count,
-        "remain_time_to_live": free.remain_time_to_live,
-        "force_unlock": free.force_unlock,
-    }
-    for name, call in calls.items():
-        asked = time.monotonic()
-        with pytest.raises(AWAY):
-            actor.do(call)
-        assert time.monotonic() - asked < 0.6 + MARGIN, name
-    asked = time.monotonic()
-    with pytest.raises(AWAY):
-        holder.do(lock.unlock)
-    assert time.monotonic() - asked < 0.6 + MARGIN
+    # A new client, too: the kernel takes its connection, and nobody answers.
+    stranger = world.client(server.url, timeout=1.5)
+    calls_of_one = [
+        (world.actor(), [free.lock, free.try_lock]),
+        (world.actor(), [free.is_locked]),
+        (world.actor(), [free.get_hold_count]),
+        (world.actor(), [free.remain_time_to_live]),
+        (world.actor(), [free.force_unlock]),
+        (world.actor(), [stranger.get_lock(unique_name).lock]),
+        (holder, [lock.unlock]),
+    ]
+
+    def fail_in_time(one: tuple[Actor, list[Callable[[], Any]]]) -> None:
+        actor, calls = one
+        for call in calls:
+            asked = time.monotonic()
+            with pytest.raises(AWAY):
+                actor.do(call)
+            assert time.monotonic() - asked < 2.9, f"{call} took its budget of 1.5 s, and more"
+
+    side_by_side(fail_in_time, calls_of_one)
     with pytest.raises(AWAY):
         waiting.result(10)
     assert time.monotonic() - began < 10
-    # A new client, too: the kernel takes its connection, and nobody answers.
-    asked = time.monotonic()
-    stranger = world.client(server.url, timeout=0.6)
-    with pytest.raises(AWAY):
-        world.actor().do(stranger.get_lock(unique_name).lock)
-    assert time.monotonic() - asked < 0.6 + MARGIN
     # close() does not hang either.
     asked = time.monotonic()
     world.run(stranger.close)
-    assert time.monotonic() - asked < 1.0 + MARGIN
+    assert time.monotonic() - asked < 4.0
     server.resume()
     holder.do(lock.unlock)
     with server.client() as direct:
@@ -178,15 +186,15 @@ def test_a_server_stopped_past_the_lease_is_a_loss_told_at_the_deadline(
     world: World, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url, timeout=1.5, lock_watchdog_timeout=0.9)
+    client = world.connected(server.url, timeout=1.5, lock_watchdog_timeout=1.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     context = lock.hold()
     lease = actor.do(world.enter(context))
-    asked = time.monotonic()
     server.pause()
+    due = world.alarm(time.monotonic() + certain_for(1500))  # Nothing that was sent later is answered.
     until(lambda: world.losses, what="told")
     (told,) = world.when(Lost)
-    assert told < asked + certain_for(900) + 0.25
+    assert told < due.result(WITHIN) + LATE
     with pytest.raises(LockLostError):
         lease.ensure_held()
     server.resume()
@@ -203,7 +211,7 @@ def test_a_server_stopped_for_less_than_the_lease_is_no_loss(
     world: World, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url, lock_watchdog_timeout=2.4)
+    client = world.connected(server.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     server.pause()
@@ -217,14 +225,14 @@ def test_a_server_stopped_for_less_than_the_lease_is_no_loss(
 
 
 def test_a_fixed_lease_ends_by_itself(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url)
+    client = world.client(proxy.url, timeout=4.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     renewals = Tally(proxy, RENEW)
     actor.do(lock.lock, 0.3)
     until(lambda: not direct.exists(unique_name), what="run out")
     with pytest.raises(LockLostError):
         actor.do(lock.unlock)
-    actor.do(lock.lock, 0.3)
+    actor.do(lock.lock, 30)
     assert held(direct, lock, actor) == 1
     actor.do(lock.unlock)
     # The block of a hold() wants to be told, though.

@@ -14,7 +14,7 @@ from tests.servers import VALKEY, Server
 from tests.waiting import until
 
 # Small: the subject here is the demo, not the lock.
-SMALL = ("--seats", "30", "--workers", "3")
+SMALL = ("--seats", "30", "--workers", "2")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def command_line(tmp_path: Path) -> Iterator[Programs]:
 
 def test_on_a_private_server(command_line: Programs) -> None:
     program = command_line.pyredisson("demo", *SMALL)
-    assert program.exit_code(within=60) == 0, program.stderr
+    assert program.exit_code(within=100) == 0, program.stderr
     assert program.stderr == ""
     text = program.stdout
     # Not a terminal: no colours, no cursor movements, and lines that fit.
@@ -35,7 +35,7 @@ def test_on_a_private_server(command_line: Programs) -> None:
     assert oversold["without"] > 0
     assert oversold["with"] == 0
     takeover = float(re.search(r"holder killed +([\d.]+) of 3 s", text)[1])  # type: ignore[index]
-    assert 0 < takeover < 6
+    assert 0 < takeover < 8, "it was not the lease that ended: the next one looked by itself, after 10 s"
 
 
 def test_a_server_of_the_users_is_left_as_it_was(command_line: Programs, fresh_server: Callable[..., Server]) -> None:
@@ -43,7 +43,7 @@ def test_a_server_of_the_users_is_left_as_it_was(command_line: Programs, fresh_s
     with server.client() as client:
         client.set("theirs", "precious")
         program = command_line.pyredisson("demo", *SMALL, "--url", server.url)
-        assert program.exit_code(within=60) == 0, program.stderr
+        assert program.exit_code(within=100) == 0, program.stderr
         assert client.keys() == [b"theirs"]
     assert "s3cret" not in program.stdout + program.stderr
 
@@ -58,13 +58,13 @@ def test_it_cleans_up_when_it_is_interrupted(
         client.set("theirs", "precious")
         # Enough seats for the signal to come in the middle.
         program = command_line.pyredisson("demo", "--seats", "50", "--workers", "2", "--url", server.url)
-        until(lambda: client.keys(f"pyredisson-demo:*:{scene}") or not program.runs(), 30, what=f"a key for {scene}")
+        until(lambda: client.keys(f"pyredisson-demo:*:{scene}") or not program.runs(), 60, what=f"a key for {scene}")
         program.send(signum)
         assert program.exit_code() == 128 + signum
         assert program.stderr == ""
         assert client.keys() == [b"theirs"]
         # Nobody is left who might write again.
-        until(lambda: len(client.client_list()) == 1, what="all of its processes are gone")
+        until(lambda: len(client.client_list()) == 1, 20, what="all of its processes are gone")
         assert client.keys() == [b"theirs"]
 
 
@@ -72,7 +72,7 @@ def test_a_server_that_dies_in_the_middle(command_line: Programs, fresh_server: 
     server = fresh_server()
     program = command_line.pyredisson("demo", *SMALL, "--url", server.url)
     with server.client() as client:
-        until(lambda: client.keys("pyredisson-demo:*:sales") or not program.runs(), 30, what="a sale")
+        until(lambda: client.keys("pyredisson-demo:*:sales") or not program.runs(), 60, what="a sale")
     server.kill()
     assert program.exit_code(within=60) in (1, 69)
     assert "Traceback" not in program.stderr

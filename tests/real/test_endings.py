@@ -21,7 +21,7 @@ from tests.waiting import until
 def test_a_holder_that_ends_frees_its_lock_within_the_lease(
     world: World, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url, lock_watchdog_timeout=0.9)
+    client = world.connected(valkey.url, lock_watchdog_timeout=1.8)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(lock.lock)
     holder.do(lock.lock)
@@ -29,8 +29,8 @@ def test_a_holder_that_ends_frees_its_lock_within_the_lease(
     await_waiter(direct, client, unique_name)
     began = time.monotonic()
     holder.end()
-    taken.result(5)
-    assert time.monotonic() - began < 0.9 + 0.3 + 0.6
+    taken.result(20)
+    assert time.monotonic() - began < 7.0, "it was not its lease that ended: it looked by itself, after 10 s"
     assert held(direct, lock, waiter) == 1
     until(lambda: len(world.heard(HolderGone)) == 1, what="its end is told")
     (told,) = world.heard(HolderGone)
@@ -43,18 +43,21 @@ def test_a_holder_that_ends_frees_its_lock_within_the_lease(
 def test_a_successor_does_not_walk_into_the_lock_of_the_dead(
     world: World, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url, lock_watchdog_timeout=1.5)
+    client = world.connected(valkey.url, lock_watchdog_timeout=1.5)
     lock = client.get_lock(unique_name)
-    numbers = set()
-    for _ in range(20):
-        holder = world.actor()
-        numbers.add(holder.number)
-        if not direct.exists(unique_name):
-            holder.do(lock.lock)
+    dead = world.actor()
+    numbers = {dead.number}
+    locked_at = time.monotonic()
+    dead.do(lock.lock)
+    dead.end()
+    for _ in range(19):
+        successor = world.actor()
+        numbers.add(successor.number)
+        if successor.do(lock.try_lock):
+            assert time.monotonic() > locked_at + 1.5, "the dead one's lease is not over"
         else:
-            assert holder.do(lock.try_lock) is False
-            assert holder.do(lock.get_hold_count) == 0
-        holder.end()
+            assert successor.do(lock.get_hold_count) == 0
+        successor.end()
     assert len(numbers) == 20
     until(lambda: not direct.exists(unique_name), what="run out")
 
@@ -79,8 +82,8 @@ def test_close_wakes_those_who_wait(world: World, valkey: Server, direct: redis.
     world.run(client.close)
     for call in calls:
         with pytest.raises(ClientClosedError):
-            call.result(5)
-    assert time.monotonic() - began < 2.0
+            call.result(10)
+    assert time.monotonic() - began < 5.0
     until(lambda: listeners(direct, unique_name) == 0, what="nobody listens")
     assert held(direct, theirs, holder) == 1
     holder.do(theirs.unlock)
@@ -93,7 +96,7 @@ def test_close_wakes_those_who_wait(world: World, valkey: Server, direct: redis.
 def test_close_leaves_what_is_held_to_its_lease(
     world: World, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client, other = world.client(valkey.url, lock_watchdog_timeout=0.8), world.client(valkey.url)
+    client, other = world.connected(valkey.url, lock_watchdog_timeout=1.5), world.client(valkey.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
@@ -101,7 +104,7 @@ def test_close_leaves_what_is_held_to_its_lease(
     assert held(direct, lock, holder) == 1
     began = time.monotonic()
     waiter.do(theirs.lock)
-    assert time.monotonic() - began < 0.8 + 0.6
+    assert time.monotonic() - began < 7.0, "it was not the lease that ended: it looked by itself, after 10 s"
     waiter.do(theirs.unlock)
 
 
@@ -113,7 +116,7 @@ def test_close_in_the_middle_of_an_acquire(world: World, proxy: Proxy, direct: r
     late.wait()
     world.run(client.close)
     # It may have been taken by then, or not; nobody hangs, and nothing outlives the lease.
-    assert call.exception(5) is not None
+    assert call.exception(10) is not None
     until(lambda: not direct.exists(unique_name), what="free")
 
 
@@ -128,7 +131,7 @@ def test_close_while_others_come_and_go(
         until(lambda calls=calls, least=index % 7: sum(call.done() for call in calls) >= least)
         world.run(client.close)
         for call in calls:
-            error = call.exception(5)
+            error = call.exception(10)
             assert error is None or isinstance(error, (ClientClosedError, RuntimeError)), error
         for actor in actors:
             actor.end()

@@ -36,8 +36,9 @@ def holders(valkey: Server, unique_name: str) -> Iterator[Holders]:
         lock = client.get_fenced_lock(f"{unique_name}:lock")
         lock.lock_and_get_token()
         lock.unlock()
-        paused = lock.lock_and_get_token(lease_time=0.05)
-        with ThreadPoolExecutor(1) as other:
+        paused = lock.lock_and_get_token(lease_time=30)
+        with ThreadPoolExecutor(1) as other, valkey.client() as direct:
+            direct.pexpire(lock.name, 1)
             current = other.submit(lock.lock_and_get_token, 30).result(10)
             assert current > paused
             yield Holders(paused, current)

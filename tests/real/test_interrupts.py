@@ -79,8 +79,10 @@ def test_interrupted_at_random(
     until(lambda: not direct.exists(unique_name), what="free")
     before = [line for line in stranded if line.endswith(" before")]
     assert len(before) == len(stranded), "\n".join(stranded)
-    expected = rounds * 0.03
-    assert len(before) <= 2 + expected + 3 * math.sqrt(expected)  # three standard deviations of so rare a thing
+    # Of a hundred there are three as a rule, and ten where the machine is such that signals come when Python looks for
+    # them. Were it the library that they come upon, all would be.
+    expected = rounds * 0.1
+    assert len(before) <= 2 + expected + 3 * math.sqrt(expected)  # three standard deviations
 
 
 def test_interrupted_event_loops(
@@ -103,17 +105,22 @@ def test_interrupted_event_loops(
 
 
 class Cancelled:
-    """Tasks that take the lock in some way, and are cancelled at random moments."""
+    """Tasks that take the lock in some way, and are cancelled at random moments.
+
+    How long they take depends on the machine. The moments are such that some get in, and some are cancelled.
+    """
 
     def __init__(self, client: Any, name: str) -> None:
         self.client = client
         self.lock = client.get_lock(name)
         self.inside = 0
         self.together = 0
+        self.entered = 0
         self.cancelled = 0
 
     async def enters(self) -> None:
         self.inside += 1
+        self.entered += 1
         self.together = max(self.together, self.inside)
         try:
             await asyncio.sleep(random.uniform(0, 0.001))
@@ -142,9 +149,13 @@ class Cancelled:
             finally:
                 await self.lock.unlock()
 
-    async def many(self, rounds: int, at_once: int, apart: float = 0.0015) -> None:
+    async def many(
+        self, rounds: int, at_once: int, apart: float = 0.0015, enough: Callable[[], bool] = lambda: True
+    ) -> None:
         works = [self.with_block, self.with_hold, self.nested, self.by_hand]
-        for index in range(rounds // at_once):
+        index = 0
+        while index < rounds // at_once or min(4 * self.cancelled, 8 * self.entered) < rounds or not enough():
+            entered, cancelled = self.entered, self.cancelled
             tasks = [asyncio.create_task(works[(index + k) % 4]()) for k in range(at_once)]
             for task in tasks:
                 await asyncio.sleep(random.uniform(0, apart))
@@ -152,6 +163,11 @@ class Cancelled:
             for outcome in await asyncio.gather(*tasks, return_exceptions=True):
                 self.cancelled += isinstance(outcome, asyncio.CancelledError)
                 assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
+            index += 1
+            if self.entered == entered:
+                apart *= 1.2
+            elif self.cancelled == cancelled:
+                apart /= 1.2
         assert self.inside == 0
 
 
@@ -170,7 +186,6 @@ def test_cancelled_at_random(
         cancelled = Cancelled(world.client(valkey.url), unique_name)
         world.run(cancelled.many, rounds, at_once)
     assert cancelled.together == 1
-    assert cancelled.cancelled >= rounds // 4
     nothing_left(direct, cancelled.client, unique_name)
     assert not world.losses
     world.close()
@@ -183,9 +198,8 @@ def test_cancelled_at_random_on_a_bad_link(
     proxy.latency(0.001, 0.004, direction="both")
     lost = [proxy.drop_reply(ANY_SCRIPT, k, then="reset") for k in range(10, rounds, 10)]
     cancelled = Cancelled(world.client(proxy.url, timeout=2.0), unique_name)
-    world.run(cancelled.many, rounds, 4, 0.03)
+    world.run(cancelled.many, rounds, 4, 0.03, lambda: sum(each.hits for each in lost) >= len(lost) // 2)
     assert cancelled.together == 1
-    assert sum(each.hits for each in lost) >= len(lost) // 2
     proxy.clear()
     nothing_left(direct, cancelled.client, unique_name)
     assert not world.losses
@@ -198,9 +212,9 @@ def test_cancelled_while_the_reply_is_awaited(
     proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Any
 ) -> None:
     world = TasksWorld()
-    client = world.client(proxy.url, timeout=1.5)
+    client = world.client(proxy.url, timeout=4.5)
     lock, actor = client.get_lock(unique_name), world.actor()
-    late = proxy.hold_request(ANY_SCRIPT, 1 if method == "lock" else 2, then="hang")
+    late = proxy.hold_request(ANY_SCRIPT, 1 if method == "lock" else 2, then=then)
 
     async def work() -> None:
         await lock.lock()
@@ -214,7 +228,7 @@ def test_cancelled_while_the_reply_is_awaited(
         began = time.monotonic()
         with suppress(asyncio.CancelledError):
             await task
-        assert time.monotonic() - began < 1.6
+        assert time.monotonic() - began < 3.0, "it took more than the second of those who leave"
 
     world.run(cancel)
     # It is executed after all, now that nobody waits for it any more.

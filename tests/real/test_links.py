@@ -28,6 +28,7 @@ from tests.waiting import until
 def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: float) -> None:
     """All that a lock does, once: nested, waited for, renewed, handed over."""
     lock, holder, waiter = client.get_lock(name), world.actor(), world.actor()
+    holder.do(lock.is_locked)  # It connects in its own time: that of an acquire is a sixth of the lease.
     holder.do(lock.lock)
     holder.do(lock.lock)
     holder.do(lock.unlock)
@@ -38,7 +39,7 @@ def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: 
     left = direct.pttl(name)
     until(lambda: direct.pttl(name) > left, within=2 * period + 2, what="renewed")
     holder.do(lock.unlock)
-    taken.result(5)
+    taken.result(10)
     assert held(direct, lock, waiter) == 1
     waiter.do(lock.unlock)
     nothing_left(direct, client, name)
@@ -76,15 +77,15 @@ def tls(fresh_server: Callable[..., Server], certificate: tuple[Path, Path]) -> 
 
 def test_tls(world: World, tls: tuple[Server, str], unique_name: str) -> None:
     server, url = tls
-    client = world.client(url, lock_watchdog_timeout=0.9)
+    client = world.client(url, timeout=9.0, lock_watchdog_timeout=2.1)
     assert client.url.startswith("rediss://")
     with server.client(decode_responses=True) as direct:
-        works(world, client, direct, unique_name, period=0.3)
+        works(world, client, direct, unique_name, period=0.7)
 
 
 def test_tls_under_load(world: World, tls: tuple[Server, str], unique_name: str, volume: Callable[[int], int]) -> None:
     server, url = tls
-    client = world.client(url)
+    client = world.client(url, timeout=9.0)
     actors, locks = [world.actor() for _ in range(8)], [client.get_lock(f"{unique_name}-{k}") for k in range(3)]
     calls = [
         actor.start(call)
@@ -100,7 +101,7 @@ def test_tls_under_load(world: World, tls: tuple[Server, str], unique_name: str,
 
 def test_tls_lives_through_a_kill_of_its_connections(world: World, tls: tuple[Server, str], unique_name: str) -> None:
     server, url = tls
-    client = world.client(url)
+    client = world.client(url, timeout=9.0, max_wait_without_check=60.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     with server.client(decode_responses=True) as direct:
         for _ in range(3):
@@ -110,7 +111,7 @@ def test_tls_lives_through_a_kill_of_its_connections(world: World, tls: tuple[Se
             direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             direct.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             holder.do(lock.unlock)
-            taken.result(5)
+            taken.result(15)
             waiter.do(lock.unlock)
         nothing_left(direct, client, unique_name)
 
@@ -119,22 +120,22 @@ def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
     world: World, tls: tuple[Server, str], unique_name: str
 ) -> None:
     _, url = tls
-    client = world.client(url.partition("?")[0], timeout=5.0)
+    client = world.client(url.partition("?")[0], timeout=15.0)
     began = time.monotonic()
     with pytest.raises(rx.ConnectionError, match=r"(?i)certificate"):
         world.actor().do(client.get_lock(unique_name).lock)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 4.5, "it was not at once: it took a try's time, or all of it"
 
 
 def test_a_handshake_that_stalls_is_an_error_in_time(world: World, unique_name: str) -> None:
     with socket.socket() as mute:
         mute.bind((HOST, 0))
         mute.listen()
-        client = world.client(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=0.9)
+        client = world.client(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8)
         began = time.monotonic()
         with pytest.raises((rx.ConnectionError, rx.TimeoutError)):
             world.actor().do(client.get_lock(unique_name).lock)
-        assert time.monotonic() - began < 0.9 + 0.6
+        assert time.monotonic() - began < 2 * 1.8
 
 
 # --- Unix sockets ---
@@ -147,10 +148,10 @@ def test_a_unix_socket(
     if len(str(path)) > 100:
         pytest.skip(f"the kernel takes no such long name for a socket: {path}")
     server = fresh_server(build, "--unixsocket", str(path), "--requirepass", "swordfish")
-    client = world.client(f"unix://:swordfish@{path}?db=0", lock_watchdog_timeout=0.9)
+    client = world.client(f"unix://:swordfish@{path}?db=0", timeout=9.0, lock_watchdog_timeout=2.1)
     assert "swordfish" not in client.url
     with server.client(decode_responses=True) as direct:
-        works(world, client, direct, unique_name, period=0.3)
+        works(world, client, direct, unique_name, period=0.7)
         server.kill()
         with pytest.raises(rx.ConnectionError) as error:
             world.actor().do(world.client(f"unix://:swordfish@{path}").get_lock(unique_name).lock)
@@ -173,12 +174,12 @@ def test_no_password_is_ever_shown(
     shown: list[str] = []
     with caplog.at_level(logging.DEBUG), Proxy(server.port) as proxy:
         clients = [
-            world.client(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=0.6, lock_watchdog_timeout=0.9),
-            world.client(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=0.6),
-            world.client(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=0.6),
-            world.client(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=0.6),
+            world.client(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0, lock_watchdog_timeout=3.0),
+            world.client(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0),
+            world.client(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=3.0),
+            world.client(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=3.0),
         ]
-        wrong = world.client(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=0.6)
+        wrong = world.client(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=3.0)
         actor, other = world.actor(), world.actor()
         for client in clients:
             lock = client.get_lock(unique_name)
@@ -189,12 +190,12 @@ def test_no_password_is_ever_shown(
             shown += [repr(claim) for claim in client._core.claims]
             proxy.cut()
             for call in (lock.lock, lock.try_lock, lock.is_locked, lock.unlock):
-                error = other.start(call).exception(10)
+                error = other.start(call).exception(20)
                 if error is not None:
                     shown += [*traceback.format_exception(error), repr(error), repr(error.__cause__)]
             proxy.heal()
             actor.do(world.leave(context))
-        error = actor.start(wrong.get_lock(unique_name).lock).exception(10)
+        error = actor.start(wrong.get_lock(unique_name).lock).exception(20)
         assert isinstance(error, rx.AuthenticationError)
         shown += [*traceback.format_exception(error), repr(error), repr(wrong)]
         for client in clients:
@@ -212,7 +213,7 @@ def test_no_password_is_ever_shown(
 
 def test_latency_with_jitter(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     proxy.latency(0.02, 0.03, direction="both")
-    client = world.client(proxy.url, timeout=3.0, lock_watchdog_timeout=3.0)
+    client = world.client(proxy.url, timeout=9.0, lock_watchdog_timeout=3.0)
     works(world, client, direct, unique_name, period=1.0)
     assert proxy.hits["latency"] > 20
     assert not world.losses
@@ -221,13 +222,13 @@ def test_latency_with_jitter(world: World, proxy: Proxy, direct: redis.Redis, un
 def test_slices_of_one_byte(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     proxy.refuse_request(INFO, "NOPERM")  # Its reply is long: it would take seconds, byte by byte.
     proxy.slice(1)
-    client = world.client(proxy.url, timeout=9.0)
+    client = world.client(proxy.url, timeout=30.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(lock.lock)
     taken = waiter.start(lock.lock)
     await_waiter(direct, client, unique_name)
     holder.do(lock.unlock)
-    taken.result(9)
+    taken.result(30)
     assert held(direct, lock, waiter) == 1
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
@@ -243,11 +244,11 @@ def test_a_reply_that_trickles_in_is_as_good_as_none(world: World, unique_name: 
         trickle = threading.Thread(target=_trickle, args=(listener, over))
         trickle.start()
         try:
-            client = world.client(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=0.9)
+            client = world.client(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
             began = time.monotonic()
             with pytest.raises(OutcomeUnknownError):
                 world.actor().do(client.get_lock(unique_name).lock)
-            assert time.monotonic() - began < 0.9 + 0.6
+            assert time.monotonic() - began < 2 * 1.8
         finally:
             over.set()
             trickle.join(10)
@@ -255,7 +256,7 @@ def test_a_reply_that_trickles_in_is_as_good_as_none(world: World, unique_name: 
 
 def _trickle(listener: socket.socket, over: threading.Event) -> None:
     """A server that greets as it should, and answers everything else by a byte now and then, for ever."""
-    listener.settimeout(0.05)
+    listener.settimeout(0.01)
     open_ones: list[tuple[socket.socket, Cutter]] = []
     slow: list[socket.socket] = []
     while not over.is_set():
@@ -283,12 +284,12 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
 def test_a_slow_link_does_not_stop_the_renewal(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, timeout=3.0, lock_watchdog_timeout=1.8)
+    client = world.connected(proxy.url, timeout=3.0, lock_watchdog_timeout=2.7)
     lock, actor = client.get_lock(unique_name), world.actor()
     lease = actor.do(world.enter(lock.hold()))
     proxy.latency(0.08, 0.04, direction="both")
     renewals = Tally(proxy, RENEW)
-    until(lambda: renewals.count >= 4, what="renewed over more than a lease")
+    until(lambda: renewals.count >= 4, 15, what="renewed over more than a lease")
     lease.ensure_held()
     proxy.latency(0)
     actor.do(lock.unlock)

@@ -18,7 +18,7 @@ import redis
 import pyredisson
 from tests.proxy import Held, Proxy
 from tests.real import programs
-from tests.real.kinds import handle
+from tests.real.handles import handle
 from tests.real.looking import ANY_SCRIPT, channels, keys, load_scripts
 from tests.real.worlds import WORLDS
 from tests.servers import Server

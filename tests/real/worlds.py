@@ -21,9 +21,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import redis.exceptions
+
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.events import Event
+from tests.waiting import until
 
 WITHIN = 30.0  # seconds for one call; what is measured is measured by the test
 
@@ -76,6 +79,20 @@ class World(ABC):
         self._clients.append(client)
         return client
 
+    def connected(self, url: str, **config: Any) -> Any:
+        """A client that has connected: under a short lease, or a small budget, a first request has little time to."""
+        client = self.client(url, **config)
+
+        def connects() -> bool:
+            try:
+                self.run(client.get_lock("nobody's").is_locked)
+            except (redis.exceptions.RedisError, OSError):
+                return False
+            return True
+
+        until(connects, 20, what="connected")
+        return client
+
     def adopt(self, client: Any) -> Any:
         """See to it that this client is closed at last."""
         self._clients.append(client)
@@ -111,6 +128,13 @@ class World(ABC):
     @abstractmethod
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         """Do a call on behalf of nobody in particular."""
+
+    @abstractmethod
+    def alarm(self, at: float) -> Future[float]:
+        """An alarm for a moment of ``time.monotonic()``: when it rang.
+
+        What is due at the same moment and comes as late as this is not late: the machine is.
+        """
 
     @abstractmethod
     def _redisson(self) -> Any: ...
@@ -167,6 +191,16 @@ class ThreadsWorld(World):
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
+
+    def alarm(self, at: float) -> Future[float]:
+        rung: Future[float] = Future()
+
+        def wait() -> None:
+            time.sleep(max(0.0, at - time.monotonic()))
+            rung.set_result(time.monotonic())
+
+        threading.Thread(target=wait, name="alarm", daemon=True).start()
+        return rung
 
     def _redisson(self) -> Any:
         return pyredisson.Redisson
@@ -233,6 +267,12 @@ class TasksWorld(World):
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_called(call, args), self.loop).result(WITHIN)
 
+    def alarm(self, at: float) -> Future[float]:
+        rung: Future[float] = Future()
+        ring = lambda: rung.set_result(time.monotonic())  # noqa: E731 one word to a loop that tells the same time
+        self.loop.call_soon_threadsafe(lambda: self.loop.call_at(at, ring))
+        return rung
+
     def _redisson(self) -> Any:
         return pyredisson.asyncio.Redisson
 
@@ -269,7 +309,7 @@ async def _called(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 async def _last_turns() -> None:
     """What was closed or cancelled a moment ago takes a few turns of the loop to end."""
-    for _ in range(100):
+    for _ in range(500):
         if len(asyncio.all_tasks()) == 1:
             return
         await asyncio.sleep(0.01)

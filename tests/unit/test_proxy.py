@@ -365,6 +365,21 @@ def test_waiting_for_what_does_not_happen_fails(proxy: Proxy) -> None:
         proxy.drop_reply("GET").wait(0.01)
 
 
+@pytest.mark.parametrize("second", ["drop_reply", "hold_request"])
+def test_of_two_that_concern_one_request_the_first_takes_the_next(
+    proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str, second: str
+) -> None:
+    client = connect(socket_timeout=5.0)
+    toxics = [proxy.drop_reply("INCRBY", then="reset"), getattr(proxy, second)("INCRBY", then="reset")]
+    for hits in ([0, 1], [1, 1]):
+        with pytest.raises(redis.exceptions.ConnectionError):
+            client.incr(unique_name)
+        assert [toxic.hits for toxic in toxics] == hits
+    executed = 2 if second == "drop_reply" else 1
+    assert client.incr(unique_name) == executed + 1
+    direct.unlink(unique_name)
+
+
 # --- hold_request ---
 
 
