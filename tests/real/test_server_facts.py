@@ -17,7 +17,7 @@ from pyredisson.core.events import ServerUnsafe
 from pyredisson.core.server import ServerFacts
 from pyredisson.errors import RedissonError
 from tests.proxy import Proxy
-from tests.real.looking import INFO, Tally, load_scripts
+from tests.real.looking import INFO, Tally, changed, load_scripts
 from tests.real.worlds import World
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
@@ -75,10 +75,10 @@ def test_after_a_restart_it_is_another_run(world: World, own: Server, unique_nam
 
 
 def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(world: World, proxy: Proxy, unique_name: str) -> None:
-    client, actor = world.client(proxy.url, timeout=0.6), world.actor()
+    client, actor = world.client(proxy.url), world.actor()
     lock = client.get_lock(unique_name)
     silent = proxy.drop_reply(INFO, None)
-    with pytest.raises(redis.exceptions.RedisError):
+    with pytest.raises(redis.exceptions.RedisError), changed(client, timeout=0.6):
         actor.do(lock.try_lock)
     assert not client._core.claims.held(), "it was surely not taken"
     silent.remove()
