@@ -125,7 +125,7 @@ def busy(client: Any) -> list[Any]:
 
 @contextmanager
 def changed(client: Any, *, attempt: float | None = None, **config: Any) -> Iterator[None]:
-    """Let the client have other settings for a while: a short ``timeout`` for what is to fail, and for no more than that.
+    """Let the client have other settings for a while: a short ``timeout`` for what is to fail, and no more than that.
 
     Before and after, a busy machine has the time it needs.
 
@@ -146,19 +146,19 @@ def changed(client: Any, *, attempt: float | None = None, **config: Any) -> Iter
 
 
 def renewed_every(client: Any, seconds: float) -> None:
-    """Let the client's watchdog come round so often, however long its leases: long ones outlast a busy machine's pauses.
+    """Let the client's watchdog come round so often, however long its leases: these outlast a busy machine's pauses.
 
     To be called before anything is held.
     """
     client._core.watchdog._period = seconds
 
 
-def await_renewals(direct: redis.Redis, name: str, times: int = 2) -> None:
+def await_renewals(direct: redis.Redis, name: str, times: int = 2, within: float = 5.0) -> None:
     """Until it was renewed so often from now on: each time there is less left of its lease than a renewal gives."""
     for _ in range(times):
         given = direct.pttl(name)
         assert direct.pexpire(name, given // 2), f"{name} is gone"
-        until(lambda: direct.pttl(name) > given * 2 // 3, what=f"{name} is renewed")  # noqa: B023
+        until(lambda: direct.pttl(name) > given * 2 // 3, within, what=f"{name} is renewed")  # noqa: B023
 
 
 class Tally:

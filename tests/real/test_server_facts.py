@@ -168,6 +168,7 @@ def test_strictly_it_is_an_error_and_nothing_is_taken(world: World, evicting: Se
 @pytest.fixture
 def replica(own: Server, fresh_server: Callable[..., Server]) -> Server:
     """A replica of ``own``."""
+    own.config_set("repl-diskless-sync-delay", 0)
     server = fresh_server(VALKEY, "--replicaof", HOST, str(own.port))
     until(lambda: server.info("replication")["master_link_status"] == "up", within=20)
     return server
