@@ -13,19 +13,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyredisson.errors import LockLostError, LockTimeoutError, OutcomeUnknownError
 from tests.proxy import Proxy
-from tests.real.looking import (
-    ACQUIRE,
-    RELEASE,
-    RENEW,
-    Tally,
-    await_renewals,
-    await_waiter,
-    changed,
-    held,
-    nothing_left,
-    renewed_every,
-    waiting,
-)
+from tests.real.looking import ACQUIRE, RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
+from tests.real.patience import await_renewals, changed, renewed_every
 from tests.real.worlds import World
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until

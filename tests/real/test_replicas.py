@@ -13,16 +13,8 @@ import redis
 from pyredisson.core.events import ServerUnsafe
 from pyredisson.errors import NoSyncedSlavesError, QuorumUnreachableError
 from tests.proxy import Proxy
-from tests.real.looking import (
-    RELEASE,
-    Tally,
-    await_renewals,
-    changed,
-    held,
-    load_scripts,
-    nothing_left,
-    renewed_every,
-)
+from tests.real.looking import RELEASE, Tally, held, load_scripts, nothing_left
+from tests.real.patience import await_renewals, changed, renewed_every
 from tests.real.worlds import World
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until

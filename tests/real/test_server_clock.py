@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pyredisson.errors import LockLostError
-from tests.real.looking import held, nothing_left, renewed_every
+from tests.real.looking import held, nothing_left
+from tests.real.patience import renewed_every
 from tests.real.worlds import World
 from tests.servers import VALKEY, Build, Server
 from tests.waiting import until

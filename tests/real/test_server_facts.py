@@ -17,7 +17,8 @@ from pyredisson.core.events import ServerUnsafe
 from pyredisson.core.server import ServerFacts
 from pyredisson.errors import RedissonError
 from tests.proxy import Proxy
-from tests.real.looking import INFO, Tally, changed, load_scripts
+from tests.real.looking import INFO, Tally, load_scripts
+from tests.real.patience import changed
 from tests.real.worlds import World
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until

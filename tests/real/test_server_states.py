@@ -17,19 +17,8 @@ import redis.exceptions as rx
 from pyredisson.core.events import RenewalFailed
 from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.proxy import Proxy
-from tests.real.looking import (
-    ACQUIRE,
-    ANY_SCRIPT,
-    RELEASE,
-    RENEW,
-    await_renewals,
-    await_waiter,
-    busy,
-    held,
-    load_scripts,
-    nothing_left,
-    renewed_every,
-)
+from tests.real.looking import ACQUIRE, ANY_SCRIPT, RELEASE, RENEW, await_waiter, busy, held, load_scripts, nothing_left
+from tests.real.patience import await_renewals, renewed_every
 from tests.real.worlds import World
 from tests.servers import HOST, Build, Server
 from tests.waiting import until

@@ -10,17 +10,8 @@ import redis
 from pyredisson.core.events import GivenBack
 from pyredisson.errors import OutcomeUnknownError
 from tests.proxy import Held, Proxy, Then
-from tests.real.looking import (
-    ACQUIRE,
-    ANY_SCRIPT,
-    FORCE,
-    RELEASE,
-    RENEW,
-    changed,
-    held,
-    nothing_left,
-    renewed_every,
-)
+from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
+from tests.real.patience import changed, renewed_every
 from tests.real.worlds import World
 from tests.waiting import until
 
