@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import redis
 
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
@@ -66,9 +71,12 @@ class SentinelSet:
     def fail_over(self) -> None:
         """Let the sentinels promote another one while all are well; returns when it is done."""
         before = self.master()
-        with self.sentinels[0].client() as client:
+        self._promoted(before, self._ask_to_fail_over)
+
+    def _ask_to_fail_over(self) -> None:
+        with self.sentinels[0].client() as client, suppress(redis.exceptions.ResponseError):
+            # It may be at it already, or not know yet that a replica is well.
             client.execute_command("SENTINEL", "FAILOVER", SERVICE)
-        self._promoted(before)
 
     def in_step(self) -> None:
         """Until both replicas have all there is."""
@@ -127,12 +135,20 @@ class SentinelSet:
         self._promoted(before)
         return before
 
-    def _promoted(self, before: Server) -> None:
-        def promoted() -> bool:
-            now = self.master()
-            return now.port != before.port and bool(now.info("replication")["role"] == "master")
+    def _promoted(self, before: Server, ask: Callable[[], None] | None = None) -> None:
+        asked = -math.inf
 
-        until(promoted, within=30, what="another one is promoted")
+        def promoted() -> bool:
+            nonlocal asked
+            now = self.master()
+            if now.port != before.port:
+                return bool(now.info("replication")["role"] == "master")
+            if ask is not None and time.monotonic() > asked + 0.5:  # One that came to nothing has to be asked for anew.
+                ask()
+                asked = time.monotonic()
+            return False
+
+        until(promoted, within=60, what="another one is promoted")
 
     def stop(self) -> None:
         for sentinel in self.sentinels:

@@ -33,6 +33,9 @@ from tests.waiting import until
 
 HOST = "127.0.0.1"
 
+#: Where nobody ever listens: below the ports that servers of other tests may be given meanwhile.
+NOBODYS_PORT = 1
+
 # Below the range that the kernel takes for outgoing connections (32768 up): there, a client that keeps reconnecting
 # while its server is down will in time be given the very port as its own, and connect to itself. A cluster's bus
 # listens 10,000 above the port, so that has to stay below as well.

@@ -22,9 +22,10 @@ def until(predicate: Callable[[], T | None], within: float = 5.0, *, what: str =
     """
     deadline = time.monotonic() + within
     while True:
+        over = time.monotonic() > deadline  # Before: who is kept waiting after a look is to have another one.
         value = predicate()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if over:
             raise AssertionError(f"not within {within} s: {what or predicate!r} (last: {value!r})")
         time.sleep(0.002)

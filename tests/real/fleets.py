@@ -15,7 +15,7 @@ from tests.waiting import until
 NODES = 5
 
 #: What a node is given where that is not the subject: a busy machine must not look like one that is away.
-PATIENT = {"quorum_node_timeout": 0.5}
+PATIENT = {"quorum_node_timeout": 3.0}
 
 
 class Fleet:

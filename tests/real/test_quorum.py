@@ -14,13 +14,14 @@ import pytest
 from pyredisson.core.events import GivenBack, Lost
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from tests.real import programs
-from tests.real.fleets import NODES, Fleet, over
+from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.looking import RELEASE, busy
-from tests.real.worlds import World
-from tests.servers import Server, free_port
+from tests.real.worlds import Actor, World
+from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 
-NODE_TIMEOUT = 0.5  # Far above what this machine adds on a bad day, so that one of them is told from two.
+#: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
+NODE_TIMEOUT = 0.5
 
 
 @pytest.fixture
@@ -38,13 +39,26 @@ def stopped(fleet: Fleet) -> Iterator[Callable[..., None]]:
         server.resume()
 
 
+def one_round(actor: Actor, lock: Any) -> bool:
+    """What ``try_lock()`` says when enough nodes were not just kept from answering by a busy machine."""
+    said: list[bool] = []
+
+    def answered() -> bool:
+        with suppress(QuorumUnreachableError):
+            said.append(actor.do(lock.try_lock))
+        return bool(said)
+
+    until(answered, 20, what="enough nodes answer in time")
+    return said[0]
+
+
 # --- killed ---
 
 
 @pytest.mark.parametrize("down", [0, 1, 2])
 def test_a_minority_may_be_killed(world: World, fleet: Fleet, unique_name: str, down: int) -> None:
     alice, bob = world.actor(), world.actor()
-    mine, theirs = (fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT) for _ in range(2))
+    mine, theirs = (fleet.lock(world, unique_name) for _ in range(2))
     alice.do(mine.lock)
     for server in fleet.servers[:down]:
         server.kill()  # While it is held, and known to one of the two clients only.
@@ -56,7 +70,7 @@ def test_a_minority_may_be_killed(world: World, fleet: Fleet, unique_name: str, 
     waiting = alice.start(mine.lock)
     until(lambda: fleet.listeners(unique_name), what="she waits")
     bob.do(theirs.unlock)
-    waiting.result(10)
+    waiting.result(20)
     alice.do(mine.unlock)
     for server in fleet.servers[down:]:
         with server.client() as direct:
@@ -66,8 +80,8 @@ def test_a_minority_may_be_killed(world: World, fleet: Fleet, unique_name: str, 
 
 def test_three_killed_are_named_and_one_that_comes_back_is_enough(world: World, fleet: Fleet, unique_name: str) -> None:
     alice = world.actor()
-    config = {"quorum_node_timeout": NODE_TIMEOUT, "quorum_retry_timeout": 0.5}  # Who is gone refuses, and costs none.
-    lock = fleet.lock(world, unique_name, restart_guard=False, **config)
+    # Who is gone refuses, and costs no timeout.
+    lock = fleet.lock(world, unique_name, restart_guard=False, quorum_retry_timeout=0.5)
     alice.do(lock.lock)
     alice.do(lock.unlock)
     for server in fleet.servers[:3]:
@@ -111,7 +125,7 @@ def test_who_waits_lives_through_the_outage_of_a_majority(world: World, fleet: F
     assert not waiting.done()
     for server in fleet.servers[:3]:
         server.restart()
-    waiting.result(15)
+    waiting.result(25)
     alice.do(lock.unlock)
     fleet.free(unique_name)
 
@@ -137,10 +151,10 @@ def test_two_stopped_cost_one_node_timeout(
     took = []
     for _ in range(4):
         began = time.monotonic()
-        assert alice.do(lock.try_lock) is True
+        alice.do(lock.lock)
         took.append(time.monotonic() - began)
         alice.do(lock.unlock)
-    # Whatever else the machine was busy with, it was not so each time.
+    # One round was enough. Whatever else the machine was busy with, it was not so each time.
     assert sorted(took)[1] < 2 * NODE_TIMEOUT, took
     assert min(took) < 1.5 * NODE_TIMEOUT, took
     assert not world.losses
@@ -150,7 +164,7 @@ def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
     world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str
 ) -> None:
     alice = world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=0.1)
+    clients = fleet.clients(world, quorum_node_timeout=0.3)
     lock = over(clients, unique_name)
     alice.do(lock.lock)
     alice.do(lock.unlock)
@@ -173,10 +187,10 @@ def test_a_slow_node_does_not_keep_the_others_waiting(world: World, fleet: Fleet
     lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
     alice.do(lock.lock)
     alice.do(lock.unlock)
-    slow.latency(4.0)
+    slow.latency(6.0)
     began = time.monotonic()
-    assert alice.do(lock.try_lock) is True
-    assert time.monotonic() - began < 3.5
+    alice.do(lock.lock)
+    assert time.monotonic() - began < 5.0
     until(lambda: fleet.holders(unique_name)[2], what="taken there, though nobody has heard of it")
     alice.do(lock.unlock)
     slow.latency(0)
@@ -197,9 +211,9 @@ def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
     for proxy in mute:
         proxy.blackhole("down")
 
-    assert alice.do(lock.try_lock) is False  # Two of five took it, one refused, of two nobody has heard.
+    assert one_round(alice, lock) is False  # Two of five took it, one refused, of two nobody has heard.
 
-    assert fleet.holders(unique_name) == [True, True, True, False, False]
+    until(lambda: fleet.holders(unique_name) == [True, True, True, False, False], what="given back where it can be")
     for proxy in mute:
         proxy.heal()
     # Long before the lease of 30 s is over.
@@ -240,7 +254,7 @@ def test_a_lost_quorum_is_told_before_anybody_else_gets_it(
     world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str
 ) -> None:
     alice, bob = world.actor(), world.actor()
-    config = {"lock_watchdog_timeout": 3.0, "quorum_node_timeout": 0.2}
+    config = {"lock_watchdog_timeout": 3.0, "quorum_node_timeout": NODE_TIMEOUT}
     mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
     alice.do(mine.lock)
     got: list[float] = []
@@ -287,7 +301,7 @@ def _then(result: Any, done: Callable[[], None]) -> Any:
 def test_a_hundred_are_renewed_by_one_script_a_node(world: World, fleet: Fleet, unique_name: str) -> None:
     alice = world.actor()
     period = 1.5
-    clients = fleet.clients(world, lock_watchdog_timeout=3 * period, quorum_node_timeout=NODE_TIMEOUT)
+    clients = fleet.clients(world, lock_watchdog_timeout=3 * period)
     locks = [over(clients, f"{unique_name}-{number}") for number in range(100)]
     for lock in locks:
         alice.do(lock.lock)
@@ -325,7 +339,7 @@ def test_nothing_is_left_of_closed_clients(world: World, fleet: Fleet, unique_na
         waiting = bob.start(other.lock)
         until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
         alice.do(one.unlock)
-        waiting.result(10)
+        waiting.result(20)
         bob.do(other.unlock)
         for client in (*mine, *theirs):
             world.run(client.close)
@@ -363,10 +377,10 @@ def test_two_members_on_one_server_are_found_out(world: World, fleet: Fleet, uni
 
 def test_nobody_there_at_all_raises_at_once(world: World, unique_name: str) -> None:
     alice = world.actor()
-    clients = [world.client(f"redis://:sesame@127.0.0.1:{free_port()}") for _ in range(NODES)]
+    clients = [world.client(f"redis://:sesame@{HOST}:{NOBODYS_PORT}", **PATIENT) for _ in range(NODES)]
     lock = over(clients, unique_name)
     began = time.monotonic()
     with pytest.raises(QuorumUnreachableError) as caught:
         alice.do(lock.try_lock)
-    assert time.monotonic() - began < 5.0  # Of the 30 s for which lock() would go on.
+    assert time.monotonic() - began < 10.0  # Of the 30 s for which lock() would go on.
     assert "sesame" not in f"{caught.value} {caught.value.nodes!r} {lock!r}"

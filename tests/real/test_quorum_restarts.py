@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.exceptions as rx
 
 from pyredisson.core.events import NodeBarred, QuorumIsYoung, ServerUnsafe
+from pyredisson.core.runtime import run
 from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.looking import load_scripts
-from tests.real.worlds import World
-from tests.servers import HOST, VALKEY, Server, free_port
+from tests.real.worlds import Actor, ThreadActor, World
+from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until
 
 A, B, C, D, E = range(NODES)
@@ -24,11 +26,19 @@ A, B, C, D, E = range(NODES)
 
 def clients_of(world: World, fleet: Fleet, reached: tuple[int, ...], **config: Any) -> list[Any]:
     """A client of each node, of which only these are to be reached."""
-    nowhere = f"redis://{HOST}:{free_port()}"
+    nowhere = f"redis://{HOST}:{NOBODYS_PORT}"
     return [
         world.client(url if index in reached else nowhere, **{**PATIENT, **config})
         for index, url in enumerate(fleet.urls())
     ]
+
+
+def reconnected(actor: Actor, lock: Any) -> None:
+    """Let the clients of a Redlock find out that connections have ended: that costs a node its vote in one round."""
+    for member in lock._core.members:
+        asked = partial(run, member.is_locked()) if isinstance(actor, ThreadActor) else member.is_locked
+        with suppress(rx.RedisError):  # Those that are not to be reached.
+            actor.do(asked)
 
 
 def grown_up(fleet: Fleet) -> None:
@@ -47,7 +57,8 @@ def test_without_the_guard_a_restart_lets_two_in(world: World, fleet: Fleet, uni
     alice.do(mine.lock)
     assert bob.do(theirs.try_lock) is False
     fleet.servers[C].restart()
-    assert bob.do(theirs.try_lock, 5) is True  # A connection to the earlier run costs it the first vote.
+    reconnected(bob, theirs)
+    assert bob.do(theirs.try_lock, 5) is True
     assert alice.do(mine.validity) > 0  # Both are sure of it: the checker can see.
     assert bob.do(theirs.validity) > 0
 
@@ -59,13 +70,14 @@ def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: World, fleet:
     alice.do(mine.lock)
     assert bob.do(theirs.try_lock) is False
     fleet.servers[C].restart()
+    reconnected(bob, theirs)
     with pytest.raises(QuorumUnreachableError, match="no vote") as caught:
         bob.do(theirs.try_lock, 1)
     assert "restart_guard" in str(caught.value.nodes[f"node {C + 1} ({fleet.servers[C].url})"])
     assert alice.do(mine.validity) > 0
     barred = world.heard(NodeBarred)
     assert [(event.name, event.node) for event in barred] == [(unique_name, f"node {C + 1} ({fleet.servers[C].url})")]
-    assert 25 < barred[0].seconds <= 30
+    assert 20 < barred[0].seconds <= 30
     with suppress(LockLostError):  # She had three, and one of them has forgotten her: that is what unlock() may find.
         alice.do(mine.unlock)
     fleet.free(unique_name)
@@ -93,7 +105,7 @@ def test_a_new_client_tells_it_by_its_age(world: World, fleet: Fleet, unique_nam
 
 def test_the_delay_is_over_at_some_time(world: World, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
-    theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=1.5), unique_name)
+    theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=2.5), unique_name)
     bob.do(theirs.lock)
     bob.do(theirs.unlock)
     fleet.servers[C].restart()
@@ -110,6 +122,7 @@ def test_the_longest_lease_asked_for_sets_the_delay(world: World, fleet: Fleet, 
     assert bob.do(theirs.try_lock, 0, 60) is True
     bob.do(theirs.unlock)
     fleet.servers[C].restart()
+    reconnected(bob, theirs)
     with pytest.raises(QuorumUnreachableError):
         bob.do(theirs.try_lock, 1)
     [barred] = world.heard(NodeBarred)
@@ -123,6 +136,7 @@ def test_what_a_barred_node_took_is_given_back(world: World, fleet: Fleet, uniqu
     bob.do(theirs.lock)
     bob.do(theirs.unlock)
     fleet.servers[C].restart()
+    reconnected(bob, theirs)
     with pytest.raises(QuorumUnreachableError):
         bob.do(theirs.try_lock, 0.5)
     assert fleet.servers[C].info("commandstats")["cmdstat_evalsha"]["calls"] > 1, "it was asked, and given back"
@@ -150,6 +164,7 @@ def test_a_node_that_kept_its_data_refuses_as_before(
         alice.do(mine.lock)
         fleet.servers[C].restart()
         assert fleet.holders(unique_name)[C]
+        reconnected(bob, theirs)
         assert bob.do(theirs.try_lock, 0.5) is False
         alice.do(mine.unlock)
         assert bob.do(theirs.try_lock, 5) is True
@@ -162,13 +177,13 @@ def test_a_node_that_kept_its_data_refuses_as_before(
 
 def test_a_restarted_holders_node_does_not_end_the_hold(world: World, fleet: Fleet, unique_name: str) -> None:
     alice, bob = world.actor(), world.actor()
-    config = {"lock_watchdog_timeout": 0.9, "quorum_node_timeout": 0.2}
+    config = {"lock_watchdog_timeout": 4.5}
     mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
     alice.do(mine.lock)
     fleet.servers[C].restart()
-    began = time.monotonic()
-    until(lambda: time.monotonic() > began + 1.2, what="longer than a lease")
-    assert alice.do(mine.validity) > 0, "renewed by the other four"
+    left = alice.do(mine.validity)
+    assert left > 0
+    until(lambda: alice.do(mine.validity) > left, 20, what="renewed by the other four")
     assert bob.do(theirs.try_lock) is False
     assert not world.losses
     alice.do(mine.unlock)
@@ -210,7 +225,7 @@ def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
     alice = world.actor()
     url = f"redis://ann:sesame@{HOST}:{silent.port}/0"
     clients = [world.client(each, **PATIENT) for each in fleet.urls()[:2]]
-    nowhere = [world.client(f"redis://{HOST}:{free_port()}") for _ in range(2)]
+    nowhere = [world.client(f"redis://{HOST}:{NOBODYS_PORT}") for _ in range(2)]
     lock = over([*clients, world.client(url, **PATIENT), *nowhere], unique_name)
     with caplog.at_level(logging.WARNING, "pyredisson"):
         for _ in range(3):

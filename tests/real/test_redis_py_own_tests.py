@@ -26,6 +26,9 @@ from pyredisson.compat import redis_py
 from pyredisson.compat.redis_py import asyncio as redis_py_asyncio
 from tests.servers import Server
 
+#: That of fetching, mostly: pip makes what it needs for it, which takes a busy machine a while.
+pytestmark = pytest.mark.timeout(400)
+
 #: The last one whose source distribution has the tests.
 RELEASE = "redis==5.2.1"
 
@@ -60,7 +63,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         RELEASE,
     ]
     try:
-        done = subprocess.run(fetch, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(fetch, capture_output=True, text=True, timeout=300)
         error = done.stderr if done.returncode else ""
     except subprocess.TimeoutExpired:
         error = "it takes too long"

@@ -18,6 +18,7 @@ from pyredisson.core.server import ServerFacts
 from pyredisson.errors import RedissonError
 from tests.proxy import Proxy
 from tests.real.looking import INFO, Tally, load_scripts
+from tests.real.patience import changed
 from tests.real.worlds import World
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
@@ -75,10 +76,10 @@ def test_after_a_restart_it_is_another_run(world: World, own: Server, unique_nam
 
 
 def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(world: World, proxy: Proxy, unique_name: str) -> None:
-    client, actor = world.client(proxy.url, timeout=0.6), world.actor()
+    client, actor = world.client(proxy.url), world.actor()
     lock = client.get_lock(unique_name)
     silent = proxy.drop_reply(INFO, None)
-    with pytest.raises(redis.exceptions.RedisError):
+    with pytest.raises(redis.exceptions.RedisError), changed(client, timeout=0.6):
         actor.do(lock.try_lock)
     assert not client._core.claims.held(), "it was surely not taken"
     silent.remove()
@@ -168,6 +169,7 @@ def test_strictly_it_is_an_error_and_nothing_is_taken(world: World, evicting: Se
 @pytest.fixture
 def replica(own: Server, fresh_server: Callable[..., Server]) -> Server:
     """A replica of ``own``."""
+    own.config_set("repl-diskless-sync-delay", 0)
     server = fresh_server(VALKEY, "--replicaof", HOST, str(own.port))
     until(lambda: server.info("replication")["master_link_status"] == "up", within=20)
     return server

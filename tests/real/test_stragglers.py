@@ -11,10 +11,14 @@ from pyredisson.core.events import GivenBack
 from pyredisson.errors import OutcomeUnknownError
 from tests.proxy import Held, Proxy, Then
 from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
+from tests.real.patience import changed, renewed_every
 from tests.real.worlds import World
 from tests.waiting import until
 
 THENS: list[Then] = ["reset", "hang"]
+
+#: What is held back is soon repeated, and on a busy machine as often as it takes.
+QUICK = {"attempt": 0.2}
 
 
 def refused(late: Held) -> bool:
@@ -46,7 +50,8 @@ def test_every_request_comes_twice(world: World, proxy: Proxy, direct: redis.Red
 
 
 def test_renewals_come_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    client = world.client(proxy.url)
+    renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     twice = proxy.duplicate_request(RENEW, None)
     actor.do(lock.lock)
@@ -81,13 +86,15 @@ def test_what_others_wait_for_comes_twice(world: World, proxy: Proxy, direct: re
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("before", [0, 1])
 def test_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then) -> None:
-    client = world.client(proxy.url, timeout=0.6)
+    client = world.client(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.is_locked)  # There is a connection.
     for _ in range(before):
         actor.do(lock.lock)
     late = proxy.hold_request(ACQUIRE, then=then)
 
-    actor.do(lock.lock)
+    with changed(client, **QUICK):
+        actor.do(lock.lock)
 
     assert late.hits == 1
     assert refused(late)
@@ -104,12 +111,13 @@ def test_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name
 def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
 ) -> None:
-    client = world.client(proxy.url, timeout=0.6)
+    client = world.client(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(before):
         actor.do(lock.lock)
     late = proxy.hold_request(RELEASE, then=then)
-    actor.do(lock.unlock)
+    with changed(client, **QUICK):
+        actor.do(lock.unlock)
     assert held(direct, lock, actor) == before - 1
 
     actor.do(lock.lock)
@@ -125,11 +133,12 @@ def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
 def test_a_force_unlock_does_not_free_the_next_holder(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    client, other = world.client(proxy.url, timeout=0.6), world.client(proxy.url)
+    client, other = world.client(proxy.url), world.client(proxy.url)
     lock, actor, next_one = client.get_lock(unique_name), world.actor(), world.actor()
     actor.do(lock.lock)
     late = proxy.hold_request(FORCE, then=then)
-    assert actor.do(lock.force_unlock) is True
+    with changed(client, **QUICK):
+        assert actor.do(lock.force_unlock) is True
     theirs = other.get_lock(unique_name)
     next_one.do(theirs.lock)
 
@@ -144,7 +153,8 @@ def test_a_force_unlock_does_not_free_the_next_holder(
 def test_a_renewal_raises_no_lock_from_the_dead(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=0.9)
+    client = world.client(proxy.url)
+    renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     late = proxy.hold_request(RENEW, then=then)
     actor.do(lock.lock)
@@ -165,8 +175,9 @@ def test_a_renewal_raises_no_lock_from_the_dead(
 def test_what_its_caller_gave_up(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Then
 ) -> None:
-    client = world.client(proxy.url, timeout=0.5)
+    client = world.client(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.is_locked)  # There is a connection.
     script = ACQUIRE
     if method == "unlock":
         script = RELEASE
@@ -175,7 +186,7 @@ def test_what_its_caller_gave_up(
     lates: list[Any] = [proxy.hold_request(script, k, then=then) for k in (1, 2)]
     swallowed = proxy.hold_request(RELEASE, None, then="reset")
     lost = proxy.hold_request(script, None, then="reset")
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(OutcomeUnknownError), changed(client, timeout=0.5):
         actor.do(getattr(lock, method))
     swallowed.remove()
     lost.remove()

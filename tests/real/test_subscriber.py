@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 import redis
@@ -36,7 +38,7 @@ def test_killed_and_the_lock_is_given_back_meanwhile(
         direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         if when == "before":
             holder.do(theirs.unlock)
-        taken.result(5)
+        taken.result(20)
         assert held(direct, lock, waiter) == 1
         waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
@@ -50,20 +52,26 @@ def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
     actors = [world.actor() for _ in range(6)]
     locks = [client.get_lock(unique_name) for client in clients]
     inside: list[int] = []
-    steps = []
-    for index, actor in enumerate(actors):
-        lock = locks[index % 3]
-        for _ in range(15):
-            steps += [actor.start(lock.lock), actor.start(lambda: inside.append(direct.hlen(unique_name)))]
-            steps.append(actor.start(lock.unlock))
-    kills = 0
-    while not all(step.done() for step in steps):
-        kills += int(direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
-        until(lambda: listeners(direct, unique_name) or all(step.done() for step in steps), what="back")
-    for step in steps:
-        step.result(0)
-    assert inside == [1] * 90
-    assert kills >= 3
+
+    def begin() -> list[Future[Any]]:
+        steps = []
+        for index, actor in enumerate(actors):
+            lock = locks[index % 3]
+            for _ in range(15):
+                steps += [actor.start(lock.lock), actor.start(lambda: inside.append(direct.hlen(unique_name)))]
+                steps.append(actor.start(lock.unlock))
+        return steps
+
+    rounds = kills = 0
+    while kills < 3:  # As a rule it is far more the first time.
+        rounds += 1
+        steps = begin()
+        while not all(step.done() for step in steps):
+            kills += int(direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
+            until(lambda: listeners(direct, unique_name) or all(step.done() for step in steps), what="back")  # noqa: B023
+        for step in steps:
+            step.result(0)
+    assert inside == [1] * 90 * rounds
     for client in clients:
         nothing_left(direct, client, unique_name)
 
@@ -71,7 +79,7 @@ def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
 def test_silent_and_found_out_by_a_ping_without_an_answer(
     world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=0.3, **NEVER)
+    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=1.2, **NEVER)
     theirs = world.client(valkey.url).get_lock(unique_name)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
@@ -83,9 +91,9 @@ def test_silent_and_found_out_by_a_ping_without_an_answer(
     began = time.monotonic()
     holder.do(theirs.unlock)
 
-    taken.result(5)
+    taken.result(20)
 
-    assert 0.1 < time.monotonic() - began < 1.5
+    assert 0.1 < time.monotonic() - began < 8.0
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
 
@@ -102,7 +110,7 @@ def test_the_confirmation_never_comes(
     for each in silent:
         each.wait()
     holder.do(theirs.unlock)
-    taken.result(5)
+    taken.result(20)
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
 
@@ -119,8 +127,8 @@ def test_without_any_subscription_a_waiter_looks_by_itself(
     until(lambda: waiting(client, unique_name), what="it waits")
     holder.do(theirs.unlock)
     began = time.monotonic()
-    taken.result(5)
-    assert time.monotonic() - began < 1.2
+    taken.result(20)
+    assert time.monotonic() - began < 5.0
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
 
@@ -128,7 +136,7 @@ def test_without_any_subscription_a_waiter_looks_by_itself(
 def test_a_healthy_but_quiet_subscription_is_kept(
     world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, ping_interval=0.1, ping_timeout=1.0, **NEVER)
+    client = world.client(proxy.url, ping_interval=0.1, ping_timeout=20.0, **NEVER)
     theirs = world.client(valkey.url).get_lock(unique_name)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
@@ -137,7 +145,7 @@ def test_a_healthy_but_quiet_subscription_is_kept(
     assert len(world.heard(ConnectionUp)) == 1
     assert not world.heard(ConnectionDown)
     holder.do(theirs.unlock)
-    taken.result(5)
+    taken.result(20)
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
 
@@ -159,7 +167,7 @@ def test_dropped_for_its_output_buffer(world: World, fresh_server: Callable[...,
             until(lambda: listeners(direct, unique_name) == 1, what="back")
         assert not taken.done()
         holder.do(theirs.unlock)
-        taken.result(5)
+        taken.result(20)
         waiter.do(lock.unlock)
         nothing_left(direct, client, unique_name)
 

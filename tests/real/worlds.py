@@ -74,7 +74,7 @@ class World(ABC):
 
     def client(self, url: str, *, redis_kwargs: dict[str, Any] | None = None, **config: Any) -> Any:
         """A client; closed with the world at the latest."""
-        config = {"listeners": (self._listen,), "on_lock_lost": self._lost, "timeout": 1.5, **config}
+        config = {"listeners": (self._listen,), "on_lock_lost": self._lost, "timeout": 6.0, **config}
         client = self._redisson().from_url(url, config=pyredisson.Config(**config), **(redis_kwargs or {}))
         self._clients.append(client)
         return client
