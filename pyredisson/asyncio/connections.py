@@ -150,6 +150,9 @@ class Pipe(_Wire):
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
         future = self._loop.create_future()
+        if self.broken is not None:  # Since it was looked at: there were turns of the loop in between.
+            future.set_exception(NotSent(self.broken))
+            return future
         due = self._loop.time() + timeout
         self._calls.append((future, due))
         if not self._out:
@@ -164,6 +167,9 @@ class Pipe(_Wire):
 
         Now, if nothing else is under way here: then there is nothing that it could leave together with.
         """
+        if self.broken is not None:
+            outcome.set_exception(NotSent(self.broken))
+            return
         due = self._loop.time() + timeout
         calls, out = self._calls, self._out
         if not (calls or out):

@@ -281,6 +281,41 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
         connection.close()
 
 
+def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: World, unique_name: str) -> None:
+    """Its end comes together with the answer to the greeting: before anybody has asked anything."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        over = threading.Event()
+        hangs_up = threading.Thread(target=_greet_and_leave, args=(listener, over))
+        hangs_up.start()
+        try:
+            client = world.client(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
+            for ask in (client.get_lock(unique_name).lock, client.get_lock(unique_name).is_locked):
+                call = world.actor().start(ask)
+                with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
+                    call.result(10)
+        finally:
+            over.set()
+            hangs_up.join(10)
+
+
+def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
+    """A server that closes each connection together with the answer to its greeting."""
+    listener.settimeout(0.01)
+    while not over.is_set():
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(1)
+                requests = Cutter(parse_request)
+                greeted = False
+                while not greeted:
+                    for args, _ in requests.feed(connection.recv(10_000)):
+                        greeted = INFO(args)
+                        connection.send(b"-ERR unknown command\r\n" if greeted else b"+OK\r\n")
+
+
 def test_a_slow_link_does_not_stop_the_renewal(
     world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
