@@ -32,6 +32,10 @@ __all__ = ["CLEANUP_BUDGET", "ClientCore"]
 PAUSE_FIRST = 0.01
 PAUSE_MAX = 0.25
 
+#: As long as nothing is in doubt, a request is not sent with less than this share of an attempt's time left: the last
+#: one of a server that says "not now" would only bring a doubt about.
+LEAST_SHARE = 0.25
+
 #: What a caller that goes away in the middle may spend on giving back.
 CLEANUP_BUDGET = 1.0
 
@@ -204,7 +208,8 @@ class ClientCore:
             if self.closed and isinstance(setback, Failure):
                 raise setback
             if pause:
-                if sent + pause >= over and isinstance(setback, Failure):
+                spare = 0.0 if repeat else patience * LEAST_SHARE
+                if sent + pause + spare >= over and isinstance(setback, Failure):
                     raise setback
                 await runtime.sleep(runtime.jitter(pause / 2, pause))
                 sent = runtime.now()
@@ -351,7 +356,8 @@ class ClientCore:
                     in_doubt = failure
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
-                if self.closed or isinstance(failure, Refused) or runtime.now() + pause >= over:
+                spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
+                if self.closed or isinstance(failure, Refused) or runtime.now() + pause + spare >= over:
                     raise in_doubt or failure from failure.cause
             await runtime.sleep(runtime.jitter(pause / 2, pause))
             pause = min(2 * pause, PAUSE_MAX)

@@ -1,0 +1,66 @@
+"""How a client goes on asking a server that does not answer a request as it should, without any server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import redis.exceptions as rx
+
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
+from pyredisson.core.lock import LockCore
+from pyredisson.core.runtime import Failure, NotNow, Reply, Request, Unanswered, run
+from pyredisson.core.semaphore import SemaphoreCore
+from pyredisson.errors import OutcomeUnknownError
+from tests.unit.fake import FakeRuntime
+
+TIMEOUT = 1.5
+
+each_way = pytest.mark.parametrize(
+    "take",
+    [
+        pytest.param(lambda home: LockCore(home, "orders").acquire(0.0), id="lock"),
+        pytest.param(lambda home: SemaphoreCore(home, "orders").acquire(1, 0.0), id="semaphore"),
+    ],
+)
+
+Take = Callable[[ClientCore], Coroutine[Any, Any, bool]]
+
+
+@dataclass
+class Slow(FakeRuntime):
+    """A server that takes a little to say always the same; whoever gives it less time hears nothing."""
+
+    says: Failure | None = None
+    given: list[float] = field(default_factory=list)
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        self.given.append(timeout)
+        assert self.says is not None
+        self.pass_time(min(timeout, 0.05))
+        raise self.says if timeout > 0.05 else Unanswered(rx.TimeoutError("no reply"))
+
+
+@each_way
+def test_a_server_that_says_not_now_is_asked_until_the_time_is_over_but_never_in_haste(take: Take) -> None:
+    runtime = Slow(says=NotNow(rx.ReadOnlyError("READONLY")))
+    home = ClientCore(runtime, Config(timeout=TIMEOUT))
+    began = runtime.time
+    with pytest.raises(rx.ReadOnlyError):
+        run(take(home))
+    assert 0.6 * TIMEOUT < runtime.time - began <= TIMEOUT
+    assert min(runtime.given) >= TIMEOUT / 3 / 4
+    assert len(runtime.given) > 3
+
+
+@each_way
+def test_what_is_in_doubt_is_asked_about_until_the_time_is_over(take: Take) -> None:
+    runtime = Slow(says=Unanswered(rx.ConnectionError("reset")))
+    home = ClientCore(runtime, Config(timeout=TIMEOUT))
+    began = runtime.time
+    with pytest.raises(OutcomeUnknownError):
+        run(take(home))
+    assert 0.8 * TIMEOUT < runtime.time - began <= TIMEOUT + 0.001
