@@ -30,7 +30,7 @@ from pyredisson.testing.runtime import SimulatedOwner
 from pyredisson.testing.world import Task, World
 from pyredisson.wire import script
 from tests.simulation.cluster_histories import ClusterHistory
-from tests.simulation.seeds import first_of
+from tests.simulation.seeds import finding, first_of
 from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
 
 CHUNKS = 8
@@ -315,7 +315,7 @@ def _found(bug: str) -> str | None:
             try:
                 test(seed)
             except BaseException as error:
-                return f"{name} {seed}: {type(error).__name__}: {error}"
+                return f"{name} {seed}: {finding(error)}: {error}"
     return None
 
 

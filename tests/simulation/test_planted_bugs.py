@@ -29,6 +29,7 @@ from tests import contract
 from tests.contract.simulated import SimulatedWorld
 from tests.simulation.histories import History, Plan
 from tests.simulation.permit_histories import PermitHistory
+from tests.simulation.seeds import finding
 from tests.simulation.test_dead_waiters import random_scene
 from tests.simulation.test_interruptions import CASES, Scene
 from tests.simulation.test_scenes import SCENES, play
@@ -310,7 +311,7 @@ def _found_by_contract() -> str | None:
         except pytest.skip.Exception:
             pass
         except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{test.__name__}: {type(error).__name__}"
+            return f"{test.__name__}: {finding(error)}"
         finally:
             world.close()
     return None
@@ -321,7 +322,7 @@ def _found_by_history(limit: int) -> str | None:
         try:
             History(seed).run()
         except BaseException as error:
-            return f"history {seed}: {type(error).__name__}"
+            return f"history {seed}: {finding(error)}"
     return None
 
 
@@ -332,7 +333,7 @@ def _found_by_other_histories(limit: int) -> str | None:
             History(seed, Plan(kind="fair_lock")).run()
             random_scene(seed)
         except BaseException as error:
-            return f"history {seed} of permits, of a fair lock, or of its queue: {type(error).__name__}"
+            return f"history {seed} of permits, of a fair lock, or of its queue: {finding(error)}"
     return None
 
 
@@ -341,7 +342,7 @@ def _found_by_scene() -> str | None:
         try:
             play(name)
         except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{name}: {type(error).__name__}"
+            return f"{name}: {finding(error)}"
     return None
 
 
@@ -359,7 +360,7 @@ def _found_by_interruption(seed: int) -> str | None:
                 task.cancel_at = point
                 scene.check(interrupted=scene.finish(task))
         except (Exception, Cancelled) as error:
-            return f"{name}, cancelled: {type(error).__name__}"
+            return f"{name}, cancelled: {finding(error)}"
         finally:
             scene.world.end()
     return None

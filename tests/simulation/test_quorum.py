@@ -22,7 +22,7 @@ from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
 from pyredisson.testing.world import Cancelled, World
 from pyredisson.wire import script
 from tests.simulation.quorum_histories import Plan, QuorumHistory, quiet
-from tests.simulation.seeds import first_of
+from tests.simulation.seeds import finding, first_of
 
 CHUNKS = 8
 
@@ -458,12 +458,12 @@ def _found(bug: str) -> str | None:
         try:
             test()
         except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{name}: {type(error).__name__}"
+            return f"{name}: {finding(error)}"
     for seed in first_of(FOUND_BY.get(bug), 150):
         try:
             QuorumHistory(seed).run()
         except BaseException as error:
-            return f"history {seed}: {type(error).__name__}"
+            return f"history {seed}: {finding(error)}"
     return None
 
 

@@ -17,7 +17,7 @@ from pyredisson.testing.network import Network
 from pyredisson.testing.routed import RoutedClient, sentinel_client
 from pyredisson.testing.sentinel import SimulatedSentinels
 from pyredisson.testing.world import World
-from tests.simulation.seeds import first_of
+from tests.simulation.seeds import finding, first_of
 from tests.simulation.sentinel_histories import PLAN, SentinelHistory
 from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
 from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
@@ -193,7 +193,7 @@ def _found(bug: str) -> str | None:
             try:
                 test()
             except BaseException as error:
-                return f"{seed}, {name}: {type(error).__name__}: {error}"
+                return f"{seed}, {name}: {finding(error)}: {error}"
     return None
 
 
