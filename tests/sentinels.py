@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,11 @@ from tests.servers import HOST, Build, Server
 from tests.waiting import until
 
 SERVICE = "locks"
-DOWN_AFTER_MS = 1000  # Much less, and a busy machine makes sentinels believe that one is down that is well.
+
+#: For so long a server is silent before sentinels take it for dead, in milliseconds: while it is to be replaced, and at
+#: all other times. Then a busy machine must not make them believe that one is down that is well.
+SOON_MS = 1000
+PATIENT_MS = 60_000
 
 
 class SentinelServer(Server):
@@ -23,7 +27,7 @@ class SentinelServer(Server):
     def __init__(self, build: Build, master: int, quorum: int) -> None:
         self._watches = (
             f"sentinel monitor {SERVICE} {HOST} {master} {quorum}\n"
-            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
+            f"sentinel down-after-milliseconds {SERVICE} {PATIENT_MS}\n"
             f"sentinel failover-timeout {SERVICE} 3000\n"
         )
         super().__init__(build)
@@ -67,6 +71,12 @@ class SentinelSet:
         with self.sentinels[0].client(decode_responses=True) as client:
             address = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
         return next(server for server in self.servers if server.port == int(address[1]))
+
+    def down_after(self, milliseconds: int, *, of: Sequence[Server] = ()) -> None:
+        """For so long somebody has to be silent before the sentinels, or these of them, take it for dead."""
+        for sentinel in of or self.sentinels:
+            with sentinel.client() as client:
+                client.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", milliseconds)
 
     def fail_over(self) -> None:
         """Let the sentinels promote another one while all are well; returns when it is done."""
@@ -118,12 +128,13 @@ class SentinelSet:
             with sentinel.client() as client, client.pipeline(transaction=False) as told:
                 told.execute_command("SENTINEL", "REMOVE", SERVICE)
                 told.execute_command("SENTINEL", "MONITOR", SERVICE, HOST, master.port, 2)
-                told.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", DOWN_AFTER_MS)
+                told.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", PATIENT_MS)
                 told.execute()
 
     def kill_master(self) -> Server:
         """SIGKILL the master, and wait until another one is. Returns the one that is gone."""
         before = self.master()
+        self.down_after(SOON_MS)
         before.kill()
         self._promoted(before)
         return before
@@ -131,6 +142,7 @@ class SentinelSet:
     def isolate_master(self) -> Server:
         """Stop the master, and wait until another one is: connections to it stay open. Returns the one stopped."""
         before = self.master()
+        self.down_after(SOON_MS)
         before.pause()
         self._promoted(before)
         return before
@@ -149,6 +161,7 @@ class SentinelSet:
             return False
 
         until(promoted, within=60, what="another one is promoted")
+        self.down_after(PATIENT_MS)
 
     def stop(self) -> None:
         for sentinel in self.sentinels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pyredisson.core.server import read_info
 from pyredisson.doctor import Grade, Node, Report, examine, judge
 from tests.clusters import RunningCluster
 from tests.command_line import programs
-from tests.sentinels import SERVICE, SentinelSet
+from tests.sentinels import SERVICE, SOON_MS, SentinelSet
 from tests.servers import HOST, VALKEY, Build, Server, free_port
 from tests.waiting import until
 
@@ -133,16 +133,8 @@ def test_an_even_number_is_remarked_upon() -> None:
 @pytest.fixture
 def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
     servers = SentinelSet(fresh_server, VALKEY)
-    down_after(servers.sentinels, 60_000)  # Nobody is to take another one's place, be the machine as busy as it likes.
     yield servers
     servers.stop()
-
-
-def down_after(sentinels: Iterable[Server], milliseconds: int) -> None:
-    """For so long nobody who is silent is taken for dead by these sentinels."""
-    for sentinel in sentinels:
-        with sentinel.client() as client:
-            client.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", milliseconds)
 
 
 def test_what_sentinels_watch(watched: SentinelSet) -> None:
@@ -165,7 +157,7 @@ def test_what_sentinels_watch(watched: SentinelSet) -> None:
     assert report.nodes[0].facts is not None
 
     watched.sentinels[1].kill()
-    down_after(watched.sentinels[2:], 1000)
+    watched.down_after(SOON_MS, of=watched.sentinels[2:])
     until(lambda: "NOQUORUM" in texts(examine([watched.url])), within=20, what="the last one is alone")
     watched.sentinels[2].kill()
     report = examine([watched.url.replace("://", "://:s3cret@")])

@@ -105,7 +105,8 @@ def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelS
         with pytest.raises(NoSyncedSlavesError):
             waiting.result(20)
         with now.client() as direct:
-            until(lambda: not direct.exists(unique_name), within=20)
+            # Unless a busy machine lets the sentinels replace this one as well: what it was told last is lost with it.
+            until(lambda: not direct.exists(unique_name) or watched.master().port != now.port, within=20)
     else:
         try:
             waiting.result(20)
