@@ -22,6 +22,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # After those of folders, which set limits of their own.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What grows with the volume may take the longer for it."""
+    more = 3600 * config.getoption("--volume")
+    for item in items:
+        if item.get_closest_marker("volume"):
+            limit = item.get_closest_marker("timeout")
+            seconds = limit.args[0] if limit else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(seconds + more), append=False)
+
+
 @pytest.fixture
 def volume(request: pytest.FixtureRequest) -> Callable[[int], int]:
     """``volume(full)``: how many of ``full`` repetitions to run, at least one."""
