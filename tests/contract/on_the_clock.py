@@ -18,6 +18,7 @@ import fakeredis
 import pytest
 import redis
 import redis.asyncio
+from redis.exceptions import RedisError
 
 import pyredisson
 import pyredisson.asyncio
@@ -76,7 +77,7 @@ class ClockWorld(World):
             ports = self._ports(count)
             if not self._nodes:
                 self._nodes = [self._store(port, None) for port in ports]
-            return [self.client(self.redis_client(port=port), **config) for port in ports]
+            return [self.through(port, **config) for port in ports]
         fakes = [fakeredis.FakeServer() for _ in range(count)]
         self._nodes = [self._store(None, fake) for fake in fakes]
         return [self.client(self.redis_client(server=fake), **config) for fake in fakes]
@@ -98,11 +99,26 @@ class ClockWorld(World):
 
     def client(self, redis: Any = None, **config: Any) -> Remote:
         made = self.adopt(self.api.Redisson(redis or self.redis_client(), config=self.api.Config(**config)))
-        if redis is None:
-            # A sixth of a short lease is all that a server has to answer, and a first contact is not tried again: so a
-            # busy machine may fail a test that begins with such a lease. This is none.
-            Remote(made.real.get_lock("warm-up"), made._actor).is_locked()
-        return made
+        return made if redis else self._connected(made)
+
+    def through(self, port: int, **config: Any) -> Remote:
+        """A client that has connected by way of another port: of a proxy."""
+        return self._connected(self.client(self.redis_client(port=port), **config))
+
+    def _connected(self, client: Remote) -> Remote:
+        # A sixth of a short lease, or a third of a small budget, is all that a server has to answer, and a first
+        # contact is not tried again: so a busy machine may fail a test that begins with one. This is none.
+        lock = Remote(client.real.get_lock("warm-up"), client._actor)
+
+        def connects() -> bool:
+            try:
+                lock.is_locked()
+            except RedisError:
+                return False
+            return True
+
+        self.until(connects, what="connected")
+        return client
 
     def until(self, predicate: Callable[[], Any], within: float = PATIENCE, what: str = "") -> Any:
         return waiting.until(predicate, within, what=what)

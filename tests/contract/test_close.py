@@ -174,7 +174,7 @@ def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) 
     before = connections(world)
     assert world.port is not None
     with Proxy(world.port) as proxy:
-        client = world.client(redis=world.redis_client(port=proxy.port))
+        client = world.through(proxy.port)
         alice, bob = world.actors(2)
         warm, mine = bob.lock(client, "warm-up"), alice.lock(client)
         warm.lock(5)

@@ -393,7 +393,7 @@ def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockW
 def test_what_could_not_be_settled_is_an_error_of_the_connection(world: ClockWorld) -> None:
     assert world.port is not None
     with Proxy(world.port) as proxy:
-        client = world.client(redis=world.redis_client(port=proxy.port), timeout=1.2)
+        client = world.through(proxy.port, timeout=1.2)
         actor = world.actor()
         lock = Remote(module_of(world).Lock(client.real, "foo", timeout=30), actor)
         lock.acquire()

@@ -38,7 +38,7 @@ class Seats:
 
     def __init__(self, world: ClockWorld, proxy: Proxy, timeout: float) -> None:
         self.world = world
-        self.client = world.client(redis=world.redis_client(port=proxy.port), timeout=timeout)
+        self.client = world.through(proxy.port, timeout=timeout)
         self.alice = world.actor()
         self.semaphore, self.permits, self.latch = (self.alice.get(self.client, kind, "seats") for kind in KINDS)
         self.semaphore.try_set_permits(5)

@@ -265,8 +265,8 @@ def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
         nodes(
             world,
             5,
-            lock_watchdog_timeout=2.4,
-            quorum_node_timeout=0.7,
+            lock_watchdog_timeout=4.5,
+            quorum_node_timeout=1.4,
             on_lock_lost=lambda name, owner: lost.append((name, owner)),
         ),
     )
@@ -290,7 +290,7 @@ def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
 
 
 def test_a_block_is_told_of_a_lost_quorum(world: World) -> None:
-    clients = nodes(world, 3, lock_watchdog_timeout=1.5, quorum_node_timeout=0.4)
+    clients = nodes(world, 3, lock_watchdog_timeout=3.0, quorum_node_timeout=0.9)
     lock = multi(world.actor(), clients)
     with pytest.raises(LockLostError), lock.hold() as lease:
         assert lease.remaining() > 0
@@ -462,7 +462,7 @@ def test_it_mixes_kinds(world: World) -> None:
 def test_a_lost_member_is_a_lost_lock(world: World) -> None:
     lost: list[str] = []
     client = world.client(
-        lock_watchdog_timeout=1.5, quorum_node_timeout=0.4, on_lock_lost=lambda name, _: lost.append(name)
+        lock_watchdog_timeout=3.0, quorum_node_timeout=0.9, on_lock_lost=lambda name, _: lost.append(name)
     )
     lock = on_one_server(world.actor(), client, "a", "b")
     lock.lock()

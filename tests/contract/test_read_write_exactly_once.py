@@ -33,7 +33,7 @@ def alice(world: ClockWorld) -> Actor:
 @pytest.fixture
 def client(world: ClockWorld, proxy: Proxy, alice: Actor) -> Remote:
     """A client whose requests go through the proxy; the scripts are known to the server."""
-    client = world.client(redis=world.redis_client(port=proxy.port), timeout=2.4)
+    client = world.through(proxy.port, timeout=2.4)
     for side in sides(alice, client, "warm-up"):
         side.lock()
         side.unlock()

@@ -323,7 +323,7 @@ def hasty(world: ClockWorld, proxy: Proxy) -> Remote:
 
 
 def token_through(world: ClockWorld, proxy: Proxy, **config: float) -> Remote:
-    client = world.client(redis=world.redis_client(port=proxy.port), **config)
+    client = world.through(proxy.port, **config)
     alice = world.actor()
     warm = token(alice, client, "warm-up")
     assert not warm.is_locked()
