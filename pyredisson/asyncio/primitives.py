@@ -47,8 +47,8 @@ class Lock:
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
     def __init__(self, client: Factory, core: LockCore, owner: Owner | None = None) -> None:
-        self._owner = owner  # What it holds is renewed as long as it is in anybody's hands.
-        self._client = client  # Keeps the client going as long as a handle is in use.
+        # They stay alive as long as a handle is in use.
+        self._client, self._owner = client, owner
         self._core = core
 
     def __repr__(self) -> str:
@@ -199,8 +199,7 @@ class ReadWriteLock:
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
     def __init__(self, client: Factory, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
-        self._owner = owner
-        self._client = client
+        self._client, self._owner = client, owner
         self._core = core
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyredisson.core.lock import LockCore
     from pyredisson.core.runtime import Caller, Request, Runtime
 
-__all__ = ["GONE", "Claim", "Claims", "Held", "Level", "Pending", "Unlock", "lost_error"]
+__all__ = ["GONE", "Claim", "Claims", "Held", "Level", "Pending", "Unlock", "gone_hint", "holder_alive", "lost_error"]
 
 #: How a loss is explained that the server told us of.
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"

@@ -208,14 +208,15 @@ class LockCore:
             home.check_open()
         if claim is None:
             claim = self.mine()
-        if self._covers and not claim.in_use():
-            self._leave_mark(claim)
         claim.patience = wait
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
+            elif self._covers:
+                self.leave_behind(claim)
+                claim.mark = claim.who.mark(claim, self._covers)
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
@@ -257,14 +258,9 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
-    def _leave_mark(self, claim: Claim) -> None:
-        """Its owner begins to hold the lock, in the calling context."""
-        self.leave_behind(claim.who)
-        claim.mark = claim.who.mark(claim, self._covers)
-
-    def leave_behind(self, who: Caller) -> None:
-        """Tell of what a thread holds for another call chain, now that it has gone on to this one."""
-        left = who.left_behind()
+    def leave_behind(self, held: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on to hold this."""
+        left = held.who.left_behind(held)
         if left is not None:
             self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
@@ -848,14 +844,15 @@ class LockCore:
 
 
 def is_callers(held: Holding) -> bool:
-    """Whether what an owner held last is that of the calling context, as far as a glance tells."""
+    """Whether what an owner held last is the calling context's to use, as far as a glance tells."""
     who = held.who
     if not who.shared:
         return True
-    mark = held.mark() if held.mark is not None else None
-    if held.in_use():
-        return mark is not None and mark is who.innermost()
-    return not who.divided
+    mark = held.mark
+    if mark is None or who.divided:
+        return False
+    innermost = who.innermost()
+    return innermost is not None and mark() is innermost  # It holds this, or did so last.
 
 
 def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:

@@ -256,7 +256,7 @@ class MultiLockCore:
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            self.members[0].leave_behind(hold.who)
+            self.members[0].leave_behind(hold)
             hold.mark = hold.who.mark(hold, self._covers)
         holds = self._refresh(hold)
         try:

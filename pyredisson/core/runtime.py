@@ -221,8 +221,12 @@ class Caller(Protocol):
         """The holds that this owner acquired in the calling context, innermost first."""
         ...
 
-    def left_behind(self) -> Holding | None:
-        """What this thread holds for another call chain, although it has gone on to this one."""
+    def left_behind(self, held: Holding) -> Holding | None:
+        """What this thread holds for another call chain, although it has gone on to this one.
+
+        Args:
+            held: What it is about to hold now.
+        """
         ...
 
 

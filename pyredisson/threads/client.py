@@ -197,8 +197,9 @@ class Redisson:
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        core = NonReentrantLockCore(self._core, check_name(name))
-        return NonReentrantLock(self, core.acting_for(caller_of(owner)), owner)
+        return NonReentrantLock(
+            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
@@ -208,8 +209,9 @@ class Redisson:
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        core = NonReentrantFairLockCore(self._core, check_name(name))
-        return NonReentrantFairLock(self, core.acting_for(caller_of(owner)), owner)
+        return NonReentrantFairLock(
+            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.
@@ -220,8 +222,9 @@ class Redisson:
             owner: As for :meth:`get_lock`.
         """
         self._core.check_open()
-        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
-        return SpinLock(self, core.acting_for(caller_of(owner)), owner)
+        return SpinLock(
+            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
