@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
+from pyredisson.core.claims import Claims
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
+from pyredisson.core.holds import GONE, Claim, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.names import check_one_slot

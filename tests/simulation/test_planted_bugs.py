@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pytest
 
 from pyredisson.core import client, fair_lock, holds, lock, scripts, waiting
-from pyredisson.core.holds import Claim, Claims, Level
+from pyredisson.core.holds import Claim, Level
 from pyredisson.core.non_reentrant import NonReentrant
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure
