@@ -16,7 +16,7 @@ from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
 from pyredisson.core.restart_guard import Starts
-from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, Refused, RefusedInDoubt, Unanswered
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
@@ -201,10 +201,9 @@ class ClientCore:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
                     if repeat:  # This copy had no effect; an earlier one may have had.
-                        unanswered = Unanswered(setback.cause)
                         if isinstance(setback, Refused):
-                            raise unanswered from setback.cause
-                        setback = unanswered
+                            raise RefusedInDoubt(setback.cause) from setback.cause
+                        setback = Unanswered(setback.cause)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback

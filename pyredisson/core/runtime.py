@@ -25,6 +25,7 @@ __all__ = [
     "Owner",
     "Pause",
     "Refused",
+    "RefusedInDoubt",
     "Reply",
     "Request",
     "Runtime",
@@ -74,6 +75,10 @@ class NotNow(NotSent):
 
 class Unanswered(Failure):
     """The request was sent, and no reply came. It may have been executed, or may yet be."""
+
+
+class RefusedInDoubt(Unanswered):
+    """The server answered a copy with an error, and whether an earlier copy was executed is not known."""
 
 
 class Refused(Failure):
