@@ -28,6 +28,7 @@ __all__ = [
     "NotSent",
     "Pause",
     "Refused",
+    "RefusedInDoubt",
     "Reply",
     "Request",
     "Runtime",
@@ -77,6 +78,10 @@ class NotNow(NotSent):
 
 class Unanswered(Failure):
     """The request was sent, and no reply came. It may have been executed, or may yet be."""
+
+
+class RefusedInDoubt(Unanswered):
+    """The server answered a copy with an error, and whether an earlier copy was executed is not known."""
 
 
 class Refused(Failure):
