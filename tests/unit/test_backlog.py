@@ -50,8 +50,7 @@ class Home:
     def open(self, name: str) -> Claim:
         """A claim whose release was left open."""
         claim = Claim((name, "client:1"), FakeOwner(), "client", self.runtime)
-        claim.begin_acquire(LEVEL)
-        claim.granted(LEVEL, self.runtime.now() + LEVEL.certain)
+        assert claim.granted(claim.begin_acquire(LEVEL).turn, LEVEL, self.runtime.now() + LEVEL.certain)
         claim.begin_release()
         claim.pending_until = self.runtime.now() + 3600
         assert self.backlog.settle(claim)
@@ -192,8 +191,7 @@ def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
 def test_what_a_claim_owes_is_given_back() -> None:
     home = Home()
     claim = Claim(("orders", "client:1"), FakeOwner(), "client", home.runtime)
-    claim.begin_acquire(LEVEL)
-    claim.granted(LEVEL, home.runtime.now() + LEVEL.certain)
+    assert claim.granted(claim.begin_acquire(LEVEL).turn, LEVEL, home.runtime.now() + LEVEL.certain)
     assert claim.owe(block=True)
     home.backlog.settle(claim)
     assert home.round() == ["orders"]
