@@ -246,6 +246,16 @@ def test_interrupted_before_and_after_each_request(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_closed_wherever_it_waits(name: str) -> None:
+    """As by ``aclose()``: the coroutine may wait for nothing any more, and the watchdog finishes what it left."""
+
+    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
+        task.close_at = point
+
+    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_cancelled_twice(name: str) -> None:
     """The second cancellation comes while the first is being cleaned up after."""
 
