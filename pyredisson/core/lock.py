@@ -232,7 +232,7 @@ class LockCore:
         """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
         if claim.stop_waiting(self.home.runtime.now()) or claim.pending is not None:
             if at_once:
-                await self.home.settle_on_leaving(claim)
+                await self.home.settle_on_leaving(claim, leaving=False)
             else:
                 self.home.watchdog.settle(claim)
 
