@@ -351,14 +351,13 @@ class LockCore:
         answer = None if reply is None else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
+            over = home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline)
+            if over and (level.watched or level.certain > 0):  # Else the lease is so short that it never is certain.
+                await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
+                return 0  # and look again at once.
+            claim.granted(level, deadline)
             if level.watched:
-                if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
-                    await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
-                    return 0  # and look again at once.
-                claim.granted(level, deadline)
                 home.watchdog.watch(claim)
-            else:
-                claim.granted(level, deadline)
             return None
         return self._refused(claim, turn, answer)
 

@@ -226,9 +226,9 @@ class Asking:
 
     def _begin(self) -> Request:
         home = self._core.home
+        self._begun = home.runtime.now()  # First: whoever is interrupted after this settles it for so long from here.
         self._number = home.ledger.number()
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
-        self._begun = home.runtime.now()
         return self._request
 
     def refused(self) -> None:
