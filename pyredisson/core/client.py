@@ -315,8 +315,11 @@ class ClientCore:
             return False
         return True
 
-    async def settle_on_leaving(self, claim: Claim) -> None:
-        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""
+    async def settle_on_leaving(self, claim: Claim, *, leaving: bool = True) -> None:
+        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
+
+        ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
+        """
 
         async def settle() -> None:
             try:
@@ -325,7 +328,7 @@ class ClientCore:
                 pass
 
         try:
-            await self.runtime.guard(settle(), CLEANUP_BUDGET)
+            await self.runtime.guard(settle(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if claim.pending is not None:
                 self.watchdog.settle(claim)
@@ -363,12 +366,15 @@ class ClientCore:
             pause = min(2 * pause, PAUSE_MAX)
             sent = runtime.now()
 
-    async def finish(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+    async def finish(
+        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, *, leaving: bool = True
+    ) -> None:
         """Do something although the caller is leaving; what cannot be done at once is done in the background.
 
         Args:
             work: What to do, as often as it takes; raises ``Failure`` when the server did not answer.
             until: When it is no longer worth doing.
+            leaving: As for :meth:`settle_on_leaving`.
         """
         done = False
 
@@ -381,7 +387,7 @@ class ClientCore:
             done = True
 
         try:
-            await self.runtime.guard(attempt(), CLEANUP_BUDGET)
+            await self.runtime.guard(attempt(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if not done:
                 self.watchdog.do_later(work, until)

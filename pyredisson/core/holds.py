@@ -569,10 +569,17 @@ class Claim:
             return False
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone)."""
+        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone).
+
+        ``generation`` is that of the claim when the question was sent whose answer says so; ``None``: its owner asked.
+        """
         with self.mutex:
             if self.loss is not None or not self.levels or generation not in (None, self.generation):
                 return False
+            if generation is not None and self.pending is Pending.RELEASE:
+                return (
+                    False  # It may be this very release that the answer has seen. If not, the release says so itself.
+                )
             self.generation += 1
             self.loss = reason
             return True

@@ -298,7 +298,7 @@ class LockCore:
         """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
         if claim.stop_waiting(self.home.runtime.now()) or claim.pending is not None:
             if at_once:
-                await self.home.settle_on_leaving(claim)
+                await self.home.settle_on_leaving(claim, leaving=False)
             else:
                 self.home.watchdog.settle(claim)
 
@@ -416,7 +416,8 @@ class LockCore:
         answer = None if reply is None else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
-            if level.watched and home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+            over = home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline)
+            if over and (level.watched or level.certain > 0):  # Else the lease is so short that it never is certain.
                 await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
                 return 0  # and look again at once.
             if not claim.granted(turn, level, deadline):

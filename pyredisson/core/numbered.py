@@ -226,9 +226,9 @@ class Asking:
 
     def _begin(self) -> Request:
         home = self._core.home
+        self._begun = home.runtime.now()  # First: whoever is interrupted after this settles it for so long from here.
         self._number = home.ledger.number()
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
-        self._begun = home.runtime.now()
         return self._request
 
     def refused(self) -> None:
@@ -260,7 +260,7 @@ class Asking:
     async def _give_back(self, short: NotAcknowledged) -> Exception:
         """It was taken, and too few replicas know of it: undo it. Returns what to say of it."""
         home = self._core.home
-        await home.finish(self._settling(), self._note())
+        await home.finish(self._settling(), self._note(), leaving=False)
         return home.replicas.error(self._key[0], short, given_back=home.ledger.first(self._key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------

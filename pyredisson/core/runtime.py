@@ -397,8 +397,14 @@ class Runtime(Protocol):
         """Let that much time pass."""
         ...
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         """Finish ``work`` although the caller is being cancelled or interrupted, within ``budget`` seconds.
+
+        Args:
+            work: What to finish.
+            budget: Seconds.
+            leaving: Whether the caller has been cancelled or interrupted already, and raises that afterwards. If not, a
+                cancellation that comes meanwhile is raised once ``work`` is over.
 
         Returns:
             Its result, or ``None`` when the budget was too small: ``work`` is then given up.

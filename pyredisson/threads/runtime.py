@@ -236,7 +236,7 @@ class ThreadsRuntime:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         # Under threads there is nothing to shield from but another Ctrl-C, and that one is meant.
         return await work
 

@@ -215,6 +215,7 @@ def _walk(
             task = scene.begin()
             interrupt(scene, task, point)
             was = scene.finish(task)
+            assert was or task.suspensions < task.cancel_at, "a cancellation was swallowed"
             interrupted += was
             scene.check(interrupted=was)
     return interrupted

@@ -182,5 +182,5 @@ class FakeRuntime:
     async def sleep(self, seconds: float) -> None:
         self.pass_time(seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, Any], budget: float) -> Any:
+    async def guard(self, work: Coroutine[Any, Any, Any], budget: float, *, leaving: bool = True) -> Any:
         return await work
