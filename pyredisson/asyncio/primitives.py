@@ -348,6 +348,7 @@ class Hold:
 
     async def __aenter__(self) -> Lease:
         self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
+        assert self._lease is not None
         if self._wanted:
             self._task = asyncio.current_task()
             self._lease.when_lost(self._cancel)
@@ -359,7 +360,7 @@ class Hold:
         if self._lease is not None:
             self._lease.end()
         ours = self._cancelled and isinstance(error, asyncio.CancelledError) and not self._cancelled_from_outside()
-        await self._lock._core.leave(None if ours else error)
+        await self._lock._core.leave(None if ours else error, lease=self._lease)
 
     def _cancel(self) -> None:
         if self._task is not None and not self._task.done():

@@ -491,6 +491,7 @@ class Hold:
 
     def __enter__(self) -> Lease:
         self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time))
+        assert self._lease is not None
         return self._lease
 
     def __exit__(
@@ -501,7 +502,7 @@ class Hold:
     def _leave(self, error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
         if self._lease is not None:
             self._lease.end()
-        return self._lock._core.leave(error, begun)
+        return self._lock._core.leave(error, begun, self._lease)
 
 
 # ---- semaphores and latches ------------------------------------------------------------------------------------------
