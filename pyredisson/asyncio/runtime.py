@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson import process
 from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
@@ -126,6 +127,7 @@ class AsyncioRuntime:
         Raises:
             RuntimeError: Another loop is served, and still alive.
         """
+        process.check()
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
@@ -158,6 +160,8 @@ class AsyncioRuntime:
     # ---- plain ---------------------------------------------------------------------------------------------------
 
     now = staticmethod(monotonic)
+
+    check_process = staticmethod(process.check)
 
     def owner(self) -> TaskOwner:
         self.enter()

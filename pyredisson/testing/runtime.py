@@ -150,6 +150,9 @@ class Seam:
     def now(self) -> float:
         return self.process.now()
 
+    def check_process(self) -> None:
+        pass  # Processes of the world do not fork.
+
     def owner(self) -> SimulatedOwner:
         task = self.world.current
         assert task is not None, "a lock belongs to a task of the world"
