@@ -27,6 +27,9 @@ client = pyredisson.Redisson.from_url(
     ),
 )
 
+#: Made before a fork, as most programs do.
+lock = client.get_lock(NAME)
+
 if os.environ.get("PYREDISSON_TEST_USE_EARLY"):
     with client.get_lock(f"{NAME}-early"):
         assert client.get_lock(f"{NAME}-early").is_locked()
@@ -34,12 +37,12 @@ if os.environ.get("PYREDISSON_TEST_USE_EARLY"):
 
 def ready(**query: str) -> dict[str, Any]:
     """Who answers."""
-    return {"pid": os.getpid(), "client": client.id}
+    return {"pid": os.getpid()}
 
 
 def enter(hold: str = "0.005", wait: str = "20", name: str = "") -> dict[str, Any]:
     """Take a lock, be inside for ``hold`` seconds."""
-    with client.get_lock(f"{NAME}{name}").hold(wait_time=float(wait)), CriticalSection(name):
+    with (client.get_lock(f"{NAME}{name}") if name else lock).hold(wait_time=float(wait)), CriticalSection(name):
         time.sleep(float(hold))
         return {"pid": os.getpid(), "client": client.id, "owner": pyredisson.current_thread_id()}
 
