@@ -77,7 +77,7 @@ class Mark:
         return known is not None and known() is self and self.held.in_use()
 
 
-_innermost: ContextVar[Mark | None] = ContextVar("pyredisson_innermost_hold", default=None)
+_innermost: ContextVar[Mark | None] = ContextVar("pyredisson.innermost_hold", default=None)
 
 
 def _live_marks() -> Iterator[Mark]:
@@ -109,14 +109,14 @@ class AnyOwner:
         """See ``Caller.acting``: nobody else runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
-    def innermost(self) -> Mark | None:
-        """The mark that was set last in the calling context."""
-        return _innermost.get()
+    #: See ``Caller.innermost``.
+    innermost = staticmethod(_innermost.get)
 
     def mark(self, held: Holding, names: frozenset[str]) -> weakref.ref[Mark] | None:
-        """Note in the calling context that something is about to be held. Returns what to keep of the mark."""
+        """See ``Caller.mark``."""
         outer = _innermost.get()
-        while outer is not None and not outer.live():
+        # What is only about to be held has left no mark that is still live; and this is the hot path.
+        while outer is not None and (outer.held is held or not outer.live()):
             outer = outer.outer
         mark = Mark(held, names, outer)
         _innermost.set(mark)
@@ -126,7 +126,7 @@ class AnyOwner:
         """The holds of the calling context, innermost first."""
         return _live_marks()
 
-    def left_behind(self) -> Holding | None:
+    def left_behind(self, held: Holding) -> Holding | None:
         """See ``Caller.left_behind``."""
         return None
 
@@ -193,26 +193,21 @@ class ThreadOwner(AnyOwner):
         self.divided = True
         return ThreadOwner(self.thread, self._root)
 
-    def mark(self, held: Holding, names: frozenset[str]) -> weakref.ref[Mark] | None:
-        """See :meth:`AnyOwner.mark`."""
-        self._root._latest = held
-        return super().mark(held, names)
-
     def marks(self) -> Iterator[Mark]:
         """The holds that were acquired in the calling context by this thread, innermost first."""
         for mark in _live_marks():
             if getattr(mark.held.who, "thread", None) is self.thread:
                 yield mark
 
-    def left_behind(self) -> Holding | None:
+    def left_behind(self, held: Holding) -> Holding | None:
         """See ``Caller.left_behind``. Says it once."""
         latest = self._root._latest
+        if latest is held:
+            return None
+        self._root._latest = held
         if latest is None or not latest.in_use() or not latest.bound():
             return None
-        if any(mark.held is latest for mark in self.marks()):
-            return None
-        self._root._latest = None
-        return latest
+        return None if any(mark.held is latest for mark in self.marks()) else latest
 
 
 def _thread_name() -> str:

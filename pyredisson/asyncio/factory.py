@@ -54,40 +54,43 @@ class Factory:
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """See :meth:`pyredisson.Redisson.get_lock`."""
         self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_lock`."""
         self._core.check_open()
-        core = NonReentrantLockCore(self._core, check_name(name))
-        return NonReentrantLock(self, core.acting_for(caller_of(owner), owner))
+        return NonReentrantLock(
+            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """See :meth:`pyredisson.Redisson.get_fair_lock`."""
         self._core.check_open()
-        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_fair_lock`."""
         self._core.check_open()
-        core = NonReentrantFairLockCore(self._core, check_name(name))
-        return NonReentrantFairLock(self, core.acting_for(caller_of(owner), owner))
+        return NonReentrantFairLock(
+            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """See :meth:`pyredisson.Redisson.get_spin_lock`."""
         self._core.check_open()
-        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
-        return SpinLock(self, core.acting_for(caller_of(owner), owner))
+        return SpinLock(
+            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """See :meth:`pyredisson.Redisson.get_fenced_lock`."""
         self._core.check_open()
-        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """See :meth:`pyredisson.Redisson.get_read_write_lock`."""
         self._core.check_open()
-        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_semaphore(self, name: str) -> Semaphore:
         """See :meth:`pyredisson.Redisson.get_semaphore`."""
@@ -107,7 +110,7 @@ class Factory:
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """See :meth:`pyredisson.Redisson.get_token_lock`."""
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
         """See :meth:`pyredisson.Redisson.new_owner`. A plain call."""

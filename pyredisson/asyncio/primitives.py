@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from pyredisson.arguments import cores_of, wait_of
+from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
@@ -21,6 +21,7 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
+    from pyredisson.owners import Owner
 
 __all__ = [
     "CountDownLatch",
@@ -43,10 +44,11 @@ __all__ = [
 class Lock:
     """The asyncio twin of :class:`pyredisson.Lock`; the owner is the task that runs the coroutine."""
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: LockCore) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: Factory, core: LockCore, owner: Owner | None = None) -> None:
+        # They stay alive as long as a handle is in use.
+        self._client, self._owner = client, owner
         self._core = core
 
     def __repr__(self) -> str:
@@ -171,8 +173,8 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Factory, core: FencedLockCore) -> None:
-        super().__init__(client, core)
+    def __init__(self, client: Factory, core: FencedLockCore, owner: Owner | None = None) -> None:
+        super().__init__(client, core, owner)
         self._core = core
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
@@ -194,10 +196,10 @@ class FencedLock(Lock):
 class ReadWriteLock:
     """The asyncio twin of :class:`pyredisson.ReadWriteLock`."""
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: ReadWriteLockCore) -> None:
-        self._client = client
+    def __init__(self, client: Factory, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
+        self._client, self._owner = client, owner
         self._core = core
 
     def __repr__(self) -> str:
@@ -210,11 +212,11 @@ class ReadWriteLock:
 
     def read_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.read_lock`."""
-        return Lock(self._client, self._core.read_lock())
+        return Lock(self._client, self._core.read_lock(), self._owner)
 
     def write_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.write_lock`."""
-        return Lock(self._client, self._core.write_lock())
+        return Lock(self._client, self._core.write_lock(), self._owner)
 
 
 @final
@@ -333,7 +335,7 @@ class RedLock(MultiLock):
 class Hold:
     """The asyncio twin of :class:`pyredisson.Hold`."""
 
-    __slots__ = ("_cancelled", "_lease", "_lease_time", "_lock", "_task", "_wait_time", "_wanted")
+    __slots__ = ("_cancels", "_lease", "_lease_time", "_lock", "_wait_time", "_wanted")
 
     def __init__(
         self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, cancel_on_loss: bool
@@ -342,16 +344,15 @@ class Hold:
         self._wait_time = wait_time
         self._lease_time = lease_time
         self._wanted = cancel_on_loss
-        self._cancelled = False
         self._lease: Lease | None = None
-        self._task: asyncio.Task[object] | None = None
+        self._cancels: CancelOnLoss | None = None
 
     async def __aenter__(self) -> Lease:
         self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
         assert self._lease is not None
         if self._wanted:
-            self._task = asyncio.current_task()
-            self._lease.when_lost(self._cancel)
+            self._cancels = CancelOnLoss()
+            self._lease.when_lost(self._cancels.cancel)
         return self._lease
 
     async def __aexit__(
@@ -359,18 +360,8 @@ class Hold:
     ) -> None:
         if self._lease is not None:
             self._lease.end()
-        ours = self._cancelled and isinstance(error, asyncio.CancelledError) and not self._cancelled_from_outside()
-        await self._lock._core.leave(None if ours else error, lease=self._lease)
-
-    def _cancel(self) -> None:
-        if self._task is not None and not self._task.done():
-            self._cancelled = True
-            self._task.cancel("the lock was lost")
-
-    def _cancelled_from_outside(self) -> bool:
-        """Whether somebody else wants the task to end too; then that goes first."""
-        uncancel = getattr(self._task, "uncancel", None)  # From Python 3.11 on.
-        return uncancel is not None and uncancel() > 0
+        ended_by = error if self._cancels is None else self._cancels.take_back(error)
+        await self._lock._core.leave(ended_by, lease=self._lease)
 
 
 # ---- semaphores and latches ------------------------------------------------------------------------------------------

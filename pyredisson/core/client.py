@@ -7,15 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
+from pyredisson.core.claims import Claims
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
+from pyredisson.core.holds import GONE, Claim, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
 from pyredisson.core.restart_guard import Starts
-from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, Refused, RefusedInDoubt, Unanswered
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
@@ -201,10 +202,9 @@ class ClientCore:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
                     if repeat:  # This copy had no effect; an earlier one may have had.
-                        unanswered = Unanswered(setback.cause)
                         if isinstance(setback, Refused):
-                            raise unanswered from setback.cause
-                        setback = unanswered
+                            raise RefusedInDoubt(setback.cause) from setback.cause
+                        setback = Unanswered(setback.cause)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback

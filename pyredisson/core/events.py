@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = [
     "Acquired",
+    "BackgroundFailed",
     "CallbackFailed",
     "ConnectionDown",
     "ConnectionUp",
@@ -190,4 +191,12 @@ class CallbackFailed(Event):
     """A callback of the user's raised."""
 
     callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BackgroundFailed(Event):
+    """Something that is settled in the background raised what it never should; it is tried again, as all else is."""
+
+    what: str
     error: BaseException

@@ -14,7 +14,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyredisson.core.lock import LockCore
     from pyredisson.core.runtime import Caller, Request, Runtime
 
-__all__ = ["GONE", "Claim", "Claims", "Held", "Level", "Pending", "Unlock", "lost_error"]
+__all__ = ["GONE", "Claim", "Held", "Level", "Pending", "Unlock", "gone_hint", "holder_alive", "lost_error"]
 
 #: How a loss is explained that the server told us of.
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
@@ -677,69 +677,3 @@ def lost_error(claim: Held, reason: str = GONE) -> LockLostError:
         "another holder; guard such writes with a fencing token",
         name=claim.name,
     )
-
-
-class Claims:
-    """The table of a client's claims, by (raw name, owner field).
-
-    An idle claim stays for its owner's next time, until there are too many of them.
-    """
-
-    #: How many claims may be kept for nothing but to say "lost" to a late unlock.
-    REMEMBERED = 1000
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._table: dict[tuple[str, str], Claim] = {}
-        self._sweep_at = 2 * self.REMEMBERED
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __iter__(self) -> Iterator[Claim]:
-        return iter(list(self._table.values()))
-
-    def find(self, key: tuple[str, str]) -> Claim | None:
-        """The claim, if there is one."""
-        return self._table.get(key)
-
-    def enter(self, claim: Claim) -> Claim:
-        """Put a claim into the table, unless there is one: then return that."""
-        table = self._table
-        if len(table) >= self._sweep_at:
-            self._sweep()
-        claim.listed = True
-        return table.setdefault(claim.key, claim)
-
-    def drop(self, claim: Claim) -> None:
-        """Take a claim out whose owner is gone."""
-        claim.listed = False
-        self._table.pop(claim.key, None)
-
-    def held(self) -> list[Claim]:
-        """The claims that hold something, or may."""
-        return [claim for claim in self if claim.levels or claim.pending]
-
-    def of(self, name: str) -> list[Claim]:
-        """All claims on one lock."""
-        return [claim for claim in self if claim.name == name]
-
-    def _sweep(self) -> None:
-        now = self._runtime.now()
-        remembered = []
-        for claim in self:
-            if not claim.pending and not claim.watched():  # The watchdog sees to the others, and tells of them.
-                claim.expire(now)
-            if claim.idle() or not claim.who.alive():
-                self._let_go(claim)
-            elif not claim.levels and not claim.pending:
-                remembered.append(claim)
-        for claim in remembered[: -self.REMEMBERED]:
-            self._let_go(claim)
-        self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
-
-    def _let_go(self, claim: Claim) -> None:
-        # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
-        with claim.mutex:
-            if not claim.levels and not claim.pending:
-                self.drop(claim)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
+    from pyredisson.core.runtime import Caller, Holding, MadeCaller, Reply, Request
     from pyredisson.core.wakeups import Party
 
-__all__ = ["Attempt", "LockCore", "not_held", "timed_out"]
+__all__ = ["Attempt", "LockCore", "is_callers", "not_held", "timed_out"]
 
 #: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
 #: hand over each time costs more than many a short hold.
@@ -48,7 +48,7 @@ class LockCore:
     Other kinds of lock are subclasses: they say other things to the server, and count, wait, renew and settle as here.
     """
 
-    __slots__ = ("_caller", "_covers", "_keeps", "_last", "_plain", "home", "names")
+    __slots__ = ("_caller", "_covers", "_last", "_plain", "home", "names")
 
     #: Those who wait on one channel for the same kind share the server's answers.
     kind = "lock"
@@ -70,13 +70,11 @@ class LockCore:
         self._plain = home.watchdog.plain_level
         self._covers = frozenset((name,))
         self._caller: MadeCaller | None = None
-        self._keeps: object = None
         self._last: Claim | None = None  # The claim used last, so that its bytes need not be made anew.
 
-    def acting_for(self, caller: MadeCaller | None, keeps: object) -> Self:
-        """Ask in the name of an owner that the user made, whoever calls. ``keeps``: what is to stay alive for that."""
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """Ask in the name of an owner that the user made, whoever calls."""
         self._caller = caller
-        self._keeps = keeps
         return self
 
     def describe(self) -> str:
@@ -104,7 +102,7 @@ class LockCore:
 
     def act_for_multi_lock(self) -> None:
         """Be a member of a multi-lock, which sees to it whose call it is, and marks its own holds."""
-        self._caller = self._keeps = None
+        self._caller = None
         self._covers = frozenset()
 
     def made_caller(self) -> MadeCaller | None:
@@ -210,14 +208,15 @@ class LockCore:
             home.check_open()
         if claim is None:
             claim = self.mine()
-        if self._covers and not claim.in_use():
-            self._leave_mark(claim)
         claim.patience = wait
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
+            elif self._covers:
+                self.leave_behind(claim)
+                claim.mark = claim.who.mark(claim, self._covers)
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
@@ -259,14 +258,9 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
-    def _leave_mark(self, claim: Claim) -> None:
-        """Its owner begins to hold the lock, in the calling context."""
-        self.leave_behind(claim.who)
-        claim.mark = claim.who.mark(claim, self._covers)
-
-    def leave_behind(self, who: Caller) -> None:
-        """Tell of what a thread holds for another call chain, now that it has gone on to this one."""
-        left = who.left_behind()
+    def leave_behind(self, held: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on to hold this."""
+        left = held.who.left_behind(held)
         if left is not None:
             self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
@@ -829,16 +823,10 @@ class LockCore:
 
     def mine(self) -> Claim:
         """The claim of who calls."""
-        last = self._last
         who = self.owner()
-        if last is not None and last.who is who and last.listed and last.client == self.home.id:
-            if not who.shared:
-                return last
-            if last.mark is None or not last.in_use():
-                if not who.divided:
-                    return last
-            elif last.mark() is who.innermost():
-                return last
+        last = self._last
+        if last is not None and last.who is who and last.listed and last.client == self.home.id and is_callers(last):
+            return last
         return self.claim_of(who.acting(self._covers, self.taken) if who.shared else who)
 
     def claim_of(self, who: Caller) -> Claim:
@@ -853,6 +841,18 @@ class LockCore:
             claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
         self._last = claim
         return claim
+
+
+def is_callers(held: Holding) -> bool:
+    """Whether what an owner held last is the calling context's to use, as far as a glance tells."""
+    who = held.who
+    if not who.shared:
+        return True
+    mark = held.mark
+    if mark is None or who.divided:
+        return False
+    innermost = who.innermost()
+    return innermost is not None and mark() is innermost  # It holds this, or did so last.
 
 
 def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:

@@ -19,7 +19,7 @@ from pyredisson.core.fair_lock import FairLockCore
 from pyredisson.core.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.holds import lost_error
-from pyredisson.core.lock import LockCore, not_held, timed_out
+from pyredisson.core.lock import LockCore, is_callers, not_held, timed_out
 from pyredisson.core.multi_hold import Asks, MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
@@ -175,14 +175,8 @@ class MultiLockCore:
         """The hold of who calls; see :meth:`LockCore.mine`."""
         who = self.owner()
         last = self._last
-        if last is not None and last.who is who and last.listed_in is self.home.keeper:
-            if not who.shared:
-                return last
-            if last.mark is None or not last.in_use():
-                if not who.divided:
-                    return last
-            elif last.mark() is who.innermost():
-                return last
+        if last is not None and last.who is who and last.listed_in is self.home.keeper and is_callers(last):
+            return last
         return self._hold(who.acting(self._covers, self._taken) if who.shared else who)
 
     def _check_open(self) -> None:
@@ -262,7 +256,7 @@ class MultiLockCore:
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            self.members[0].leave_behind(hold.who)
+            self.members[0].leave_behind(hold)
             hold.mark = hold.who.mark(hold, self._covers)
         holds = self._refresh(hold)
         try:

@@ -49,28 +49,26 @@ WRITERS = "write"
 class ReadWriteLockCore:
     """One handle on a read-write lock: it makes handles on its two sides."""
 
-    __slots__ = ("_caller", "_keeps", "home", "names")
+    __slots__ = ("_caller", "home", "names")
 
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
         self.names = ReadWriteNames(name)
         self._caller: MadeCaller | None = None
-        self._keeps: object = None
         home.check_names(self.names)
 
-    def acting_for(self, caller: MadeCaller | None, keeps: object) -> Self:
+    def acting_for(self, caller: MadeCaller | None) -> Self:
         """See :meth:`LockCore.acting_for`; of both sides."""
         self._caller = caller
-        self._keeps = keeps
         return self
 
     def read_lock(self) -> ReadLockCore:
         """A handle on the read side."""
-        return ReadLockCore(self.home, self.names).acting_for(self._caller, self._keeps)
+        return ReadLockCore(self.home, self.names).acting_for(self._caller)
 
     def write_lock(self) -> WriteLockCore:
         """A handle on the write side."""
-        return WriteLockCore(self.home, self.names).acting_for(self._caller, self._keeps)
+        return WriteLockCore(self.home, self.names).acting_for(self._caller)
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
+from pyredisson.core.backlog import Backlog
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holds import GONE, Level
 from pyredisson.core.runtime import Failure
@@ -49,8 +50,6 @@ class Watchdog:
         self._period = timeout / 3
         self._batch = home.config.lock_watchdog_batch_size
         self._watched: dict[Claim, None] = {}
-        self._unsettled: dict[Claim, int] = {}  # With the turn that left it so.
-        self._chores: deque[tuple[Callable[[], Coroutine[Any, Any, object]], float]] = deque()
         self._round: deque[Claim] = deque()
         self._round_size = 0
         self._round_requests = 0
@@ -58,13 +57,13 @@ class Watchdog:
         self._next_retry = 0.0
         self._retry_in = RETRY_FIRST
         self._failed = 0
-        self._settle_at = math.inf
-        self._settle_in = RETRY_FIRST
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched claim's deadline is before this.
         self._grace = max(LATE, self._period)
         self._late_at = math.inf  # If the next step has not begun by then, nobody runs it.
         self._told_late = False
+        self._backlog = Backlog(home, self._patience)
+        self._unsettled = self._backlog.claims
         self._background = home.runtime.spawn(self.step, "watchdog")
 
     # ---- plain: for those who acquire and release ----------------------------------------------------------------
@@ -88,11 +87,7 @@ class Watchdog:
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
-        known = claim in self._unsettled
-        self._unsettled[claim] = claim.turn
-        if not known:
-            self._settle_in = RETRY_FIRST
-            self._settle_at = self._runtime.now() + self._settle_in
+        if self._backlog.settle(claim):
             self._nudge()
 
     def look(self, at: float) -> None:
@@ -102,9 +97,7 @@ class Watchdog:
 
     def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         """Do something in the background, until it raises no ``Failure`` or its time is over."""
-        self._chores.append((work, until))
-        self._settle_in = RETRY_FIRST
-        self._settle_at = min(self._settle_at, self._runtime.now() + self._settle_in)
+        self._backlog.do(work, until)
         self._nudge()
 
     def watching(self) -> int:
@@ -135,7 +128,7 @@ class Watchdog:
             self._begin_round()
         await self._renew()
         await self._home.keeper.step()
-        await self._settle()
+        await self._backlog.step()
         return self._sleep()
 
     def _sleep(self) -> float:
@@ -145,7 +138,7 @@ class Watchdog:
             self._next_round = math.inf
         self._wakes_at = min(
             self._next_retry if self._round else self._next_round,
-            self._settle_at if self._unsettled or self._chores else math.inf,
+            self._backlog.due(),
             self._earliest,
             self._home.keeper.due(),
         )
@@ -280,34 +273,3 @@ class Watchdog:
     def _patience(self, now: float) -> float:
         """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
         return max(0.001, min(self._home.attempt_timeout(self.lease_ms), self._earliest - now))
-
-    async def _settle(self) -> None:
-        if self._runtime.now() < self._settle_at:
-            return
-        for claim, turn in list(self._unsettled.items()):
-            if claim.pending is not None and claim.turn == turn:
-                if self._runtime.now() >= claim.open_until():
-                    claim.abandon(turn)
-                else:
-                    try:
-                        await self._home.settle(claim, self._patience(self._runtime.now()), since=turn, behind=True)
-                    except Failure:
-                        break  # It is noted again; and the server is away for the others too.
-            # Else its owner has begun something new, and settles what that leaves open.
-            if self._unsettled.get(claim) == turn:
-                del self._unsettled[claim]
-        await self._do_chores()
-        self._settle_in = min(2 * self._settle_in, RETRY_MAX)
-        more = self._unsettled or self._chores
-        self._settle_at = self._runtime.now() + self._settle_in if more else math.inf
-
-    async def _do_chores(self) -> None:
-        for _ in range(len(self._chores)):
-            work, until = self._chores[0]
-            if self._runtime.now() < until:
-                try:
-                    await work()
-                except Failure:
-                    self._chores.rotate(-1)
-                    return  # The server is away for the others too.
-            self._chores.popleft()

@@ -28,6 +28,7 @@ __all__ = [
     "NotSent",
     "Pause",
     "Refused",
+    "RefusedInDoubt",
     "Reply",
     "Request",
     "Runtime",
@@ -77,6 +78,10 @@ class NotNow(NotSent):
 
 class Unanswered(Failure):
     """The request was sent, and no reply came. It may have been executed, or may yet be."""
+
+
+class RefusedInDoubt(Unanswered):
+    """The server answered a copy with an error, and whether an earlier copy was executed is not known."""
 
 
 class Refused(Failure):
@@ -221,8 +226,12 @@ class Caller(Protocol):
         """The holds that this owner acquired in the calling context, innermost first."""
         ...
 
-    def left_behind(self) -> Holding | None:
-        """What this thread holds for another call chain, although it has gone on to this one."""
+    def left_behind(self, held: Holding) -> Holding | None:
+        """What this thread holds for another call chain, although it has gone on to this one.
+
+        Args:
+            held: What it is about to hold now.
+        """
         ...
 
 

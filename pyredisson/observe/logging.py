@@ -71,6 +71,8 @@ def log_event(event: events.Event) -> None:
             _server.info(text, name, nodes, uptime)
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("the callback %s failed: %r", callback, error)
+        case events.BackgroundFailed(what=what, error=error):
+            _lock.error("settling %s failed, and will be tried again: %r", what, error, exc_info=error)
         case _:
             pass
 

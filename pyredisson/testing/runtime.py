@@ -105,7 +105,7 @@ class SimulatedLoop:
 
     def nudge(self) -> None:
         self._nudged.ring()
-        if self._task is None:
+        if self._task is None and not self._process.crashed:
             self._task = self._process.start(self._run(), self._name)
 
     async def _run(self) -> None:
@@ -155,7 +155,8 @@ class Seam:
 
     def owner(self) -> SimulatedOwner:
         task = self.world.current
-        assert task is not None, "a lock belongs to a task of the world"
+        if task is None or self.process.crashed:  # What is closed by a crash finds nobody.
+            raise RuntimeError("a lock belongs to a task of the world")
         if task.owner is None:
             owner = task.owner = SimulatedOwner(self.world)
             task.outcome.then(lambda: setattr(owner, "ended", True))

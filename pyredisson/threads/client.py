@@ -196,24 +196,26 @@ class Redisson:
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        core = NonReentrantLockCore(self._core, check_name(name))
-        return NonReentrantLock(self, core.acting_for(caller_of(owner), owner))
+        return NonReentrantLock(
+            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        core = NonReentrantFairLockCore(self._core, check_name(name))
-        return NonReentrantFairLock(self, core.acting_for(caller_of(owner), owner))
+        return NonReentrantFairLock(
+            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.
@@ -224,18 +226,19 @@ class Redisson:
             owner: As for :meth:`get_lock`.
         """
         self._core.check_open()
-        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
-        return SpinLock(self, core.acting_for(caller_of(owner), owner))
+        return SpinLock(
+            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_semaphore(self, name: str) -> Semaphore:
         """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`."""
@@ -258,7 +261,7 @@ class Redisson:
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner), owner))
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
         """Return an owner of locks that is no thread: ``get_lock(name, owner=owner)`` acts for it anywhere.

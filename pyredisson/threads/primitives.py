@@ -21,6 +21,7 @@ from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.owners import Owner
     from pyredisson.threads.client import Redisson
 
 __all__ = [
@@ -54,10 +55,11 @@ class Lock:
             ...
     """
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Redisson, core: LockCore) -> None:
-        self._client = client  # Keeps the client's threads going as long as a handle is in use.
+    def __init__(self, client: Redisson, core: LockCore, owner: Owner | None = None) -> None:
+        # They stay alive as long as a handle is in use.
+        self._client, self._owner = client, owner
         self._core = core
 
     def __repr__(self) -> str:
@@ -241,8 +243,8 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Redisson, core: FencedLockCore) -> None:
-        super().__init__(client, core)
+    def __init__(self, client: Redisson, core: FencedLockCore, owner: Owner | None = None) -> None:
+        super().__init__(client, core, owner)
         self._core = core
 
     def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
@@ -275,10 +277,10 @@ class ReadWriteLock:
             ...
     """
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Redisson, core: ReadWriteLockCore) -> None:
-        self._client = client
+    def __init__(self, client: Redisson, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
+        self._client, self._owner = client, owner
         self._core = core
 
     def __repr__(self) -> str:
@@ -295,14 +297,14 @@ class ReadWriteLock:
         Each reader has a lease of its own, and a reader that dies is counted no longer once it is over. A reader that
         holds nothing yet gives way for a moment while a writer of the same client waits.
         """
-        return Lock(self._client, self._core.read_lock())
+        return Lock(self._client, self._core.read_lock(), self._owner)
 
     def write_lock(self) -> Lock:
         """Return a handle on the lock for writing: it excludes everybody else.
 
         Each re-entry adds its lease to what is left. Taking it raises ``LockError`` where the calling thread reads.
         """
-        return Lock(self._client, self._core.write_lock())
+        return Lock(self._client, self._core.write_lock(), self._owner)
 
 
 @final

@@ -247,6 +247,34 @@ FENCED: Final = [
     Case("a free lock is taken", FREE, fenced(), taken(1), lock(me=1) | token(1)),
     Case("the next token", token(6), fenced(lease=90_000), taken(7), lock(90_000, me=1) | token(7)),
     Case("re-entry joins a token", lock(me=1) | token(7), fenced(counts=1, joins="7"), taken(7), lock(me=2) | token(7)),
+    Case(
+        "re-entry tells a server of a greater token than it has drawn",
+        lock(me=1) | token(6),
+        fenced(counts=1, joins="9"),
+        taken(9),
+        lock(me=2) | token(9),
+    ),
+    Case(
+        "re-entry tells a server that has drawn none",
+        lock(me=1),
+        fenced(counts=1, joins="9"),
+        taken(9),
+        lock(me=2) | token(9),
+    ),
+    Case(
+        "re-entry leaves a token that is greater",
+        lock(me=1) | token(12),
+        fenced(counts=1, joins="9"),
+        taken(9),
+        lock(me=2) | token(12),
+    ),
+    Case("another's hold, and a greater token", lock(other=1) | token(6), fenced(counts=1, joins="9"), LOST),
+    Case(
+        "re-entry with a token key of another type takes nothing",
+        lock(me=1) | {TOKEN: Entry("list", [b"a"], None)},
+        fenced(counts=1, joins="9"),
+        WRONGTYPE,
+    ),
     Case("re-entry of a plain hold", lock(me=1) | token(7), fenced(counts=1), taken(8), lock(me=2) | token(8)),
     Case(
         "re-entry with less time does not cut",
@@ -295,6 +323,13 @@ FENCED: Final = [
     ),
     Case("the key is a string", text(LOCK), fenced(), WRONGTYPE),
     Case("out of memory: not taken", FREE, fenced(), OOM, out_of_memory=True),
+    Case(
+        "out of memory: not re-entered, and no token raised",
+        lock(me=1) | token(6),
+        fenced(counts=1, joins="9"),
+        OOM,
+        out_of_memory=True,
+    ),
     Case(
         "out of memory: a stranger is told how long",
         lock(me=1),

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import pytest
 
 from pyredisson.core import client, fair_lock, holds, lock, scripts, waiting
-from pyredisson.core.holds import Claim, Claims, Level
+from pyredisson.core.backlog import Backlog
+from pyredisson.core.claims import Claims
+from pyredisson.core.holds import Claim, Level
 from pyredisson.core.non_reentrant import NonReentrant
-from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.runtime import SimulatedOwner
@@ -113,13 +114,13 @@ def _renewable_whatever_was_asked(self: Claim) -> bool:
     return self.loss is None and any(level.watchdog for level in self.levels)
 
 
-async def _settle_whoever_has_it(self: Watchdog) -> None:
-    for claim in list(self._unsettled):
+async def _settle_whoever_has_it(self: Backlog) -> None:
+    for claim in list(self.claims):
         try:
             await self._home.settle(claim, 0.2, behind=True)
         except Failure:
             pass
-        self._unsettled.pop(claim, None)
+        self.claims.pop(claim, None)
 
 
 def _sweep_without_looking(self: Claims) -> None:
@@ -206,7 +207,7 @@ BUGS = {
     "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),
     "a failed unlock does not end the renewal": in_code(Claim, "renewable", _renewable_whatever_was_asked),
     "a dead holder is renewed": in_code(SimulatedOwner, "alive", lambda self: True),
-    "what is under way is settled for its owner": in_code(Watchdog, "_settle", _settle_whoever_has_it),
+    "what is under way is settled for its owner": in_code(Backlog, "step", _settle_whoever_has_it),
     "a claim is forgotten while it is held": in_code(Claims, "_sweep", _sweep_without_looking),
     "a fenced re-entry draws a new token": in_script("fenced_acquire", ("token = ARGV[6]", "token = ''")),
     "a token that follows the clock starts again after a loss": in_script(
