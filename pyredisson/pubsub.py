@@ -230,6 +230,11 @@ class Subscriber:
             if self._stream is not None:
                 self._stream.wake()
 
+    def abandon(self) -> None:
+        """Let :meth:`run` end in the child of a fork, if it goes on there, without a word to the server."""
+        self.closed = True
+        self._bell.ring()
+
     async def run(self) -> None:
         """Hear messages until closed."""
         retry_in = RETRY_FIRST

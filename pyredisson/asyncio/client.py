@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import redis.asyncio
 
+from pyredisson import process
 from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.asyncio.connections import link_to
 from pyredisson.asyncio.factory import Factory
@@ -66,7 +66,7 @@ class Redisson(Factory):
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The tasks end with their loop, and the embedded server with the process.
-        _clients.add(self)
+        _cores.add(self._core)
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
@@ -107,6 +107,7 @@ class Redisson(Factory):
     @property
     def id(self) -> str:
         """See :attr:`pyredisson.Redisson.id`."""
+        process.check()
         return self._core.id
 
     @property
@@ -121,6 +122,7 @@ class Redisson(Factory):
 
     async def close(self) -> None:
         """See :meth:`pyredisson.Redisson.close`."""
+        process.check()
         self._core.close()
         await self._runtime.close()
         self._end()
@@ -132,11 +134,6 @@ class Redisson(Factory):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    def _reborn(self) -> None:
-        """This is the child of a fork: another client, on connections of its own."""
-        self._runtime.abandon()
-        self._core.begin()
 
 
 def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
@@ -161,21 +158,25 @@ def _way_to(
     return way, AsyncioRuntime(link_to(client, sentinels), config)
 
 
+def _reborn(core: ClientCore) -> None:
+    """This is the child of a fork: another client, on connections of its own."""
+    cast(AsyncioRuntime, core.runtime).abandon()
+    core.begin()
+
+
 def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:
+    process.check()
     core.close()
     runtime.end_soon()
     if server is not None:
         server.stop()
 
 
-_clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
+_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
+@process.on_fork
 def _after_fork() -> None:
-    for client in list(_clients):
-        if not client._core.closed:
-            client._reborn()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    for core in list(_cores):
+        if not core.closed:
+            _reborn(core)

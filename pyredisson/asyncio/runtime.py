@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson import process
 from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
@@ -127,6 +128,7 @@ class AsyncioRuntime:
         Raises:
             RuntimeError: Another loop is served, and still alive.
         """
+        process.check()
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
@@ -159,6 +161,8 @@ class AsyncioRuntime:
     # ---- plain ---------------------------------------------------------------------------------------------------
 
     now = staticmethod(monotonic)
+
+    check_process = staticmethod(process.check)
 
     def owner(self) -> TaskOwner:
         self.enter()

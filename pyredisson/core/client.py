@@ -70,7 +70,7 @@ class ClientCore:
         self.watchdog = Watchdog(self)
         self.keeper = Keeper(self)
         self.ledger = Ledger(self)
-        self.server.forget()
+        self.server.forget(self.runtime.mutex())
         self.replicas.begin()
         self.starts.begin()
 
@@ -106,7 +106,8 @@ class ClientCore:
     # ---- requests ------------------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise ``ClientClosedError`` if the client was closed."""
+        """Raise ``ClientClosedError`` if the client was closed. In the child of a fork it is another client first."""
+        self.runtime.check_process()
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
 

@@ -28,6 +28,7 @@ __all__ = [
     "Renewed",
     "ServerUnsafe",
     "TimedOut",
+    "WatchdogLate",
 ]
 
 
@@ -134,6 +135,13 @@ class RenewalFailed(Event):
     locks: int
     error: BaseException
     attempt: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WatchdogLate(Event):
+    """The watchdog ran so many ``seconds`` too late, or has not run yet. Emitted once a client."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -34,6 +34,9 @@ RETRY_MAX = 1.0
 #: On a cluster so many requests may be under way at once.
 WAVE = 1000
 
+#: Seconds, at least, by which a watchdog is late before that is worth a warning.
+LATE = 1.0
+
 
 class Watchdog:
     """Renews, warns and settles for one client. Plain methods note what to do; :meth:`step` does it."""
@@ -56,6 +59,9 @@ class Watchdog:
         self._failed = 0
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched claim's deadline is before this.
+        self._grace = max(LATE, self._period)
+        self._late_at = math.inf  # If the next step has not begun by then, nobody runs it.
+        self._told_late = False
         self._backlog = Backlog(home, self._patience)
         self._unsettled = self._backlog.claims
         self._background = home.runtime.spawn(self.step, "watchdog")
@@ -64,6 +70,7 @@ class Watchdog:
 
     def watch(self, claim: Claim) -> None:
         """Renew this claim if it wants that, and tell its holder when it is lost."""
+        self._look_whether_it_runs()
         self._watched[claim] = None
         deadline = claim.deadline
         if deadline < self._earliest:
@@ -71,35 +78,51 @@ class Watchdog:
         if self._next_round == math.inf:
             self._next_round = self._runtime.now() + self._period
         if deadline < self._wakes_at or self._next_round < self._wakes_at:
-            self._background.nudge()
+            self._nudge()
 
     def unwatch(self, claim: Claim) -> None:
         """Leave this claim alone."""
+        self._look_whether_it_runs()
         self._watched.pop(claim, None)
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
         if self._backlog.settle(claim):
-            self._background.nudge()
+            self._nudge()
 
     def look(self, at: float) -> None:
         """Be awake then: something of the client's :class:`pyredisson.core.multi_hold.Keeper` will be due."""
         if at < self._wakes_at:
-            self._background.nudge()
+            self._nudge()
 
     def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         """Do something in the background, until it raises no ``Failure`` or its time is over."""
         self._backlog.do(work, until)
-        self._background.nudge()
+        self._nudge()
 
     def watching(self) -> int:
         """How many claims are watched."""
         return len(self._watched)
 
+    def _nudge(self) -> None:
+        self._late_at = min(self._late_at, self._runtime.now() + self._grace)
+        self._background.nudge()
+
+    def _look_whether_it_runs(self) -> None:
+        """Warn, once, if the loop is late: in some processes threads do not run."""
+        late_at = self._late_at
+        if self._runtime.now() > late_at:
+            self._late_at = math.inf
+            if not self._told_late:
+                self._told_late = True
+                self._home.emit(events.WatchdogLate(self._runtime.now() - late_at + self._grace))
+
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def step(self) -> float:
         """Do what is due, and return after how many seconds there will be more."""
+        self._look_whether_it_runs()
+        self._late_at = math.inf
         self._tell_of_expired()
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
@@ -122,6 +145,7 @@ class Watchdog:
         if self._watched and self._next_round == math.inf:  # One came while we were looking.
             self._next_round = now + self._period
             self._wakes_at = min(self._wakes_at, self._next_round)
+        self._late_at = self._wakes_at + self._grace
         return max(0.0, self._wakes_at - now)
 
     def _look_for_earliest(self) -> None:

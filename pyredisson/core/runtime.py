@@ -287,6 +287,10 @@ class Runtime(Protocol):
         """Monotonic seconds, counting suspended time where the system can."""
         ...
 
+    def check_process(self) -> None:
+        """Start afresh, as another client, if this process is the child of a fork and that was not noticed yet."""
+        ...
+
     def owner(self) -> Caller:
         """The thread or task that is asking."""
         ...

@@ -51,6 +51,12 @@ def log_event(event: events.Event) -> None:
         case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
             level = _once_an_outage(attempt)
             _renewal.log(level, "a renewal of %d locks got no answer (%s), asking again", locks, error)
+        case events.WatchdogLate(seconds=seconds):
+            text = (
+                "the watchdog is %.1f s late, so locks may have expired under their holders. Under uWSGI start with "
+                "--enable-threads; elsewhere the process was stopped, too busy, or its event loop blocked"
+            )
+            _renewal.warning(text, seconds)
         case events.ConnectionDown(error=error, attempt=attempt):
             _pubsub.log(_once_an_outage(attempt), "subscriber: %s; reconnecting", error)
         case events.ConnectionUp(channels=channels):

@@ -150,6 +150,9 @@ class Seam:
     def now(self) -> float:
         return self.process.now()
 
+    def check_process(self) -> None:
+        pass  # Processes of the world do not fork.
+
     def owner(self) -> SimulatedOwner:
         task = self.world.current
         if task is None or self.process.crashed:  # What is closed by a crash finds nobody.

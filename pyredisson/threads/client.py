@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final
 
 import redis
 
+from pyredisson import process
 from pyredisson.arguments import backoff_of
 from pyredisson.cluster import Cluster
 from pyredisson.config import Backoff, Config
@@ -33,12 +33,14 @@ from pyredisson.endpoints import (
     url_of,
     url_of_cluster,
 )
+from pyredisson.errors import ClientClosedError
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.owners import Owner, caller_of
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.threads.connections import link_to
+from pyredisson.threads.patching import check_patched, is_patched
 from pyredisson.threads.primitives import (
     CountDownLatch,
     FairLock,
@@ -93,6 +95,7 @@ class Redisson:
         server: EmbeddedServer | None,
         sentinels: Sentinels | None = None,
     ) -> None:
+        check_patched()
         self._config = settings_of(config)
         self._url, link = _way_to(client, self._config, sentinels)
         if server is not None:
@@ -104,7 +107,7 @@ class Redisson:
         self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
-        _clients.add(self)
+        _cores.add(self._core)
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
@@ -165,6 +168,7 @@ class Redisson:
     @property
     def id(self) -> str:
         """A UUID: the ``<uuid>`` of ``<uuid>:<thread_id>``, by which holders are told apart in Redis."""
+        process.check()
         return self._core.id
 
     @property
@@ -328,12 +332,6 @@ class Redisson:
     ) -> None:
         self.close()
 
-    def _reborn(self) -> None:
-        """This is the child of a fork: another client, on connections of its own."""
-        self._runtime.abandon()
-        self._core.begin()
-        self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
-
 
 def _default() -> redis.Redis:
     return redis.Redis.from_url(DEFAULT_URL)
@@ -356,21 +354,32 @@ def _way_to(
     return way, link_to(client, sentinels)
 
 
+def _reborn(core: ClientCore) -> None:
+    """This is the child of a fork: another client, on connections of its own."""
+    runtime = cast(ThreadsRuntime, core.runtime)
+    runtime.abandon()
+    if is_patched():
+        # Greenlets go on in the child. What they hold or wait for is the parent's.
+        core.wakeups.close(ClientClosedError("the process was forked: a greenlet of the parent waits no more"))
+        for claim in core.claims:
+            claim.clear()
+    core.begin()
+    runtime.attach(core.wakeups, core.emit, core.server.inspect)
+
+
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:
+    process.check()
     core.close()
     runtime.close()
     if server is not None:
         server.stop()
 
 
-_clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
+_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
+@process.on_fork
 def _after_fork() -> None:
-    for client in list(_clients):
-        if not client._core.closed:
-            client._reborn()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    for core in list(_cores):
+        if not core.closed:
+            _reborn(core)

@@ -15,12 +15,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson import process
 from pyredisson.clock import monotonic
 from pyredisson.cluster import ClusterLink, subscriber_for
 from pyredisson.core.runtime import Background, Caller, Request, Ticket, run
 from pyredisson.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.threads.connections import fan_out
+from pyredisson.threads.inherited import end_inherited_thread
+from pyredisson.threads.patching import check_patched
 from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
@@ -105,6 +108,7 @@ class ThreadLoop:
             self._start()
 
     def _start(self) -> None:
+        check_patched()
         with self._mutex:
             if self._thread is None and not self._closed:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
@@ -113,7 +117,7 @@ class ThreadLoop:
         # Whoever was interrupted while starting us has left it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
-        self._thread = threading.current_thread()
+        self._thread = thread = threading.current_thread()
         while not self._closed:
             self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
@@ -123,6 +127,12 @@ class ThreadLoop:
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
             run(self._nudged.wait(pause))
+        end_inherited_thread(thread)
+
+    def abandon(self) -> None:
+        """End it in the child of a fork: a thread is not here, but a greenlet is."""
+        self._closed = True
+        self._nudged.ring()
 
     def close(self) -> None:
         with self._mutex:
@@ -164,11 +174,13 @@ class ThreadsRuntime:
     def _listen(self, subscriber: Subscriber) -> None:
         def listen() -> None:
             if only.acquire(blocking=False):  # As in ThreadLoop: there may be two of us.
-                listening.append(threading.current_thread())
+                thread = threading.current_thread()
+                listening.append(thread)
                 try:
                     run(subscriber.run())
                 finally:
-                    listening.remove(threading.current_thread())
+                    end_inherited_thread(thread)
+                    listening.remove(thread)
                     only_listener.pop(subscriber, None)
 
         listening, only_listener = self._listening, self._only_listener
@@ -178,6 +190,7 @@ class ThreadsRuntime:
     # ---- plain ---------------------------------------------------------------------------------------------------
 
     now = staticmethod(monotonic)
+    check_process = staticmethod(process.check)
     owner = staticmethod(current_owner)
 
     def stuck_behind(self, holder: Caller) -> str | None:
@@ -255,7 +268,11 @@ class ThreadsRuntime:
 
     def abandon(self) -> None:
         """This is the child of a fork: the threads are not here, the connections are the parent's."""
+        for loop in self._loops:
+            loop.abandon()
         self._loops = []
+        if self._subscriber is not None:
+            self._subscriber.abandon()
         self._subscriber = None
         self.link.abandon()
 

@@ -116,6 +116,9 @@ class FakeRuntime:
     def now(self) -> float:
         return self.time
 
+    def check_process(self) -> None:
+        pass
+
     def owner(self) -> Caller:
         return self.who
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
+from pyredisson import process
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
@@ -42,6 +43,12 @@ def client_of(redis: redis.Redis) -> Redisson:
     """
     with _making:
         return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
+
+
+@process.on_fork
+def _after_fork() -> None:
+    global _making
+    _making = threading.Lock()  # A thread of the parent's may be at it.
 
 
 class _PerThread(Place, threading.local):

@@ -1,0 +1,24 @@
+"""gunicorn's plain workers: the application's client is made before they are forked, or in each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.frameworks.common import Surroundings, require
+
+
+@pytest.mark.parametrize("preload", [[], ["--preload"]], ids=["", "preload"])
+@pytest.mark.parametrize("worker", [["-k", "sync"], ["-k", "gthread", "--threads", "8"]], ids=["sync", "gthread"])
+def test_workers_exclude_each_other(surroundings: Surroundings, worker: list[str], preload: list[str]) -> None:
+    require("gunicorn")
+    site = surroundings.site(
+        *("-m", "gunicorn", "-b", "{address}", "-w", "3", *worker, *preload, "tests.frameworks.apps.wsgi:app"),
+        environment={"PYREDISSON_TEST_USE_EARLY": "1"},
+    )
+    replies = site.get_all(["/enter"] * 60, at_once=12)
+    assert [reply.status for reply in replies] == [200] * 60
+    clients = {reply.json["pid"]: reply.json["client"] for reply in replies}
+    assert len(clients) == len(set(clients.values())) > 1
+    assert site.stop() == 0
+    surroundings.check_exclusion(60)
+    surroundings.check_nothing_left()
