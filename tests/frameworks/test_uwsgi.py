@@ -21,7 +21,9 @@ def serve(surroundings: Surroundings, *more: str, **environment: str) -> Site:
 @pytest.mark.parametrize("early", [False, True], ids=["", "used-before-the-fork"])
 @pytest.mark.parametrize("how", ["", "--enable-threads", "--enable-threads --lazy-apps"])
 def test_workers_exclude_each_other(surroundings: Surroundings, how: str, early: bool) -> None:
-    site = serve(surroundings, "--processes", "3", *how.split(), **({"PYREDISSON_TEST_USE_EARLY": "1"} if early else {}))
+    site = serve(
+        surroundings, "--processes", "3", *how.split(), **({"PYREDISSON_TEST_USE_EARLY": "1"} if early else {})
+    )
     replies = site.get_all(["/enter?hold=0.02"] * 60, at_once=12)
     assert [reply.text for reply in replies if reply.status != 200] == []
     clients = {reply.json["pid"]: reply.json["client"] for reply in replies}
