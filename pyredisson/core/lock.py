@@ -643,6 +643,7 @@ class LockCore:
             except LockLostError:
                 pass
         held = dict.fromkeys((claim, *self._forced()))
+        home.refuse_interrupter(*held)
         for each in held:
             self._expire(each)  # What simply ran out before is not taken from anybody now.
         victims = [(each, each.generation) for each in held]
@@ -709,14 +710,15 @@ class LockCore:
     def claim_of(self, who: Owner) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
-        last = self._last
-        if last is not None and last.who is who and last.listed and last.client == home.id:
-            return last
-        key = (self.names.raw, self.field(who.number))
-        claim = home.claims.find(key)
-        if claim is None:
-            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
-        self._last = claim
+        claim = self._last
+        if claim is None or claim.who is not who or not claim.listed or claim.client != home.id:
+            key = (self.names.raw, self.field(who.number))
+            claim = home.claims.find(key)
+            if claim is None:
+                claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
+            self._last = claim
+        if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
+            home.refuse_interrupter(claim)
         return claim
 
 

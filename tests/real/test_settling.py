@@ -50,8 +50,9 @@ def test_a_node_that_is_stopped_keeps_no_lock_on_the_others_from_being_freed(
     world: World, fresh_cluster: RunningCluster
 ) -> None:
     fresh_cluster.be_patient()
-    client, owner, other = world.client(fresh_cluster.url, timeout=1.5, lock_watchdog_timeout=LEASE), *(
-        world.actor() for _ in range(2)
+    client, owner, other = (
+        world.client(fresh_cluster.url, timeout=1.5, lock_watchdog_timeout=LEASE),
+        *(world.actor() for _ in range(2)),
     )
     names = iter(lambda: f"test-{uuid.uuid4().hex}", "")
     away = next(names)

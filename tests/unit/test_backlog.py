@@ -168,7 +168,6 @@ def test_on_a_cluster_those_of_other_nodes_come_first() -> None:
         assert home.runtime.now() - began < 1.0 + 2 * QUICK, "one attempt, and its own turn"
 
 
-
 def test_on_a_cluster_a_round_is_bounded() -> None:
     home = Home(cluster=True)
     for number in range(100):

@@ -32,7 +32,7 @@ __all__ = ["Lock", "client_of"]
 _log = logging.getLogger("pyredisson.lock")
 
 _clients: MutableMapping[Any, Redisson] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def client_of(redis: redis.Redis) -> Redisson:
