@@ -181,7 +181,15 @@ class AsyncioRuntime:
         return os.urandom(count)
 
     def mutex(self) -> AbstractContextManager[Any]:
-        return threading.Lock()  # Never contended here; a null context manager would cost more.
+        return threading.RLock()  # Never contended here; but a signal handler may ask for a handle's ``repr``.
+
+    @staticmethod
+    def inside(mutex: object) -> bool:
+        return False  # Whoever could call from a signal handler would have to await.
+
+    @staticmethod
+    def interrupts(thing: object) -> bool:
+        return False
 
     def ticket(self) -> Ticket:
         return TaskTicket()

@@ -19,11 +19,12 @@ from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, NotNow, Refused, RefusedInDoubt, Unanswered
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
-from pyredisson.errors import ClientClosedError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
+    from pyredisson.core.multi_hold import MultiHold
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
 
@@ -110,6 +111,19 @@ class ClientCore:
         self.runtime.check_process()
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+
+    def refuse_interrupter(self, *held: Claim | MultiHold) -> None:
+        """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
+
+        What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
+        """
+        for each in held:
+            if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
+                raise LockError(
+                    f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
+                    "same thread on it. Let the handler set a flag or an event, and use the lock after it",
+                    name=each.name,
+                )
 
     def check_names(self, names: LockNames | NumberedNames) -> None:
         """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""

@@ -204,6 +204,10 @@ class Claim:
         """Whether somebody wants to be told when it is lost."""
         return self.loss is None and any(level.watched for level in self.levels)
 
+    def in_the_middle(self) -> bool:
+        """Whether a call may be at work on it: a request is under way, or its owner stands in a queue."""
+        return self.pending is not None or self.queued_ms > 0
+
     def idle(self) -> bool:
         """Whether it can be forgotten."""
         return not (self.levels or self.pending or self.over or self.epoch or self.released_behind or self.queued_ms)

@@ -41,6 +41,7 @@ class Ledger:
     """The numbers and the open requests of one client.
 
     Attributes:
+        asking: Who asks in an owner's name at present; it may be left over from one that was interrupted.
         seen_open: When each latch that is waited for here was last seen open.
     """
 
@@ -49,6 +50,7 @@ class Ledger:
         self._mutex = home.runtime.mutex()
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
+        self.asking: dict[Key, object] = {}
         self.seen_open: dict[str, float] = {}
 
     def number(self) -> int:

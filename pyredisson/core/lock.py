@@ -759,6 +759,7 @@ class LockCore:
             except LockLostError:
                 pass
         held = dict.fromkeys((claim, *self._forced()))
+        home.refuse_interrupter(*held)
         for each in held:
             self._expire(each)  # What simply ran out before is not taken from anybody now.
         victims = [(each, each.generation) for each in held]
@@ -826,21 +827,22 @@ class LockCore:
         """The claim of who calls."""
         who = self.owner()
         last = self._last
-        if last is not None and last.who is who and last.listed and last.client == self.home.id and is_callers(last):
-            return last
-        return self.claim_of(who.acting(self._covers, self.taken) if who.shared else who)
+        if who.shared and not (last is not None and last.who is who and is_callers(last)):
+            who = who.acting(self._covers, self.taken)
+        return self.claim_of(who)
 
     def claim_of(self, who: Caller) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
-        last = self._last
-        if last is not None and last.who is who and last.listed and last.client == home.id:
-            return last
-        key = (self.names.raw, self.field(who.number))
-        claim = home.claims.find(key)
-        if claim is None:
-            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
-        self._last = claim
+        claim = self._last
+        if claim is None or claim.who is not who or not claim.listed or claim.client != home.id:
+            key = (self.names.raw, self.field(who.number))
+            claim = home.claims.find(key)
+            if claim is None:
+                claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
+            self._last = claim
+        if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
+            home.refuse_interrupter(claim)
         return claim
 
 

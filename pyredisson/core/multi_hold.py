@@ -210,6 +210,10 @@ class MultiHold:
             wanted.append(self.taking.lease_ms)
         return max(wanted)
 
+    def in_the_middle(self) -> bool:
+        """Whether a call may be at work on it."""
+        return self.taking is not None
+
     def idle(self) -> bool:
         """Whether it can be forgotten."""
         return not (self.levels or self.over or self.taking or self.open)

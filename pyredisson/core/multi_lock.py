@@ -259,6 +259,7 @@ class MultiLockCore:
             self.members[0].leave_behind(hold)
             hold.mark = hold.who.mark(hold, self._covers)
         holds = self._refresh(hold)
+        self.home.refuse_interrupter(hold, *hold.claims)
         try:
             if hold.levels and hold.expire(asked):
                 self.home.keeper.tell_lost(hold)
@@ -430,6 +431,7 @@ class MultiLockCore:
     async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
         runtime = self.home.runtime
         now = runtime.now()
+        self.home.refuse_interrupter(hold, *hold.claims)
         held = hold.only_parts(now)
         if held is None and hold.levels and hold.expire(now):
             self.home.keeper.tell_lost(hold)

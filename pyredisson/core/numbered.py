@@ -27,6 +27,7 @@ from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.runtime import Failure, Refused, Unanswered
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import INTERRUPTED
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -194,7 +195,19 @@ class Asking:
         Raises:
             Failure: There was no answer of use.
             OutcomeUnknownError: It was sent so long ago that nobody knows any more whether it was executed.
+            LockError: A signal handler asks in the middle of a call of its thread, whose request it would outrank.
         """
+        asking = self._core.home.ledger.asking
+        other = asking.get(self._key)
+        if other is not None and self._core.home.runtime.interrupts(other):
+            raise LockError(INTERRUPTED, name=self._key[0])
+        asking[self._key] = self
+        try:
+            return await self._ask()
+        finally:
+            asking.pop(self._key, None)
+
+    async def _ask(self) -> Reply:
         home = self._core.home
         if self._request is None:
             self._begin()

@@ -315,7 +315,15 @@ class Runtime(Protocol):
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:
-        """A lock for a few plain statements, never held across an ``await``."""
+        """A lock for a few plain statements, never held across an ``await``. Reentrant: see :meth:`inside`."""
+        ...
+
+    def inside(self, mutex: Any, /) -> bool:
+        """Whether the caller is inside of a mutex already: a signal handler that came in the middle of it."""
+        ...
+
+    def interrupts(self, thing: object, /) -> bool:
+        """Whether the caller came in the middle of another call of its thread that is at work on this."""
         ...
 
     def ticket(self) -> Ticket:

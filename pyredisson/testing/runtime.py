@@ -179,6 +179,12 @@ class Seam:
     def mutex(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
+    def inside(self, mutex: object) -> bool:
+        return False
+
+    def interrupts(self, thing: object) -> bool:
+        return False
+
     def ticket(self) -> Ticket:
         return SimulatedTicket(self.process)
 

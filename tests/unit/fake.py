@@ -137,6 +137,12 @@ class FakeRuntime:
     def mutex(self) -> FakeMutex:
         return FakeMutex()
 
+    def inside(self, mutex: object) -> bool:
+        return False
+
+    def interrupts(self, thing: object) -> bool:
+        return False
+
     def ticket(self) -> Ticket:
         return FakeTicket(self)
 
