@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Generic, NoReturn, SupportsIndex, final
+
+from typing_extensions import TypeVar
 
 from pyredisson.core.holds import lost_error
+from pyredisson.misuse import not_portable
 
 if TYPE_CHECKING:
-    from pyredisson.core.holds import Held, Level
-    from pyredisson.core.multi_hold import MultiLevel
+    from pyredisson.core.holds import Held, HeldLevel
     from pyredisson.core.runtime import Runtime
 
 __all__ = ["Lease"]
 
+TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
+
 
 @final
-class Lease:
-    """One hold, from when it was taken until its block is left.
+class Lease(Generic[TokenT_co]):
+    """One hold, from when it was acquired until its block is left.
+
+    A ``Lease[int]`` has a fencing token, as that of a :class:`pyredisson.FencedLock`; a ``Lease[None]`` has none.
 
     Source: Gray and Cheriton, "Leases" (1989): the holder's term is counted from before the request was sent, and is
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
@@ -25,12 +31,15 @@ class Lease:
 
     __slots__ = ("_claim", "_ended", "_level", "_runtime", "_told")
 
-    def __init__(self, claim: Held, level: Level | MultiLevel, runtime: Runtime) -> None:
+    def __init__(self, claim: Held, level: HeldLevel, runtime: Runtime) -> None:
         self._claim = claim
         self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
         self._runtime = runtime
         self._ended = False
         self._told: Callable[[], None] | None = None
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise not_portable(self)
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"
@@ -48,9 +57,9 @@ class Lease:
         return not self._ended and self.remaining() <= 0.0
 
     @property
-    def token(self) -> int | None:
+    def token(self) -> TokenT_co:
         """The fencing token of the hold; ``None`` for a lock that has none."""
-        return self._level.token
+        return self._level.token  # type: ignore[return-value]  # The kind of lock decides on both.
 
     def ensure_held(self) -> None:
         """Go on only if the hold is certain at this moment. Asks no server.
@@ -62,12 +71,12 @@ class Lease:
             reason = "its block has been left" if self._ended else self._claim.loss or "its lease ran out"
             raise lost_error(self._claim, reason)
 
-    def when_lost(self, told: Callable[[], None]) -> None:
+    def _when_lost(self, told: Callable[[], None]) -> None:
         """Call ``told``, once, when the hold is known to be lost."""
         self._told = told
         self._claim.on_loss = (*self._claim.on_loss, told)
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """The block was left."""
         self._ended = True
         if self._told is not None:

@@ -5,6 +5,7 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
+from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.asyncio.primitives import (
     CountDownLatch,
     FairLock,
@@ -58,6 +59,7 @@ __all__ = [
     "NonReentrantLock",
     "OutcomeUnknownError",
     "PermitExpirableSemaphore",
+    "PermitHold",
     "QuorumUnreachableError",
     "ReadWriteLock",
     "RedLock",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.arguments import cores_of, wait_of
+from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
@@ -350,14 +351,14 @@ class Hold:
         self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
         if self._wanted:
             self._task = asyncio.current_task()
-            self._lease.when_lost(self._cancel)
+            self._lease._when_lost(self._cancel)
         return self._lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            self._lease.end()
+            self._lease._end()
         ours = self._cancelled and isinstance(error, asyncio.CancelledError) and not self._cancelled_from_outside()
         await self._lock._core.leave(None if ours else error)
 
@@ -420,6 +421,20 @@ class Semaphore:
     async def add_permits(self, n: int) -> None:
         """See :meth:`pyredisson.Semaphore.add_permits`."""
         await self._core.add_permits(n)
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+        """See :meth:`pyredisson.Semaphore.hold`."""
+        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     async def __aenter__(self) -> bool:
         return await self._core.acquire(1, None)
@@ -491,6 +506,22 @@ class PermitExpirableSemaphore:
     async def acquired_permits(self) -> int:
         """See :meth:`pyredisson.PermitExpirableSemaphore.acquired_permits`."""
         return await self._core.acquired_permits()
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> PermitHold[Any]:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.hold`."""
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
 @final

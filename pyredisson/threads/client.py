@@ -222,18 +222,24 @@ class Redisson:
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)))
 
-    def get_semaphore(self, name: str) -> Semaphore:
-        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`."""
-        self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+    def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
+        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`.
 
-    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
-        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
-
-        It is not to be used under one name with :meth:`get_semaphore`.
+        Args:
+            name: The semaphore's name.
+            permits: How many permits it is given when the handle is first used, unless it has some by then: every
+                process may say so. ``None``: somebody else sets them.
         """
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
+
+    def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
+        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
+
+        It is not to be used under one name with :meth:`get_semaphore`. ``permits`` is as there.
+        """
+        self._core.check_open()
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the latch of that name. Raises as :meth:`get_lock`."""

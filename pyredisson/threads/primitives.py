@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.arguments import cores_of, wait_of
 from pyredisson.core.deadline import wait_seconds
@@ -18,6 +18,7 @@ from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
+from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -500,7 +501,7 @@ class Hold:
 
     def _leave(self, error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
         if self._lease is not None:
-            self._lease.end()
+            self._lease._end()
         return self._lock._core.leave(error, begun)
 
 
@@ -513,16 +514,16 @@ class Semaphore:
 
     Made by :meth:`Redisson.get_semaphore`. Nobody owns a permit: whoever wants may release one, and the permits of a
     process that died stay taken; :class:`PermitExpirableSemaphore` is for those who mind. It has no permits until
-    :meth:`try_set_permits` gives it some. Source: Redisson's ``RSemaphore``.
+    somebody gives it some: ``get_semaphore(name, permits=n)``, or :meth:`try_set_permits`. Source: Redisson's
+    ``RSemaphore``.
 
     Each call takes effect once at most, whatever is lost on the way. One that is interrupted is undone if it takes
     permits, and finished if it does anything else.
 
     Example::
 
-        semaphore = client.get_semaphore("printers")
-        semaphore.try_set_permits(3)
-        with semaphore:
+        semaphore = client.get_semaphore("printers", permits=3)
+        with semaphore.hold(wait_time=5):
             ...
     """
 
@@ -602,6 +603,43 @@ class Semaphore:
         """Make ``n`` more permits available; a negative number takes some away. Raises as :meth:`release`."""
         run_to_the_end(self._core.add_permits, n)
 
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+        """Hold so many permits, all or none, for a block.
+
+        They belong to the block: whoever leaves it gives them back, in whatever thread that is.
+
+        Example::
+
+            with semaphore.hold(wait_time=5):
+                ...
+            with semaphore.hold(wait_time=0, skip=True) as lease:
+                if lease is not None:
+                    ...
+
+        Args:
+            permits: How many.
+            wait_time: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
+            skip: Run the block with ``None`` instead of a lease if they were not available in time.
+
+        Returns:
+            A context manager. Its :class:`Lease` has no end: such permits do not expire.
+
+        Raises:
+            LockTimeoutError: On entering: they were not available in time.
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
+        """
+        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
+
     def __enter__(self) -> bool:
         return run(self._core.acquire(1, None))
 
@@ -615,13 +653,15 @@ class Semaphore:
 class PermitExpirableSemaphore:
     """A semaphore whose permits are told by an id each, are released by it, and may expire.
 
-    Made by :meth:`Redisson.get_permit_expirable_semaphore`. A permit that is taken without a lease never expires, and
-    no watchdog renews it: if its holder dies, it stays taken. Source: Redisson's ``RPermitExpirableSemaphore``.
+    Made by :meth:`Redisson.get_permit_expirable_semaphore`. :meth:`hold` keeps a permit for a block, and the watchdog
+    renews it. One that :meth:`acquire` takes without a lease never expires, and nobody renews it: if its holder dies,
+    it stays taken. Source: Redisson's ``RPermitExpirableSemaphore``.
 
     Example::
 
-        permits = client.get_permit_expirable_semaphore("printers")
-        permits.try_set_permits(3)
+        permits = client.get_permit_expirable_semaphore("printers", permits=3)
+        with permits.hold(wait_time=5):
+            ...
         permit = permits.acquire(lease_time=30)
         ...
         permits.release(permit)
@@ -727,6 +767,43 @@ class PermitExpirableSemaphore:
     def acquired_permits(self) -> int:
         """Return how many permits are taken."""
         return run(self._core.acquired_permits())
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> PermitHold[Any]:
+        """Hold a permit for a block.
+
+        It belongs to the block: whoever leaves it gives the permit back, in whatever thread that is.
+
+        Example::
+
+            with permits.hold(wait_time=5) as lease:
+                ...
+                lease.ensure_held()
+
+        Args:
+            wait_time: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
+            lease_time: Seconds after which the permit expires. ``None``: the watchdog renews it while the block runs,
+                and it expires ``Config.lock_watchdog_timeout`` after its holder died.
+            skip: Run the block with ``None`` instead of a lease if there was no permit in time.
+
+        Raises:
+            LockTimeoutError: On entering: there was no permit in time.
+            LockLostError: On leaving: the permit has expired, or somebody released it. An exception of the body goes
+                first.
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
+        """
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
 @final
