@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NoReturn, SupportsIndex, final
+from typing import TYPE_CHECKING, Generic, final
 
 from typing_extensions import TypeVar
 
 from pyredisson.core.holds import lost_error
-from pyredisson.misuse import not_portable
+from pyredisson.misuse import NotPortable
 
 if TYPE_CHECKING:
     from pyredisson.core.holds import Held, HeldLevel
@@ -20,7 +20,7 @@ TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="in
 
 
 @final
-class Lease(Generic[TokenT_co]):
+class Lease(NotPortable, Generic[TokenT_co]):
     """One hold, from when it was acquired until its block is left.
 
     A ``Lease[int]`` has a fencing token, as that of a :class:`pyredisson.FencedLock`; a ``Lease[None]`` has none.
@@ -37,9 +37,6 @@ class Lease(Generic[TokenT_co]):
         self._runtime = runtime
         self._ended = False
         self._told: Callable[[], None] | None = None
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise not_portable(self)
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, TypeVar
+from typing import Any, NoReturn, SupportsIndex, TypeVar
 
-__all__ = ["BY_HAND", "core_of", "not_portable", "warn_never_entered"]
+__all__ = ["BY_HAND", "NotPortable", "core_of", "warn_never_entered"]
 
 C = TypeVar("C")
 
@@ -14,18 +14,21 @@ C = TypeVar("C")
 BY_HAND: Any = None
 
 
-def not_portable(thing: object) -> TypeError:
-    """The error for whoever pickles or copies something that is of use only in this process, through this client."""
-    kind = type(thing).__name__
-    name = getattr(thing, "name", None)
-    client = getattr(thing, "_client", thing)
-    url = getattr(client, "url", None)
-    made = f".get_...({name!r})" if isinstance(name, str) else ""
-    masked = ", with the password in it" if url is not None and ":***@" in url else ""
-    return TypeError(
-        f"a {kind} cannot be pickled or copied: it belongs to its client in this process. Make a client from its URL "
-        f"in the other process{masked}: Redisson.from_url({url or 'url'!r}){made}"
-    )
+class NotPortable:
+    """Of use only in its process and through its client: whoever pickles or copies it is told what to do instead."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        kind = type(self).__name__
+        name = getattr(self, "name", None)
+        url = getattr(getattr(self, "_client", self), "url", None)
+        masked = ", with the password in place of ***" if url is not None and ":***@" in url else ""
+        made = f".get_{_snake_case(kind)}({name!r})" if isinstance(name, str) else ""
+        raise TypeError(
+            f"a {kind} cannot be pickled or copied: it belongs to its client in this process. In another process make "
+            f"a client from its URL{masked}: Redisson.from_url({url or 'url'!r}){made}"
+        )
 
 
 def core_of(kind: type[C], core: object, handle: object, client: object) -> C:

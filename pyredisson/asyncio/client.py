@@ -24,6 +24,7 @@ from pyredisson.endpoints import (
     url_of,
     url_of_cluster,
 )
+from pyredisson.misuse import NotPortable
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 
@@ -36,7 +37,7 @@ __all__ = ["Redisson"]
 
 
 @final
-class Redisson(Factory):
+class Redisson(Factory, NotPortable):
     """The asyncio twin of :class:`pyredisson.Redisson`: what talks to the server is awaited.
 
     It serves one event loop at a time. After that loop was closed a new one starts afresh, and old holds are lost; use

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, SupportsIndex, TypeVar, final
+from typing import TYPE_CHECKING, Generic, final
+
+from typing_extensions import TypeVar
 
 from pyredisson.lease import Lease
-from pyredisson.misuse import not_portable, warn_never_entered
+from pyredisson.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PermitHold"]
 
-EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True)
+EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
 
 
 @final
-class PermitHold(Generic[EnteredT_co]):
+class PermitHold(NotPortable, Generic[EnteredT_co]):
     """The asyncio twin of :class:`pyredisson.PermitHold`."""
 
     __slots__ = ("_block", "_client")
@@ -30,9 +32,6 @@ class PermitHold(Generic[EnteredT_co]):
     def __repr__(self) -> str:
         return f"<PermitHold of {self._block.name!r}>"
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise not_portable(self)
-
     async def __aenter__(self) -> EnteredT_co:
         return await self._block.enter()  # type: ignore[return-value]  # None only if it may skip.
 
@@ -42,7 +41,8 @@ class PermitHold(Generic[EnteredT_co]):
         await self._block.leave(error)
 
     def __del__(self) -> None:
-        if self._block.entered:
-            self._block.forget()
-        else:
-            warn_never_entered(self, self._block.name)
+        block = getattr(self, "_block", None)
+        if block is not None and block.entered:
+            block.forget()
+        elif block is not None:
+            warn_never_entered(self, block.name)

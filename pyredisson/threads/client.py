@@ -33,6 +33,7 @@ from pyredisson.endpoints import (
     url_of,
     url_of_cluster,
 )
+from pyredisson.misuse import NotPortable
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
@@ -69,7 +70,7 @@ R = TypeVar("R")
 
 
 @final
-class Redisson:
+class Redisson(NotPortable):
     """A client: makes locks and synchronizers, and looks after them with one watchdog and one subscriber.
 
     Nothing is sent until something is used. Handles keep their client going; once the client and all its handles are

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, final, overload
+
+from typing_extensions import TypeVar
 
 from pyredisson.arguments import cores_of, wait_of
 from pyredisson.core.deadline import wait_seconds
@@ -18,6 +20,7 @@ from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
+from pyredisson.misuse import BY_HAND, NotPortable, core_of, warn_never_entered
 from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
@@ -42,7 +45,10 @@ __all__ = [
 ]
 
 
-class Lock:
+LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+
+
+class Lock(NotPortable):
     """A reentrant lock that excludes threads of any number of processes, Java ones on Redisson among them.
 
     Made by :meth:`Redisson.get_lock`. A handle is cheap and may be shared by threads; two handles of one name are the
@@ -57,9 +63,9 @@ class Lock:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: LockCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: LockCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(LockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -166,7 +172,7 @@ class Lock:
     ) -> None:
         run_to_the_end(self._core.leave, error)
 
-    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
+    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold[Lease[None]]:
         """Hold the lock for a block that is told when it loses it.
 
         Example::
@@ -242,9 +248,9 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Redisson, core: FencedLockCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: FencedLockCore = BY_HAND) -> None:
         super().__init__(client, core)
-        self._core = core
+        self._core = core_of(FencedLockCore, core, self, client)
 
     def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """Take the lock as :meth:`lock` does, and return the token of the hold."""
@@ -254,13 +260,19 @@ class FencedLock(Lock):
         """Take the lock as :meth:`try_lock` does, and return the token of the hold; ``None`` if it was not got."""
         return run(self._core.try_lock_and_get_token(wait_time, lease_time))
 
+    def hold(  # type: ignore[override]  # The token is what makes the difference.
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None
+    ) -> Hold[Lease[int]]:
+        """Hold the lock for a block as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold."""
+        return Hold(self, wait_time, lease_time)
+
     def get_token(self) -> int | None:
         """Return the token that was handed out last, to whomever; ``None`` if none ever was."""
         return run(self._core.get_token())
 
 
 @final
-class ReadWriteLock:
+class ReadWriteLock(NotPortable):
     """Many readers or one writer, of any number of processes, Java ones on Redisson among them.
 
     Made by :meth:`Redisson.get_read_write_lock`. Each side is a :class:`Lock`. Whoever holds the write side may take
@@ -278,9 +290,9 @@ class ReadWriteLock:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: ReadWriteLockCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: ReadWriteLockCore = BY_HAND) -> None:
         self._client = client
-        self._core = core
+        self._core = core_of(ReadWriteLockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<ReadWriteLock {self._core.describe()}>"
@@ -319,7 +331,7 @@ class TokenLock(Lock):
     __slots__ = ()
 
 
-class MultiLock:
+class MultiLock(NotPortable):
     """Several locks taken as one, of any kind and of any number of clients: all of them, or a quorum of nodes.
 
     With a quorum it is the Redlock algorithm: one lock on each of several independent servers, all asked at once, held
@@ -459,7 +471,7 @@ class MultiLock:
     ) -> None:
         run_to_the_end(self._core.leave, error)
 
-    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
+    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold[Lease[None]]:
         """Hold it for a block that is told when it loses it; see :meth:`Lock.hold`."""
         return Hold(self, wait_time, lease_time)
 
@@ -479,20 +491,26 @@ class RedLock(MultiLock):
 
 
 @final
-class Hold:
+class Hold(NotPortable, Generic[LeaseT_co]):
     """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each."""
 
-    __slots__ = ("_lease", "_lease_time", "_lock", "_wait_time")
+    __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_wait_time")
 
     def __init__(self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time
-        self._lease: Lease | None = None
+        self._entered = False
+        self._lease: Lease[Any] | None = None
 
-    def __enter__(self) -> Lease:
+    def __del__(self) -> None:
+        if not getattr(self, "_entered", True):
+            warn_never_entered(self, self._lock.name)
+
+    def __enter__(self) -> LeaseT_co:
+        self._entered = True
         self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time))
-        return self._lease
+        return self._lease  # type: ignore[return-value]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -509,7 +527,7 @@ class Hold:
 
 
 @final
-class Semaphore:
+class Semaphore(NotPortable):
     """So many permits, for threads of any number of processes to take and to give back.
 
     Made by :meth:`Redisson.get_semaphore`. Nobody owns a permit: whoever wants may release one, and the permits of a
@@ -529,9 +547,9 @@ class Semaphore:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: SemaphoreCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(SemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -650,7 +668,7 @@ class Semaphore:
 
 
 @final
-class PermitExpirableSemaphore:
+class PermitExpirableSemaphore(NotPortable):
     """A semaphore whose permits are told by an id each, are released by it, and may expire.
 
     Made by :meth:`Redisson.get_permit_expirable_semaphore`. :meth:`hold` keeps a permit for a block, and the watchdog
@@ -669,9 +687,9 @@ class PermitExpirableSemaphore:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: PermitSemaphoreCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(PermitSemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -807,7 +825,7 @@ class PermitExpirableSemaphore:
 
 
 @final
-class CountDownLatch:
+class CountDownLatch(NotPortable):
     """A latch that lets all who wait through once it has been counted down to zero, in any number of processes.
 
     Made by :meth:`Redisson.get_count_down_latch`. Without a count it stands at 0, open: :meth:`wait` returns at once,
@@ -822,9 +840,9 @@ class CountDownLatch:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: LatchCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: LatchCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(LatchCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
