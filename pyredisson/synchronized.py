@@ -92,7 +92,8 @@ def _check_key(key: object) -> None:
         return
     example = f"{key.__name__}:{{...}}" if inspect.isfunction(key) else "orders:{order_id}"
     raise TypeError(
-        f'synchronized() takes the name of a lock, not {key!r}: write @client.synchronized("{example}") above the function'
+        f"synchronized() takes the name of a lock, a str, not {key!r}: write "
+        f'@client.synchronized("{example}") above the function'
     )
 
 

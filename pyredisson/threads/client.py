@@ -29,7 +29,10 @@ from pyredisson.endpoints import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_settings,
+    known_url,
     settings_of,
+    url_from_env,
     url_of,
     url_of_cluster,
 )
@@ -55,6 +58,7 @@ from pyredisson.threads.primitives import (
     TokenLock,
 )
 from pyredisson.threads.runtime import ThreadsRuntime
+from pyredisson.valkey_client import as_redis_client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -111,9 +115,10 @@ class Redisson(NotPortable):
         """Connect to ``redis://``, ``rediss://``, ``unix://``, a cluster, sentinels, or ``embedded://``.
 
         Args:
-            url: As redis-py reads it; ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names
-                some nodes of a Redis Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the
-                master that these sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
+            url: As redis-py reads it, with ``valkey://`` and ``valkeys://`` for ``redis://`` and ``rediss://``;
+                ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names some nodes of a Redis
+                Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the master that these
+                sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
             config: What differs from the defaults.
             **redis_kwargs: Further settings for redis-py's connections; for a cluster also ``address_remap``, a
                 function from the (host, port) that a node tells to the one that can be reached from here; for
@@ -121,8 +126,10 @@ class Redisson(NotPortable):
 
         Raises:
             ValueError: A URL that leads nowhere.
-            TypeError: Not a ``str``.
+            TypeError: Not a ``str``; or a setting that is one of ``config``.
         """
+        check_settings(redis_kwargs)
+        url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
         cluster = cluster_at(url, redis_kwargs)
@@ -132,6 +139,18 @@ class Redisson(NotPortable):
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
             return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def from_env(cls, *, config: Config | None = None) -> Self:
+        """Connect to where the environment says: ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
+
+        Args:
+            config: What differs from the defaults.
+
+        Raises:
+            ValueError: A URL that leads nowhere.
+        """
+        return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
@@ -333,11 +352,12 @@ def _way_to(
         tls = issubclass(client.connection_class, redis.SSLConnection)
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         return url, link_to_cluster(client, config.sharded_subscription_mode)
-    check_client(client, redis.Redis)
-    pool = client.connection_pool
+    users = as_redis_client(client, redis)
+    check_client(users, redis.Redis)
+    pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, link_to(client, sentinels)
+    return way, link_to(users, sentinels)
 
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import redis
 
-import pyredisson
-import pyredisson.asyncio
 from tests.contract.on_the_clock import ClockWorld
 from tests.contract.places import each_colour
 
@@ -32,7 +30,7 @@ def test_what_is_made_by_hand_names_the_method_that_makes_it(world: ClockWorld, 
     made = getattr(world.api, kind)
     users = redis.Redis()
     for arguments in [("orders",), (users, "orders"), (world.client().real, "orders")]:
-        with pytest.raises(TypeError, match=rf"client\.get_\w+\('orders'\)") as refusal:
+        with pytest.raises(TypeError, match=r"client\.get_\w+\('orders'\)") as refusal:
             made(*arguments)
         method = str(refusal.value).split("client.")[1].split("(")[0]
         assert type(getattr(world.client().real, method)("orders")) is made
@@ -79,9 +77,13 @@ def test_a_hold_that_is_never_entered_is_warned_of(world: ClockWorld, kind: str)
     mine = alice.get(world.client(), kind, "orders")
     if "semaphore" in kind:
         mine.try_set_permits(1)
-    with pytest.warns(ResourceWarning, match=r"hold\(\) of 'orders' was never entered"):
+
+    def forget() -> None:
         mine.hold()
         alice.do(gc.collect)
+
+    with pytest.warns(ResourceWarning, match=r"hold\(\) of 'orders' was never entered"):
+        forget()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with mine.hold():
