@@ -581,7 +581,7 @@ class LockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdog."""
         claim = self._claim_of_block(lease) if lease is not None else self._claim_of_closed_block()
-        if claim is None or not claim.levels or (lease is not None and not lease.brought_up()):
+        if claim is None or not claim.levels or (lease is not None and not lease._brought_up()):
             return
         if claim.hand_over():
             self.home.watchdog.settle(claim)
@@ -590,7 +590,7 @@ class LockCore:
 
     def _claim_of_block(self, lease: Lease) -> Claim | None:
         """The claim of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
-        claim = lease.held
+        claim = lease._held
         return claim if isinstance(claim, Claim) and claim.client == self.home.id else None
 
     def _claim_of_closed_block(self) -> Claim | None:
@@ -612,7 +612,7 @@ class LockCore:
         home = self.home
         home.check_open()
         claim = self._claim_of_block(lease) if lease is not None else self.mine()
-        if claim is None or (lease is not None and not lease.brought_up()):
+        if claim is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
                 f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
                 name=self.names.raw,
