@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.on_the_clock import AsyncioWorld, ThreadsWorld
 from tests.contract.places import asyncio_only, threads_only
-from tests.contract.worlds import PATIENCE, World
+from tests.contract.worlds import PATIENCE
 
 KINDS = [
     "lock",

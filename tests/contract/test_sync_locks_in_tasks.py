@@ -1,4 +1,4 @@
-"""Sync locks in ``async def``: the running task is the owner, and an acquire that could only deadlock raises at once."""
+"""Sync locks in `async def`: the running task is the owner, and an acquire that could only deadlock raises."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_forty_buyers_sell_no_more_than_there_is(world: ThreadsWorld) -> None:
 
     async def buy() -> None:
         nonlocal stock, sold, inside, most
-        while not lock.try_lock(0):
+        while not lock.try_lock(0):  # noqa: ASYNC110 - as its users would
             await asyncio.sleep(0.001)
         try:
             inside += 1
@@ -379,7 +379,7 @@ def test_a_thread_waits_for_a_task_of_another_threads_loop(world: ThreadsWorld) 
 
     async def other() -> Any:
         waiting = waiter.start(lock.try_lock, PATIENCE)
-        while world.waiting(lock) == 0:
+        while world.waiting(lock) == 0:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
         return waiting
 
