@@ -17,7 +17,7 @@ from pyredisson.errors import (
     StaleTokenError,
 )
 from pyredisson.lease import Lease
-from pyredisson.owners import current_thread_id
+from pyredisson.owners import Owner, current_thread_id
 from pyredisson.threads.client import Redisson
 from pyredisson.threads.primitives import (
     CountDownLatch,
@@ -56,6 +56,7 @@ __all__ = [
     "NonReentrantFairLock",
     "NonReentrantLock",
     "OutcomeUnknownError",
+    "Owner",
     "PermitExpirableSemaphore",
     "QuorumUnreachableError",
     "ReadWriteLock",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
@@ -23,11 +24,12 @@ class Lease:
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
     """
 
-    __slots__ = ("_claim", "_ended", "_level", "_runtime", "_told")
+    __slots__ = ("__weakref__", "_claim", "_ended", "_level", "_runtime", "_told")
 
     def __init__(self, claim: Held, level: Level | MultiLevel, runtime: Runtime) -> None:
         self._claim = claim
         self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
+        level.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
         self._ended = False
         self._told: Callable[[], None] | None = None
@@ -66,6 +68,18 @@ class Lease:
         """Call ``told``, once, when the hold is known to be lost."""
         self._told = told
         self._claim.on_loss = (*self._claim.on_loss, told)
+
+    @property
+    def held(self) -> Held:
+        """What its owner holds of the lock."""
+        return self._claim
+
+    def brought_up(self) -> bool:
+        """Make this hold the one that is released next. Returns whether it is there still."""
+        if not self._claim.has(self._level):
+            return False
+        self._claim.bring_up(self._level)
+        return True
 
     def end(self) -> None:
         """The block was left."""

@@ -17,6 +17,7 @@ import pyredisson.asyncio
 PLAIN = {
     "from_url",
     "embedded",
+    "new_owner",
     "hold",
     "validity",
     "read_lock",

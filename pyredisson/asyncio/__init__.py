@@ -35,6 +35,7 @@ from pyredisson.errors import (
     StaleTokenError,
 )
 from pyredisson.lease import Lease
+from pyredisson.owners import Owner
 from pyredisson.owners import current_task_id as current_thread_id
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "NonReentrantFairLock",
     "NonReentrantLock",
     "OutcomeUnknownError",
+    "Owner",
     "PermitExpirableSemaphore",
     "QuorumUnreachableError",
     "ReadWriteLock",

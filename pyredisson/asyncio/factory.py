@@ -34,6 +34,7 @@ from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TokenLockCore
+from pyredisson.owners import Owner, caller_of
 from pyredisson.synchronized import synchronized_task
 
 if TYPE_CHECKING:
@@ -50,40 +51,43 @@ class Factory:
 
     _core: ClientCore
 
-    def get_lock(self, name: str) -> Lock:
+    def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """See :meth:`pyredisson.Redisson.get_lock`."""
         self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)))
+        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_non_reentrant_lock(self, name: str) -> NonReentrantLock:
+    def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_lock`."""
         self._core.check_open()
-        return NonReentrantLock(self, NonReentrantLockCore(self._core, check_name(name)))
+        core = NonReentrantLockCore(self._core, check_name(name))
+        return NonReentrantLock(self, core.acting_for(caller_of(owner)), owner)
 
-    def get_fair_lock(self, name: str) -> FairLock:
+    def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """See :meth:`pyredisson.Redisson.get_fair_lock`."""
         self._core.check_open()
-        return FairLock(self, FairLockCore(self._core, check_name(name)))
+        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_non_reentrant_fair_lock(self, name: str) -> NonReentrantFairLock:
+    def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_fair_lock`."""
         self._core.check_open()
-        return NonReentrantFairLock(self, NonReentrantFairLockCore(self._core, check_name(name)))
+        core = NonReentrantFairLockCore(self._core, check_name(name))
+        return NonReentrantFairLock(self, core.acting_for(caller_of(owner)), owner)
 
-    def get_spin_lock(self, name: str, backoff: Backoff | None = None) -> SpinLock:
+    def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """See :meth:`pyredisson.Redisson.get_spin_lock`."""
         self._core.check_open()
-        return SpinLock(self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)))
+        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
+        return SpinLock(self, core.acting_for(caller_of(owner)), owner)
 
-    def get_fenced_lock(self, name: str) -> FencedLock:
+    def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """See :meth:`pyredisson.Redisson.get_fenced_lock`."""
         self._core.check_open()
-        return FencedLock(self, FencedLockCore(self._core, check_name(name)))
+        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_read_write_lock(self, name: str) -> ReadWriteLock:
+    def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """See :meth:`pyredisson.Redisson.get_read_write_lock`."""
         self._core.check_open()
-        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)))
+        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_semaphore(self, name: str) -> Semaphore:
         """See :meth:`pyredisson.Redisson.get_semaphore`."""
@@ -100,10 +104,15 @@ class Factory:
         self._core.check_open()
         return CountDownLatch(self, LatchCore(self._core, check_name(name)))
 
-    def get_token_lock(self, name: str) -> TokenLock:
+    def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """See :meth:`pyredisson.Redisson.get_token_lock`."""
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name)))
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+
+    def new_owner(self) -> Owner:
+        """See :meth:`pyredisson.Redisson.new_owner`. A plain call."""
+        self._core.check_open()
+        return Owner()
 
     def get_multi_lock(self, *locks: Lock) -> MultiLock:
         """See :meth:`pyredisson.Redisson.get_multi_lock`."""

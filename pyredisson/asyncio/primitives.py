@@ -21,6 +21,7 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
+    from pyredisson.owners import Owner
 
 __all__ = [
     "CountDownLatch",
@@ -43,9 +44,10 @@ __all__ = [
 class Lock:
     """The asyncio twin of :class:`pyredisson.Lock`; the owner is the task that runs the coroutine."""
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: LockCore) -> None:
+    def __init__(self, client: Factory, core: LockCore, owner: Owner | None = None) -> None:
+        self._owner = owner  # What it holds is renewed as long as it is in anybody's hands.
         self._client = client  # Keeps the client going as long as a handle is in use.
         self._core = core
 
@@ -171,8 +173,8 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Factory, core: FencedLockCore) -> None:
-        super().__init__(client, core)
+    def __init__(self, client: Factory, core: FencedLockCore, owner: Owner | None = None) -> None:
+        super().__init__(client, core, owner)
         self._core = core
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
@@ -194,9 +196,10 @@ class FencedLock(Lock):
 class ReadWriteLock:
     """The asyncio twin of :class:`pyredisson.ReadWriteLock`."""
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: ReadWriteLockCore) -> None:
+    def __init__(self, client: Factory, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
+        self._owner = owner
         self._client = client
         self._core = core
 
@@ -210,11 +213,11 @@ class ReadWriteLock:
 
     def read_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.read_lock`."""
-        return Lock(self._client, self._core.read_lock())
+        return Lock(self._client, self._core.read_lock(), self._owner)
 
     def write_lock(self) -> Lock:
         """See :meth:`pyredisson.ReadWriteLock.write_lock`."""
-        return Lock(self._client, self._core.write_lock())
+        return Lock(self._client, self._core.write_lock(), self._owner)
 
 
 @final
@@ -348,6 +351,7 @@ class Hold:
 
     async def __aenter__(self) -> Lease:
         self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
+        assert self._lease is not None
         if self._wanted:
             self._task = asyncio.current_task()
             self._lease.when_lost(self._cancel)
@@ -359,7 +363,7 @@ class Hold:
         if self._lease is not None:
             self._lease.end()
         ours = self._cancelled and isinstance(error, asyncio.CancelledError) and not self._cancelled_from_outside()
-        await self._lock._core.leave(None if ours else error)
+        await self._lock._core.leave(None if ours else error, lease=self._lease)
 
     def _cancel(self) -> None:
         if self._task is not None and not self._task.done():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
-from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.wire import prepare
@@ -98,6 +98,8 @@ class TaskLoop:
 class AsyncioRuntime:
     """One client's view of the world, for the tasks of one event loop at a time."""
 
+    suspends = True
+
     def __init__(self, make_link: Callable[[], Link], config: Config, *, scattered: bool = False) -> None:
         self._make_link = make_link
         self._scattered = scattered
@@ -160,6 +162,9 @@ class AsyncioRuntime:
     def owner(self) -> TaskOwner:
         self.enter()
         return current_task_owner()
+
+    def stuck_behind(self, holder: Caller) -> str | None:
+        return None  # Whoever waits lets the others go on.
 
     def jitter(self, low: float, high: float) -> float:
         return random.uniform(low, high)

@@ -17,6 +17,7 @@ __all__ = [
     "Event",
     "GivenBack",
     "HolderGone",
+    "LeftBehind",
     "Lost",
     "NodeBarred",
     "OutcomeUnknown",
@@ -95,6 +96,13 @@ class HolderGone(LockEvent):
     """A thread or task ended while it held the lock; it is renewed no longer."""
 
     hint: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeftBehind(LockEvent):
+    """A thread went on to another call while it holds the lock for an earlier one; ``holder`` says which thread."""
+
+    holder: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)

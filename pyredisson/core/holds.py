@@ -14,7 +14,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
@@ -23,7 +23,7 @@ from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
     from pyredisson.core.lock import LockCore
-    from pyredisson.core.runtime import Owner, Request, Runtime
+    from pyredisson.core.runtime import Caller, Request, Runtime
 
 __all__ = ["GONE", "Claim", "Claims", "Held", "Level", "Pending", "Unlock", "lost_error"]
 
@@ -44,12 +44,15 @@ class Level:
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
+        block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
+            its owner's.
         token: What tells this hold from all others, for locks that have such a thing. Then the level is not shared.
     """
 
-    __slots__ = ("certain", "lease_ms", "token", "watchdog", "watched")
+    __slots__ = ("block", "certain", "lease_ms", "token", "watchdog", "watched")
 
     def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+        self.block: Callable[[], object | None] | None = None
         self.token: int | None = None
         self.lease_ms = lease_ms
         self.certain = certain_for(lease_ms)
@@ -123,6 +126,7 @@ class Claim:
         "levels",
         "listed",
         "loss",
+        "mark",
         "mutex",
         "name",
         "of_block",
@@ -144,7 +148,7 @@ class Claim:
         "who",
     )
 
-    def __init__(self, key: tuple[str, str], who: Owner, client: str, runtime: Runtime) -> None:
+    def __init__(self, key: tuple[str, str], who: Caller, client: str, runtime: Runtime) -> None:
         self.key = key
         self.name, self.owner = key
         self.proof = self.owner  # What stands for its hold in Redis. A kind with a token of its own for each sets it;
@@ -153,6 +157,7 @@ class Claim:
         self.client = client
         self.by: LockCore | None = None  # The handle that asked last: it knows what its kind says to the server.
         self.listed = False  # In the table.
+        self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []
         self.deadline = 0.0
@@ -207,6 +212,22 @@ class Claim:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
         return level in self.levels
 
+    def in_use(self) -> bool:
+        """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
+        return bool(self.levels or self.pending or self.over or self.released_behind or self.owed)
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by its owner."""
+        return any(level.block is None for level in self.levels)
+
+    def holder_alive(self) -> bool:
+        """Whether anybody is there who could release it."""
+        return holder_alive(self)
+
+    def gone_hint(self) -> str:
+        """What to tell if there is nobody any more."""
+        return gone_hint(self)
+
     def has_only(self, level: Level, now: float) -> bool:
         """Whether that very level is all that is held, is certain, and nothing is open beside it."""
         levels = self.levels
@@ -245,15 +266,18 @@ class Claim:
             self.pending = Pending.ACQUIRE
             return turn
 
-    def granted(self, level: Level, deadline: float) -> None:
-        """The server took the hold. Nobody but its owner has had the turn since it asked."""
+    def granted(self, turn: int, level: Level, deadline: float) -> bool:
+        """The server took the hold. Returns whether it stands: whoever has had the turn since has given it back."""
         with self.mutex:
+            if turn != self.turn:
+                return False
             self.generation += 1
             if not self.levels or deadline > self.deadline:
                 self.deadline = deadline
             self.levels.append(level)
             self.pending = None
             self.queued_ms = 0
+            return True
 
     def refused(self, turn: int) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
@@ -441,6 +465,38 @@ class Claim:
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
 
+    def bring_up(self, level: Level) -> None:
+        """Make this level the one that is released next."""
+        with self.mutex:
+            if self.levels and self.levels[-1] is not level:
+                self.levels.remove(level)
+                self.levels.append(level)
+
+    def hand_over(self) -> bool:
+        """One hold is done with, and its block can wait for nothing: somebody else is to release it.
+
+        Returns whether there is anything to settle.
+        """
+        with self.mutex:
+            if self.loss is not None:
+                if self.levels:
+                    self.levels.pop()
+                if not self.levels:
+                    self.loss = None
+                return False
+            if self.pending is not None:
+                if len(self.levels) - (self.pending is Pending.RELEASE) > self.owed:
+                    self.owed += 1
+                return True
+            if not self.levels:
+                return False
+            self.turn += 1
+            self.pending = Pending.RELEASE
+            self.pending_until = self.deadline
+            self.of_block = True
+            self.doubtful = self.settling = False
+            return True
+
     def undo_acquire(self, holds: int) -> bool:
         """The caller leaves in the middle of an acquire: what it took beyond ``holds`` is to be given back.
 
@@ -559,6 +615,40 @@ class Claim:
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
 
 
+class Holder(Protocol):
+    """Somebody's nested holds of one thing."""
+
+    who: Caller
+    mark: Callable[[], Any] | None
+
+    @property
+    def levels(self) -> Sequence[Any]:
+        """The holds, each with its ``block``."""
+        ...
+
+
+def holder_alive(held: Holder) -> bool:
+    """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
+    if not held.levels:
+        return held.who.alive()
+    blocks = [level.block for level in held.levels]
+    if any(block is not None and block() is not None for block in blocks):
+        return True
+    return None in blocks and held.who.alive() and not _moved_on(held)
+
+
+def _moved_on(held: Holder) -> bool:
+    """Whether the call chain in which it was acquired has ended, and its thread goes on with others."""
+    return held.who.shared and held.mark is not None and held.mark() is None
+
+
+def gone_hint(held: Holder) -> str:
+    """What to tell of holds that nobody can release any more."""
+    if held.levels and all(level.block is not None for level in held.levels):
+        return "what hold() returned was dropped, and its block never left"
+    return held.who.gone_hint()
+
+
 class Held(Protocol):
     """What an owner holds of something, as a :class:`pyredisson.Lease` sees it."""
 
@@ -569,6 +659,10 @@ class Held(Protocol):
 
     def has(self, level: Any, /) -> bool:
         """Whether that very level is among those that are held."""
+        ...
+
+    def bring_up(self, level: Any, /) -> None:
+        """Make this level the one that is released next."""
         ...
 
     def remaining(self, now: float) -> float:

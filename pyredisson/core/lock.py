@@ -23,12 +23,14 @@ from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockT
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Owner, Reply, Request
+    from pyredisson.core.runtime import Caller, Holding, MadeCaller, Reply, Request
     from pyredisson.core.wakeups import Party
 
-__all__ = ["Attempt", "LockCore"]
+__all__ = ["Attempt", "LockCore", "is_callers", "not_held", "timed_out"]
 
 #: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
 #: hand over each time costs more than many a short hold.
@@ -46,7 +48,7 @@ class LockCore:
     Other kinds of lock are subclasses: they say other things to the server, and count, wait, renew and settle as here.
     """
 
-    __slots__ = ("_last", "_plain", "home", "names")
+    __slots__ = ("_caller", "_covers", "_last", "_plain", "home", "names")
 
     #: Those who wait on one channel for the same kind share the server's answers.
     kind = "lock"
@@ -66,7 +68,14 @@ class LockCore:
         self.names = LockNames(name)
         home.check_names(self.names)
         self._plain = home.watchdog.plain_level
+        self._covers = frozenset((name,))
+        self._caller: MadeCaller | None = None
         self._last: Claim | None = None  # The claim used last, so that its bytes need not be made anew.
+
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """Ask in the name of an owner that the user made, whoever calls."""
+        self._caller = caller
+        return self
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -81,9 +90,29 @@ class LockCore:
         """How many wait for it in this client."""
         return self.home.wakeups.waiting(self.names.channel)
 
-    def owner(self) -> Owner:
-        """Who asks: the calling thread or task."""
-        return self.home.runtime.owner()
+    def owner(self) -> Caller:
+        """Who asks: the calling thread or task, if this handle does not act for an owner of its own."""
+        asking = self.home.runtime.owner()  # In any case: it looks whether this is the right event loop.
+        return self._caller or asking
+
+    def caller(self) -> Caller:
+        """As :meth:`owner`; of several call chains that share a thread, the one that calls."""
+        who = self.owner()
+        return who.acting(self._covers, self.taken) if who.shared else who
+
+    def act_for_multi_lock(self) -> None:
+        """Be a member of a multi-lock, which sees to it whose call it is, and marks its own holds."""
+        self._caller = None
+        self._covers = frozenset()
+
+    def made_caller(self) -> MadeCaller | None:
+        """The owner for which this handle was made, if there is one."""
+        return self._caller
+
+    def taken(self, who: Caller) -> bool:
+        """Whether this owner has anything open here."""
+        claim = self.home.claims.find((self.names.raw, self.field(who.number)))
+        return claim is not None and claim.in_use()
 
     # ---- what a kind of lock says to the server ------------------------------------------------------------------
 
@@ -130,7 +159,7 @@ class LockCore:
     # lock() and try_lock() check their arguments and hand over to take(): one coroutine less on the hot path.
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
-        """Take the lock, however long it takes."""
+        """Acquire the lock, however long it takes."""
         return self.take(None, self._plain if lease_time is None else self._level(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
@@ -142,29 +171,45 @@ class LockCore:
         """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
         return await self.take(wait, self._plain)
 
-    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
-        """Take the lock for a block, whose body is told of a loss."""
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire the lock for a block, whose body is told of a loss. ``skip``: return ``None`` if it is not free."""
         wait = wait_seconds(wait_time)
         level = self._level(lease_time, block=True)
-        claim = self.claim_of(self.owner())
+        claim = self.mine()
         lease = Lease(claim, level, self.home.runtime)  # Made before: once it is taken, nothing is left to interrupt.
-        if not await self.take(wait, level, claim):
-            raise LockTimeoutError(f"lock {self.names.raw!r} was not got within {wait} s", name=self.names.raw)
-        return lease
+        if await self.take(wait, level, claim):
+            return lease
+        if skip:
+            return None
+        raise LockTimeoutError(timed_out("lock", self.names.raw, wait, self._held_here(claim)), name=self.names.raw)
+
+    def _held_here(self, claim: Claim) -> str | None:
+        """Who of this client holds the lock, for messages to somebody else."""
+        return next((each.who.describe() for each in self._holders() if each.who is not claim.who), None)
+
+    def _holders(self) -> list[Claim]:
+        """The claims of this client that hold the lock, so that nobody else can."""
+        return [each for each in self.home.claims.of(self.names.raw) if each.levels and each.loss is None]
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> Level:
         if lease_time is None:
             return Level(self._plain.lease_ms, watchdog=True, block=block)
         return Level(lease_ms(lease_time), watchdog=False, block=block)
 
-    async def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
-        """Take the lock for a level if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
+    def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> Coroutine[Any, Any, bool]:
+        """Acquire the lock for a level, waiting at most ``wait`` seconds; ``None``: as long as it takes."""
+        acquire = self._acquire(wait, level, claim)
+        return acquire if self._caller is None else self._caller.alone(acquire)
+
+    async def _acquire(self, wait: float | None, level: Level, claim: Claim | None) -> bool:
         home = self.home
         runtime = home.runtime
         if home.closed:
             home.check_open()
         if claim is None:
-            claim = self.claim_of(self.owner())
+            claim = self.mine()
+        if self._covers and not claim.in_use():
+            self._leave_mark(claim)
         claim.patience = wait
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
@@ -180,6 +225,8 @@ class LockCore:
                 refused = await self.attempt(claim, level)
             taken = refused is None
             if refused is not None and wait != 0:
+                if not runtime.suspends:
+                    self.check_not_stuck(claim)
                 taken = await self._wait(claim, level, refused, seen, Deadline.after(wait, asked))
                 claim.came = runtime.now()
                 if claim.queued_ms:
@@ -200,11 +247,34 @@ class LockCore:
             if claim.queued_ms:
                 await self._leave_queue(claim)
             raise
-        except GeneratorExit:
-            raise  # A coroutine that is being closed can wait for nothing any more; its lease will end.
+        except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+            if claim.undo_acquire(holds):
+                claim.pending_until = max(claim.deadline, runtime.now() + level.lease_ms / 1000)
+                home.watchdog.settle(claim)
+            self._resume(claim)
+            raise
         except BaseException:
             await self._go_away(claim, holds, level)
             raise
+
+    def _leave_mark(self, claim: Claim) -> None:
+        """Its owner begins to hold the lock, in the calling context."""
+        self.leave_behind(claim.who)
+        claim.mark = claim.who.mark(claim, self._covers)
+
+    def leave_behind(self, who: Caller) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on to this one."""
+        left = who.left_behind()
+        if left is not None:
+            self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+
+    def check_not_stuck(self, claim: Claim) -> None:
+        """Raise ``LockError`` if a holder can only release the lock when this call is over."""
+        for each in self._holders():
+            if each.who is not claim.who and (each.bound() or not each.who.shared) and each.holder_alive():
+                why = self.home.runtime.stuck_behind(each.who)
+                if why is not None:
+                    raise LockError(f"waiting for lock {claim.name!r} would never end: {why}", name=claim.name)
 
     def _wait(
         self, claim: Claim, level: Level, refused: int, seen: int | None, deadline: Deadline
@@ -293,8 +363,7 @@ class LockCore:
         assert not isinstance(answer, Failure)
         said = None if answer is None else self.read_acquire(claim, level, answer)
         if said is None:
-            claim.granted(level, sent + level.certain)
-            return None
+            return None if claim.granted(turn, level, sent + level.certain) else 0
         return self._refused(claim, turn, said)
 
     def last_request(self, claim: Claim) -> Request:
@@ -351,14 +420,13 @@ class LockCore:
         answer = None if reply is None else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
+            if level.watched and home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+                await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
+                return 0  # and look again at once.
+            if not claim.granted(turn, level, deadline):
+                return 0
             if level.watched:
-                if home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
-                    await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
-                    return 0  # and look again at once.
-                claim.granted(level, deadline)
                 home.watchdog.watch(claim)
-            else:
-                claim.granted(level, deadline)
             return None
         return self._refused(claim, turn, answer)
 
@@ -466,15 +534,19 @@ class LockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    async def unlock(self, begun: list[None] | None = None) -> None:
+    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
         """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled.
 
         ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
         """
+        unlock = self._unlock(begun)
+        return unlock if self._caller is None else self._caller.alone(unlock)
+
+    async def _unlock(self, begun: list[None] | None) -> None:
         home = self.home
         if home.closed:
             home.check_open()
-        claim = self.claim_of(self.owner())
+        claim = self.mine()
         if claim.pending is not None:
             # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
             owes = claim.pending is Pending.ACQUIRE and claim.owe(block=False)
@@ -488,23 +560,66 @@ class LockCore:
             return
         await self._release(claim, begun)
 
-    async def leave(self, error: BaseException | None = None, begun: list[None] | None = None) -> None:
+    async def leave(
+        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+    ) -> None:
         """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
 
         Unlike :meth:`unlock` this never stands for an earlier one that failed. ``begun`` is as there.
+
+        Args:
+            error: What ended the block.
+            begun: As for :meth:`unlock`.
+            lease: What the block has from :meth:`hold`. It says whose hold that is, whoever leaves the block.
         """
-        if isinstance(error, GeneratorExit):
-            return  # The coroutine is being closed and can wait for nothing any more; the lease will end.
+        if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
+            self._hand_over(lease)
+            return
         try:
-            await self._leave(begun)
+            await self._leave(begun, lease)
         except Exception:
             if error is None:
                 raise
 
-    async def _leave(self, begun: list[None] | None) -> None:
+    def _hand_over(self, lease: Lease | None) -> None:
+        """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdog."""
+        claim = self._claim_of_block(lease) if lease is not None else self._claim_of_closed_block()
+        if claim is None or not claim.levels or (lease is not None and not lease.brought_up()):
+            return
+        if claim.hand_over():
+            self.home.watchdog.settle(claim)
+        if not claim.watched():
+            self.home.watchdog.unwatch(claim)
+
+    def _claim_of_block(self, lease: Lease) -> Claim | None:
+        """The claim of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
+        claim = lease.held
+        return claim if isinstance(claim, Claim) and claim.client == self.home.id else None
+
+    def _claim_of_closed_block(self) -> Claim | None:
+        """The claim of the calling task. It may be closing an asynchronous generator of another one."""
+        try:
+            who = self.owner()
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+        claim = self.claim_of(who)
+        if claim.levels:
+            return claim
+        for mark in who.marks():
+            held = mark.held
+            if isinstance(held, Claim) and held.key[0] == claim.key[0] and held.client == claim.client:
+                return held if held.loss is None else None
+        return None
+
+    async def _leave(self, begun: list[None] | None, lease: Lease | None) -> None:
         home = self.home
         home.check_open()
-        claim = self.claim_of(self.owner())
+        claim = self._claim_of_block(lease) if lease is not None else self.mine()
+        if claim is None or (lease is not None and not lease.brought_up()):
+            raise LockNotOwnedError(
+                f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
+                name=self.names.raw,
+            )
         if claim.pending is not None:
             if begun is not None:
                 begun.append(None)
@@ -539,12 +654,15 @@ class LockCore:
             if begun is not None:
                 begun.append(None)
             await self._release_one(claim, block)
-        except (Exception, GeneratorExit):
+        except Exception:
             raise
-        except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
+        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
             if claim.redo_release(before):
                 claim.pending_until = claim.deadline
-                await self.home.settle_on_leaving(claim)
+                if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
+                    self.home.watchdog.settle(claim)
+                else:
+                    await self.home.settle_on_leaving(claim)
             self._resume(claim)  # In any case: it may have been released, and be watched still.
             raise
 
@@ -559,8 +677,7 @@ class LockCore:
         lease = lease or self._plain.lease_ms
         if todo is Unlock.NOT_OWNED:
             raise LockNotOwnedError(
-                f"lock {claim.name!r} is not held by {claim.owner}: only the thread (or task) that took it can "
-                "release it",
+                not_held("lock", claim.name, claim.who, self._held_here(claim)),
                 name=claim.name,
             )
 
@@ -622,6 +739,8 @@ class LockCore:
             self.note_waiters(claim, reply - 1, sent)
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
+            if claim.levels and claim.watched():  # Left by another thread, the block's owner may hold it anew by now.
+                home.watchdog.watch(claim)
         if home.talkative():
             home.emit(events.Released(claim.name, claim.owner, holds - 1))
 
@@ -636,7 +755,7 @@ class LockCore:
         """Free the lock, whoever holds it."""
         home = self.home
         home.check_open()
-        claim = self.claim_of(self.owner())
+        claim = self.mine()
         if claim.pending is not None:
             try:
                 await self._settle(claim)
@@ -678,7 +797,7 @@ class LockCore:
 
     async def is_held_by_current_thread(self) -> bool:
         """Whether the calling thread or task holds it."""
-        return await self.is_held_by_thread(self.owner().number)
+        return await self.is_held_by_thread(self.caller().number)
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
         """Whether that thread or task of this client holds it."""
@@ -693,7 +812,7 @@ class LockCore:
 
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
-        count = await self.home.query("HGET", self.names.raw, self.field(self.owner().number))
+        count = await self.home.query("HGET", self.names.raw, self.field(self.caller().number))
         return int(count) if isinstance(count, bytes) else 0
 
     async def remain_time_to_live(self) -> float | None:
@@ -706,7 +825,15 @@ class LockCore:
 
     # ---- the caller's claim --------------------------------------------------------------------------------------
 
-    def claim_of(self, who: Owner) -> Claim:
+    def mine(self) -> Claim:
+        """The claim of who calls."""
+        who = self.owner()
+        last = self._last
+        if last is not None and last.who is who and last.listed and last.client == self.home.id and is_callers(last):
+            return last
+        return self.claim_of(who.acting(self._covers, self.taken) if who.shared else who)
+
+    def claim_of(self, who: Caller) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
         last = self._last
@@ -718,6 +845,33 @@ class LockCore:
             claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
         self._last = claim
         return claim
+
+
+def is_callers(held: Holding) -> bool:
+    """Whether what an owner held last is that of the calling context, as far as a glance tells."""
+    who = held.who
+    if not who.shared:
+        return True
+    mark = held.mark() if held.mark is not None else None
+    if held.in_use():
+        return mark is not None and mark is who.innermost()
+    return not who.divided
+
+
+def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:
+    """The message for who did not get a lock in time. ``holder``: who of this client has it."""
+    held = f"; {holder} of this client holds it" if holder else ""
+    return f"timed out after {wait} s waiting for {what} {name!r}{held}"
+
+
+def not_held(what: str, name: str, who: Caller, holder: str | None) -> str:
+    """The message for who releases a lock that it does not hold. ``holder``: who of this client has it."""
+    there = f" {holder} of this client holds it, and" if holder else ""
+    return (
+        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
+        "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
+        "task, or get_lock(name, owner=client.new_owner())"
+    )
 
 
 class Attempt:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.holds import GONE, Claim, Level
+from pyredisson.core.holds import GONE, Claim, Level, gone_hint, holder_alive
 from pyredisson.core.quorum import certain_until, node_timeout
 from pyredisson.core.runtime import Ask, Failure
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.lock import LockCore
-    from pyredisson.core.runtime import Owner, Runtime
+    from pyredisson.core.runtime import Caller, Runtime
 
 __all__ = ["Asks", "Keeper", "MultiHold", "MultiLevel"]
 
@@ -40,15 +40,17 @@ class MultiLevel:
         lease_ms: The lease that its members were taken with.
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost.
+        block: As for :class:`pyredisson.core.holds.Level`.
         parts: The member's own level, for each member; ``None`` where it is not held.
         votes: Which members count.
     """
 
-    __slots__ = ("lease_ms", "parts", "votes", "watchdog", "watched")
+    __slots__ = ("block", "lease_ms", "parts", "votes", "watchdog", "watched")
 
     token: int | None = None  # Those of the members grow apart: there is none for all.
 
     def __init__(self, lease_ms: int, members: int, *, watchdog: bool, block: bool) -> None:
+        self.block: Callable[[], object | None] | None = None
         self.lease_ms = lease_ms
         self.watchdog = watchdog
         self.watched = watchdog or block
@@ -91,6 +93,7 @@ class MultiHold:
         "levels",
         "listed_in",
         "loss",
+        "mark",
         "mutex",
         "name",
         "on_loss",
@@ -106,7 +109,7 @@ class MultiHold:
     )
 
     def __init__(
-        self, key: object, name: str, who: Owner, cores: tuple[LockCore, ...], quorum: int, *, quick: bool
+        self, key: object, name: str, who: Caller, cores: tuple[LockCore, ...], quorum: int, *, quick: bool
     ) -> None:
         self.key = key
         self.name = name
@@ -117,6 +120,7 @@ class MultiHold:
         self.quick = quick  # Its members are nodes, which get but a small timeout.
         self.mutex = cores[0].home.runtime.mutex()
         self.listed_in: Keeper | None = None  # In whose table it is.
+        self.mark: Callable[[], Any] | None = None  # What it has left in the context of its owner; see Mark.
         self.claims: tuple[Claim, ...] = ()
         self.asks = Asks(0, [])
         self.levels: list[MultiLevel] = []
@@ -165,6 +169,21 @@ class MultiHold:
     def has(self, level: MultiLevel) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
         return level in self.levels
+
+    def in_use(self) -> bool:
+        """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
+        return not self.idle()
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by its owner."""
+        return any(level.block is None for level in self.levels)
+
+    def bring_up(self, level: MultiLevel) -> None:
+        """Make this level the one that is released next."""
+        with self.mutex:
+            if self.levels and self.levels[-1] is not level:
+                self.levels.remove(level)
+                self.levels.append(level)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
@@ -240,7 +259,7 @@ class Keeper:
 
     # ---- the table of holds --------------------------------------------------------------------------------------
 
-    def find(self, key: object, who: Owner) -> MultiHold | None:
+    def find(self, key: object, who: Caller) -> MultiHold | None:
         """What this owner holds, if anything."""
         return self._table.get((key, who.number))
 
@@ -335,10 +354,10 @@ class Keeper:
         return hold.renewable() and hold.renew_at <= now + hold.lease_ms() / 6000 and self._to_renew(hold)
 
     def _to_renew(self, hold: MultiHold) -> bool:
-        if not hold.who.alive():
+        if not holder_alive(hold):
             self._kept.pop(hold, None)
             self._drop(hold)
-            self._home.emit(events.HolderGone(hold.name, hold.owner, hold.who.gone_hint()))
+            self._home.emit(events.HolderGone(hold.name, hold.owner, gone_hint(hold)))
             return False
         bound = self._home.config.quorum_max_extensions
         if not hold.renewable() or (bound is not None and hold.taking is None and hold.extensions >= bound):

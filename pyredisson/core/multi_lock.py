@@ -19,7 +19,7 @@ from pyredisson.core.fair_lock import FairLockCore
 from pyredisson.core.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.holds import lost_error
-from pyredisson.core.lock import LockCore
+from pyredisson.core.lock import LockCore, is_callers, not_held, timed_out
 from pyredisson.core.multi_hold import Asks, MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.holds import Claim, Level
-    from pyredisson.core.runtime import Owner
+    from pyredisson.core.runtime import Caller, MadeCaller
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
@@ -144,6 +144,8 @@ class MultiLockCore:
         self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
         self._real = tuple([member.home for member in ordered])
         self._last: MultiHold | None = None  # The hold used last.
+        self._covers = frozenset(names)
+        self._caller = _one_caller(ordered)
         self._in_turn = tuple(_over(member, MemberCore(member.home)) for member in ordered)
         # Kinds that do more than to ask and to hear are stepped as coroutines, and so is who waits for replicas.
         self._simple = all(type(member).attempt is LockCore.attempt for member in ordered) and not any(
@@ -159,9 +161,23 @@ class MultiLockCore:
                 text += f" {state} by {hold.owner[:4]}…:{hold.who.number} ×{len(hold.levels)}"
         return text
 
-    def owner(self) -> Owner:
-        """Who asks: the calling thread or task."""
-        return self.home.runtime.owner()
+    def owner(self) -> Caller:
+        """Who asks: the calling thread or task, if the members do not act for an owner of their own."""
+        asking = self.home.runtime.owner()
+        return self._caller or asking
+
+    def _taken(self, who: Caller) -> bool:
+        """Whether this owner has it, or anything of it."""
+        hold = self.home.keeper.find(self._key, who)
+        return (hold is not None and hold.in_use()) or any(member.taken(who) for member in self.members)
+
+    def mine(self) -> MultiHold:
+        """The hold of who calls; see :meth:`LockCore.mine`."""
+        who = self.owner()
+        last = self._last
+        if last is not None and last.who is who and last.listed_in is self.home.keeper and is_callers(last):
+            return last
+        return self._hold(who.acting(self._covers, self._taken) if who.shared else who)
 
     def _check_open(self) -> None:
         for home in self._homes:
@@ -182,22 +198,29 @@ class MultiLockCore:
         """Take it if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
         return self.take(wait, self._level(None))
 
-    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None) -> Lease:
-        """Take it for a block, whose body is told of a loss."""
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire it for a block, whose body is told of a loss. ``skip``: return ``None`` if it is not free."""
         wait = wait_seconds(wait_time)
         level = self._level(lease_time, block=True)
         self._check_open()
-        hold = self._hold(self.owner())
+        hold = self.mine()
         lease = Lease(hold, level, self.home.runtime)
-        if not await self.take(wait, level, hold):
-            raise LockTimeoutError(f"multi-lock {self.name!r} was not got within {wait} s", name=self.name)
-        return lease
+        if await self.take(wait, level, hold):
+            return lease
+        if skip:
+            return None
+        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, self._held_here(hold)), name=self.name)
+
+    def _held_here(self, hold: MultiHold) -> str | None:
+        """Who of this client holds it, for messages to somebody else."""
+        holds = self.home.keeper.of(self._key)
+        return next((each.who.describe() for each in holds if each.levels and each.who is not hold.who), None)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> MultiLevel:
         ms = self.home.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
         return MultiLevel(ms, len(self.members), watchdog=lease_time is None, block=block)
 
-    def _hold(self, who: Owner) -> MultiHold:
+    def _hold(self, who: Caller) -> MultiHold:
         keeper = self.home.keeper
         last = self._last
         if last is not None and last.who is who and last.listed_in is keeper:
@@ -222,12 +245,19 @@ class MultiLockCore:
             holds = [len(claim.levels) for claim in hold.claims]
         return holds
 
-    async def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> bool:
+    def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> Coroutine[Any, Any, bool]:
+        acquire = self._acquire(wait, level, hold)
+        return acquire if self._caller is None else self._caller.alone(acquire)
+
+    async def _acquire(self, wait: float | None, level: MultiLevel, hold: MultiHold | None) -> bool:
         runtime = self.home.runtime
         asked = runtime.now()
         self._check_open()
         if hold is None:
-            hold = self._hold(self.owner())
+            hold = self.mine()
+        if not hold.in_use():
+            self.members[0].leave_behind(hold.who)
+            hold.mark = hold.who.mark(hold, self._covers)
         holds = self._refresh(hold)
         try:
             if hold.levels and hold.expire(asked):
@@ -235,8 +265,10 @@ class MultiLockCore:
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
-        except GeneratorExit:
-            raise  # A coroutine that is being closed can wait for nothing any more; its leases will end.
+        except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+            self._undo_all(hold, level, holds)
+            self._settle_all_later(hold)
+            raise
         except Exception:
             await self._undo(hold, level)
             raise
@@ -289,6 +321,11 @@ class MultiLockCore:
 
     async def _go_away(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
         """The caller leaves in the middle (Ctrl-C, cancellation): give back what any member may have got."""
+        self._undo_all(hold, level, holds)
+        await self._settle_now(hold)
+
+    def _undo_all(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
+        """Note that what any member may have got for this level is to be given back."""
         hold.taking = None
         if level in hold.levels:
             hold.levels.remove(level)
@@ -296,7 +333,6 @@ class MultiLockCore:
         for claim, before in zip(hold.claims, holds, strict=True):
             if claim.undo_acquire(before):
                 claim.pending_until = max(claim.deadline, self.home.runtime.now() + level.lease_ms / 1000)
-        await self._settle_now(hold)
 
     async def _settle_now(self, hold: MultiHold) -> None:
         """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
@@ -308,35 +344,88 @@ class MultiLockCore:
             ]
             await self.home.runtime.guard(together(self.home.runtime, works), CLEANUP_BUDGET)
         finally:
-            for member, claim in zip(self._beside, hold.claims, strict=True):
-                if claim.pending is not None:
-                    member.home.watchdog.settle(claim)
-                elif claim.watched():
-                    member.home.watchdog.watch(claim)
+            self._settle_all_later(hold)
+
+    def _settle_all_later(self, hold: MultiHold) -> None:
+        """Leave what the members have pending to the watchdogs of their clients."""
+        for member, claim in zip(self._beside, hold.claims, strict=True):
+            if claim.pending is not None:
+                member.home.watchdog.settle(claim)
+            elif claim.watched():
+                member.home.watchdog.watch(claim)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    async def unlock(self, begun: list[None] | None = None) -> None:
+    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
         """Give back one hold of the calling thread or task.
 
         ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
         """
+        unlock = self._unlock(None, begun)
+        return unlock if self._caller is None else self._caller.alone(unlock)
+
+    async def _unlock(self, lease: Lease | None, begun: list[None] | None) -> None:
         self._check_open()
-        hold = self._hold(self.owner())
+        hold = self._hold_of_block(lease) if lease is not None else self.mine()
+        if hold is None or (lease is not None and not lease.brought_up()):
+            raise LockNotOwnedError(
+                f"multi-lock {self.name!r} is no longer held by this block: it was released, or forced open, within it",
+                name=self.name,
+            )
         try:
             await self._release(hold, begun)
         finally:
             self.home.keeper.tidy(hold)
 
-    async def leave(self, error: BaseException | None = None, begun: list[None] | None = None) -> None:
-        """Give back the hold of a block that ended with ``error``, which goes before any error of ours."""
-        if isinstance(error, GeneratorExit):
+    async def leave(
+        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+    ) -> None:
+        """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
+
+        See :meth:`LockCore.leave`.
+        """
+        if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
+            self._hand_over(lease)
             return
         try:
-            await self.unlock(begun)
+            await self._unlock(lease, begun)
         except Exception:
             if error is None:
                 raise
+
+    def _hold_of_block(self, lease: Lease) -> MultiHold | None:
+        """The hold of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
+        hold = lease.held
+        return hold if isinstance(hold, MultiHold) and hold.listed_in is self.home.keeper else None
+
+    def _hold_of_closed_block(self) -> MultiHold | None:
+        """The hold of the calling task. It may be closing an asynchronous generator of another one."""
+        try:
+            who = self.owner()
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+        hold = self.home.keeper.find(self._key, who)
+        if hold is not None and hold.levels:
+            return hold
+        holds = [mark.held for mark in who.marks()]
+        return next((held for held in holds if isinstance(held, MultiHold) and held.key == self._key), None)
+
+    def _hand_over(self, lease: Lease | None) -> None:
+        """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
+        hold = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
+        if hold is None or not hold.levels or (lease is not None and not lease.brought_up()):
+            return
+        level = hold.levels.pop()
+        if not hold.levels:
+            hold.loss = None
+            hold.extensions = 0
+        self.home.keeper.leave_alone(hold)
+        for claim, part in zip(hold.claims, level.parts, strict=True):
+            if part is not None and claim.has(part):
+                claim.bring_up(part)
+                claim.hand_over()
+        self._settle_all_later(hold)
+        self.home.keeper.tidy(hold)
 
     async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
         runtime = self.home.runtime
@@ -354,8 +443,7 @@ class MultiLockCore:
             raise lost_error(hold, "its lease ran out")
         else:
             raise LockNotOwnedError(
-                f"multi-lock {hold.name!r} is not held by {hold.owner}: only the thread (or task) that took it can "
-                "release it",
+                not_held("multi-lock", hold.name, hold.who, self._held_here(hold)),
                 name=hold.name,
             )
         holds = [len(claim.levels) for claim in hold.claims]
@@ -372,11 +460,14 @@ class MultiLockCore:
             gone, unsure = 0, 0
             if results:
                 gone, unsure = await self._persist(hold, results, now + self.home.config.timeout)
-        except (Exception, GeneratorExit):
+        except Exception:
             raise
-        except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
+        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
             self._redo(hold, level, holds)
-            await self._settle_now(hold)
+            if isinstance(error, GeneratorExit) and runtime.suspends:
+                self._settle_all_later(hold)
+            else:
+                await self._settle_now(hold)
             raise
         parts = len(level.parts) - level.parts.count(None)
         if reason is not None:
@@ -487,21 +578,25 @@ class MultiLockCore:
     async def force_unlock(self) -> bool:
         """Free every member, whoever holds it. Returns whether any was locked."""
         self._check_open()
-        own = self.home.keeper.find(self._key, self.owner())
+        own = self.mine()
         found = [await member.force_unlock() for member in self.members]
-        if own is not None:
-            own.levels.clear()
-            own.loss = own.open = None
-            own.over = 0
-            self.home.keeper.leave_alone(own)
-            self.home.keeper.tidy(own)
+        own.levels.clear()
+        own.loss = own.open = None
+        own.over = 0
+        self.home.keeper.leave_alone(own)
+        self.home.keeper.tidy(own)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
+    def _whose(self) -> Caller:
+        """Who of those who share a thread is asking."""
+        who = self.owner()
+        return who.acting(self._covers, self._taken) if who.shared else who
+
     def validity(self) -> float:
         """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
-        hold = self.home.keeper.find(self._key, self.home.runtime.owner())
+        hold = self.home.keeper.find(self._key, self._whose())
         return hold.remaining(self.home.runtime.now()) if hold is not None else 0.0
 
     async def is_locked(self) -> bool:
@@ -522,7 +617,7 @@ class MultiLockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         self._check_open()
-        hold = self.home.keeper.find(self._key, self.owner())
+        hold = self.home.keeper.find(self._key, self._whose())
         return len(hold.levels) if hold is not None and hold.remaining(self.home.runtime.now()) > 0 else 0
 
     # ---- errors --------------------------------------------------------------------------------------------------
@@ -556,6 +651,9 @@ class QuorumLockCore(MultiLockCore):
         first = await self.ask_all(hold, level)
         if first.taken:
             return True
+        if wait != 0 and not self.home.runtime.suspends:
+            for member, claim in zip(self.members, hold.claims, strict=True):
+                member.check_not_stuck(claim)
         rounds = Rounds(self, hold, level, asked)
         rounds.count(first)
         if wait == 0:
@@ -661,7 +759,9 @@ class QuorumLockCore(MultiLockCore):
         for index, claim in enumerate(claims):
             answer = outcomes[index]
             if answer is None:
-                claim.granted(parts[index], certain)
+                if not claim.granted(turns[index], parts[index], certain):
+                    outcomes[index] = 0  # Somebody who had the turn since has given it back.
+                    certain = -math.inf
             else:
                 unusual[index] = members[index].end_first(claim, parts[index], turns[index], sent, answer)
         if not unusual:
@@ -892,7 +992,16 @@ def _over(member: LockCore, home: ClientCore) -> LockCore:
     """The same handle over another view of its client."""
     other = copy.copy(member)
     other.home = home
+    other.act_for_multi_lock()
     return other
+
+
+def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
+    """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
+    callers = {member.made_caller() for member in members}
+    if len(callers) > 1:
+        raise ValueError("the members of a multi-lock act for one owner: get them all with the same owner=, or without")
+    return callers.pop()
 
 
 def _state(outcome: object, refused: int | None) -> object:

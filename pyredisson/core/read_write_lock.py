@@ -28,10 +28,12 @@ from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.holds import Claim, Level
-    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
 
 __all__ = ["ReadLockCore", "ReadWriteLockCore", "WriteLockCore"]
 
@@ -47,20 +49,26 @@ WRITERS = "write"
 class ReadWriteLockCore:
     """One handle on a read-write lock: it makes handles on its two sides."""
 
-    __slots__ = ("home", "names")
+    __slots__ = ("_caller", "home", "names")
 
     def __init__(self, home: ClientCore, name: str) -> None:
         self.home = home
         self.names = ReadWriteNames(name)
+        self._caller: MadeCaller | None = None
         home.check_names(self.names)
+
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """See :meth:`LockCore.acting_for`; of both sides."""
+        self._caller = caller
+        return self
 
     def read_lock(self) -> ReadLockCore:
         """A handle on the read side."""
-        return ReadLockCore(self.home, self.names)
+        return ReadLockCore(self.home, self.names).acting_for(self._caller)
 
     def write_lock(self) -> WriteLockCore:
         """A handle on the write side."""
-        return WriteLockCore(self.home, self.names)
+        return WriteLockCore(self.home, self.names).acting_for(self._caller)
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -99,6 +107,13 @@ class Side(LockCore):
     def waiting(self) -> int:
         """How many wait for this side in this client."""
         return self.home.wakeups.waiting(self.names.channel, self.kind)
+
+    def taken(self, who: Caller) -> bool:
+        """Whether this owner has anything open, on either side."""
+        home = self.home
+        fields = owner_field(home.id, who.number), writer_field(home.id, who.number)
+        claims = [home.claims.find((self.names.raw, field)) for field in fields]
+        return any(claim is not None and claim.in_use() for claim in claims)
 
     def _claims(self) -> list[Claim]:
         """This client's claims on this side."""
@@ -161,7 +176,7 @@ class ReadLockCore(Side):
 
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds the read side."""
-        return await self._holds(self.home.runtime.owner().number)
+        return await self._holds(self.caller().number)
 
     async def _holds(self, number: int) -> int:
         """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
@@ -187,6 +202,10 @@ class ReadLockCore(Side):
             )
         finally:
             claim.way = 0.0
+
+    def _holders(self) -> list[Claim]:
+        """The claims of this client that keep readers out: a writer's."""
+        return [each for each in super()._holders() if each.owner == writer_field(each.client, each.who.number)]
 
     def _give_way(self, claim: Claim, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
@@ -256,12 +275,12 @@ class WriteLockCore(Side):
         """Whether anybody writes."""
         return await self.home.query("HGET", self.names.raw, "mode") == b"write"
 
-    async def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> bool:
+    async def _acquire(self, wait: float | None, level: Level, claim: Claim | None) -> bool:
         if claim is None:
-            claim = self.claim_of(self.home.runtime.owner())
+            claim = self.mine()
         if not claim.levels:
             await self._refuse_reader(claim)
-        return await super().take(wait, level, claim)
+        return await super()._acquire(wait, level, claim)
 
     async def attempt(self, claim: Claim, level: Level) -> int | None:
         """Ask for the lock once; whoever reads is told so."""

@@ -154,7 +154,7 @@ class Watchdog:
         self._next_round = now + self._period
         due: list[Claim] = []
         for claim in list(self._watched):
-            if not claim.who.alive():
+            if not claim.holder_alive():
                 self._bury(claim)
             elif claim.renewable():
                 due.append(claim)
@@ -166,7 +166,7 @@ class Watchdog:
     def _bury(self, claim: Claim) -> None:
         self.unwatch(claim)
         self._home.claims.drop(claim)
-        self._home.emit(events.HolderGone(claim.name, claim.owner, claim.who.gone_hint()))
+        self._home.emit(events.HolderGone(claim.name, claim.owner, claim.gone_hint()))
 
     def _together(self, claim: Claim) -> tuple[str, int]:
         return claim.by.renew.__name__ if claim.by is not None else "", self._runtime.place(claim.name) or 0

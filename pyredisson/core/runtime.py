@@ -19,10 +19,13 @@ __all__ = [
     "Ask",
     "AskSynced",
     "Background",
+    "Caller",
     "Failure",
+    "Holding",
+    "MadeCaller",
+    "Mark",
     "NotNow",
     "NotSent",
-    "Owner",
     "Pause",
     "Refused",
     "Reply",
@@ -131,12 +134,57 @@ class Pause:
         yield self
 
 
-class Owner(Protocol):
-    """Who asks: a thread or a task, by a number that is never used for another."""
+class Holding(Protocol):
+    """What an owner holds, as far as a :class:`Mark` has to know."""
+
+    name: str
+    owner: str
+    who: Caller
+    mark: Callable[[], Any] | None
+
+    def in_use(self) -> bool:
+        """Whether anything is held, or is under way."""
+        ...
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by the call chain that acquired it."""
+        ...
+
+
+class Mark(Protocol):
+    """What a hold leaves in the context in which it was acquired: by it a call chain knows its own holds again."""
+
+    @property
+    def held(self) -> Holding:
+        """What is held."""
+        ...
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The locks that this is about."""
+        ...
+
+
+class Caller(Protocol):
+    """Who asks: a thread, a task or an owner that the user made, by a number that is never used for another."""
 
     @property
     def number(self) -> int:
         """The number, as in ``<client id>:<number>``."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether call chains that have nothing to do with each other may run under it: see :meth:`acting`."""
+        ...
+
+    @property
+    def divided(self) -> bool:
+        """Whether that has happened."""
+        ...
+
+    def describe(self) -> str:
+        """What to call it in a message."""
         ...
 
     def alive(self) -> bool:
@@ -145,6 +193,44 @@ class Owner(Protocol):
 
     def gone_hint(self) -> str:
         """What to tell of one that ended while it held a lock."""
+        ...
+
+    def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
+        """Who the calling context is for these locks: the owner of its own hold, else one that holds none of them.
+
+        Args:
+            names: The locks.
+            taken: Whether an owner holds, or asks for, one of them.
+        """
+        ...
+
+    def mark(self, held: Holding, names: frozenset[str]) -> Callable[[], Any] | None:
+        """Note in the calling context that something is about to be held.
+
+        Returns:
+            Called, it returns the mark as long as that stands in a context, then ``None``. Or ``None`` at once, where
+            there are no marks.
+        """
+        ...
+
+    def innermost(self) -> Mark | None:
+        """The mark that was set last in the calling context."""
+        ...
+
+    def marks(self) -> Iterable[Mark]:
+        """The holds that this owner acquired in the calling context, innermost first."""
+        ...
+
+    def left_behind(self) -> Holding | None:
+        """What this thread holds for another call chain, although it has gone on to this one."""
+        ...
+
+
+class MadeCaller(Caller, Protocol):
+    """An owner that the user made: it may be used from any thread or task, for one call at a time."""
+
+    def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Make a call in its name. Raises ``LockError`` if one is under way."""
         ...
 
 
@@ -183,14 +269,24 @@ class Background(Protocol):
 class Runtime(Protocol):
     """The world as one client sees it."""
 
+    #: Whether its coroutines suspend. One that is being closed may then wait for nothing any more.
+    suspends: bool
+
     # ---- plain: never blocks -------------------------------------------------------------------------------------
 
     def now(self) -> float:
         """Monotonic seconds, counting suspended time where the system can."""
         ...
 
-    def owner(self) -> Owner:
+    def owner(self) -> Caller:
         """The thread or task that is asking."""
+        ...
+
+    def stuck_behind(self, holder: Caller) -> str | None:
+        """Why waiting here for this owner would never end, or ``None`` if it may.
+
+        Under threads, a task or call chain of the waiting thread itself cannot go on while that waits.
+        """
         ...
 
     def jitter(self, low: float, high: float) -> float:

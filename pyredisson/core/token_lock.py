@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyredisson.config import Backoff
     from pyredisson.core.client import ClientCore
     from pyredisson.core.holds import Claim, Level
-    from pyredisson.core.runtime import Owner, Reply, Request
+    from pyredisson.core.runtime import MadeCaller, Reply, Request
 
 __all__ = ["TOKEN_BYTES", "TokenLockCore"]
 
@@ -49,7 +49,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         token: What to store instead of random bytes.
     """
 
-    __slots__ = ("_owner", "_token")
+    __slots__ = ("_token",)
 
     kind = "token"
     hint = ""  # A reentrant lock of the same name would be another key's type.
@@ -61,21 +61,16 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         name: str,
         backoff: Backoff | None = None,
         *,
-        owner: Owner | None = None,
+        owner: MadeCaller | None = None,
         token: str | None = None,
     ) -> None:
         super().__init__(home, name, backoff or Doubling())
-        self._owner = owner
+        self._caller = owner
         self._token = token
 
     def with_token(self, token: str) -> TokenLockCore:
         """The same handle, but for what it stores."""
-        return type(self)(self.home, self.names.raw, self._backoff, owner=self._owner, token=token)
-
-    def owner(self) -> Owner:
-        """Who asks."""
-        asking = super().owner()  # In any case: it looks whether this is the right event loop.
-        return self._owner or asking
+        return type(self)(self.home, self.names.raw, self._backoff, owner=self._caller, token=token)
 
     def field(self, number: int) -> str:
         """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
@@ -133,12 +128,12 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         """
         home = self.home
         home.check_open()
-        claim = self.claim_of(self.owner())
+        claim = self.mine()
         self._expire(claim)
         if not claim.levels or claim.loss is not None:
             if claim.levels or claim.over:
                 raise lost_error(claim, claim.loss or "its lease ran out")
-            raise LockNotOwnedError(f"lock {claim.name!r} is not held by {claim.owner}", name=claim.name)
+            raise LockNotOwnedError(f"lock {claim.name!r} is not held by {claim.who.describe()}", name=claim.name)
         generation = claim.generation
         now, ends, _ = await self._ask_end(claim, generation, 0)
         until = milliseconds + (now if from_now else max(now, ends))
@@ -163,11 +158,11 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     def remaining(self) -> float:
         """Seconds for which the hold is certain."""
-        return self.claim_of(self.owner()).remaining(self.home.runtime.now())
+        return self.mine().remaining(self.home.runtime.now())
 
     def token(self) -> bytes:
         """The token of the hold."""
-        return self.claim_of(self.owner()).proof.encode()
+        return self.mine().proof.encode()
 
     # ---- asking --------------------------------------------------------------------------------------------------
 

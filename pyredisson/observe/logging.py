@@ -35,6 +35,13 @@ def log_event(event: events.Event) -> None:
             _of(event, logging.WARNING, "lock %r of %s: LOST: %s", reason)
         case events.HolderGone(hint=hint):
             _of(event, logging.WARNING, "lock %r of %s: its holder is gone, so it is renewed no longer: %s", hint)
+        case events.LeftBehind(holder=holder):
+            text = (
+                "lock %r of %s: %s holds it and has gone on to another call: only the call that acquired it can "
+                "release it. Use hold(), whose block may be left in any thread, or get_lock(name, "
+                "owner=client.new_owner())"
+            )
+            _of(event, logging.WARNING, text, holder)
         case events.OutcomeUnknown(request=request, error=error):
             _of(event, logging.WARNING, "lock %r of %s: the outcome of %s is unknown (%s), settling it", request, error)
         case events.GivenBack():

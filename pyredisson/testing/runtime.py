@@ -22,7 +22,9 @@ from pyredisson.core.runtime import (
     Ask,
     AskSynced,
     Background,
+    Caller,
     Failure,
+    Holding,
     NotSent,
     Reply,
     Request,
@@ -31,6 +33,7 @@ from pyredisson.core.runtime import (
 )
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.link import Inspect
+from pyredisson.owners import AnyOwner
 from pyredisson.testing.redis import ServerError
 from pyredisson.testing.world import Cancelled, Node, Process, Promise, Task, World
 from pyredisson.wire import failure_of, reply_error
@@ -41,10 +44,10 @@ T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
 
 
-class SimulatedOwner:
+class SimulatedOwner(AnyOwner):
     """An owner: as a rule a task, but a test may let several tasks ask in one name, one after another."""
 
-    __slots__ = ("ended", "number")
+    __slots__ = ("ended",)
 
     def __init__(self, world: World) -> None:
         self.number = next(world.numbers)
@@ -53,6 +56,13 @@ class SimulatedOwner:
     def alive(self) -> bool:
         """Whether it still runs."""
         return not self.ended
+
+    def mark(self, held: Holding, names: frozenset[str]) -> None:
+        """All tasks of a world are in one context, which tells nothing."""
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        return f"simulated owner {self.number}"
 
     def gone_hint(self) -> str:
         """What to tell of it, when it ended with a lock in its hands."""
@@ -117,6 +127,7 @@ class Seam:
         callbacks: What the client has called back with.
     """
 
+    suspends = True
     eval: Callable[[Request, float], Coroutine[Any, Any, Reply]]
 
     def __init__(self, process: Process) -> None:
@@ -148,6 +159,9 @@ class Seam:
         owner = task.owner
         assert isinstance(owner, SimulatedOwner)
         return owner
+
+    def stuck_behind(self, holder: Caller) -> str | None:
+        return None
 
     def jitter(self, low: float, high: float) -> float:
         return self.world.rng.uniform(low, high)

@@ -34,6 +34,7 @@ from pyredisson.endpoints import (
     url_of_cluster,
 )
 from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.owners import Owner, caller_of
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
@@ -176,51 +177,61 @@ class Redisson:
         """Where it is connected, the password masked."""
         return self._url
 
-    def get_lock(self, name: str) -> Lock:
+    def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """Return a handle on the reentrant lock of that name.
+
+        Args:
+            name: The lock's name.
+            owner: Who holds what is acquired through this handle, whoever calls: see :meth:`new_owner`. ``None``: the
+                calling thread; in a coroutine, the running task.
 
         Raises:
             TypeError, ValueError: Not a name; see :func:`pyredisson.core.names.check_name`. On a cluster also a name
-                whose keys would not share one slot.
+                whose keys would not share one slot. Or not an owner.
+            LockError: The owner was closed.
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)))
+        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_non_reentrant_lock(self, name: str) -> NonReentrantLock:
+    def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return NonReentrantLock(self, NonReentrantLockCore(self._core, check_name(name)))
+        core = NonReentrantLockCore(self._core, check_name(name))
+        return NonReentrantLock(self, core.acting_for(caller_of(owner)), owner)
 
-    def get_fair_lock(self, name: str) -> FairLock:
+    def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return FairLock(self, FairLockCore(self._core, check_name(name)))
+        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_non_reentrant_fair_lock(self, name: str) -> NonReentrantFairLock:
+    def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return NonReentrantFairLock(self, NonReentrantFairLockCore(self._core, check_name(name)))
+        core = NonReentrantFairLockCore(self._core, check_name(name))
+        return NonReentrantFairLock(self, core.acting_for(caller_of(owner)), owner)
 
-    def get_spin_lock(self, name: str, backoff: Backoff | None = None) -> SpinLock:
+    def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.
 
         Args:
             name: The lock's name.
             backoff: How its waiters pace their attempts; ``None``: ``ExponentialBackoff()``.
+            owner: As for :meth:`get_lock`.
         """
         self._core.check_open()
-        return SpinLock(self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)))
+        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
+        return SpinLock(self, core.acting_for(caller_of(owner)), owner)
 
-    def get_fenced_lock(self, name: str) -> FencedLock:
+    def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return FencedLock(self, FencedLockCore(self._core, check_name(name)))
+        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_read_write_lock(self, name: str) -> ReadWriteLock:
+    def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock of that name. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)))
+        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_semaphore(self, name: str) -> Semaphore:
         """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`."""
@@ -240,10 +251,19 @@ class Redisson:
         self._core.check_open()
         return CountDownLatch(self, LatchCore(self._core, check_name(name)))
 
-    def get_token_lock(self, name: str) -> TokenLock:
+    def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name)))
+        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+
+    def new_owner(self) -> Owner:
+        """Return an owner of locks that is no thread: ``get_lock(name, owner=owner)`` acts for it anywhere.
+
+        Raises:
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        return Owner()
 
     def get_multi_lock(self, *locks: Lock) -> MultiLock:
         """Return a handle on several locks taken as one; they may be of other clients. See :class:`MultiLock`.

@@ -21,6 +21,7 @@ from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.owners import Owner
     from pyredisson.threads.client import Redisson
 
 __all__ = [
@@ -54,9 +55,10 @@ class Lock:
             ...
     """
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Redisson, core: LockCore) -> None:
+    def __init__(self, client: Redisson, core: LockCore, owner: Owner | None = None) -> None:
+        self._owner = owner  # What it holds is renewed as long as it is in anybody's hands.
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
         self._core = core
 
@@ -241,8 +243,8 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Redisson, core: FencedLockCore) -> None:
-        super().__init__(client, core)
+    def __init__(self, client: Redisson, core: FencedLockCore, owner: Owner | None = None) -> None:
+        super().__init__(client, core, owner)
         self._core = core
 
     def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
@@ -275,9 +277,10 @@ class ReadWriteLock:
             ...
     """
 
-    __slots__ = ("__weakref__", "_client", "_core")
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Redisson, core: ReadWriteLockCore) -> None:
+    def __init__(self, client: Redisson, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
+        self._owner = owner
         self._client = client
         self._core = core
 
@@ -295,14 +298,14 @@ class ReadWriteLock:
         Each reader has a lease of its own, and a reader that dies is counted no longer once it is over. A reader that
         holds nothing yet gives way for a moment while a writer of the same client waits.
         """
-        return Lock(self._client, self._core.read_lock())
+        return Lock(self._client, self._core.read_lock(), self._owner)
 
     def write_lock(self) -> Lock:
         """Return a handle on the lock for writing: it excludes everybody else.
 
         Each re-entry adds its lease to what is left. Taking it raises ``LockError`` where the calling thread reads.
         """
-        return Lock(self._client, self._core.write_lock())
+        return Lock(self._client, self._core.write_lock(), self._owner)
 
 
 @final
@@ -491,6 +494,7 @@ class Hold:
 
     def __enter__(self) -> Lease:
         self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time))
+        assert self._lease is not None
         return self._lease
 
     def __exit__(
@@ -501,7 +505,7 @@ class Hold:
     def _leave(self, error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
         if self._lease is not None:
             self._lease.end()
-        return self._lock._core.leave(error, begun)
+        return self._lock._core.leave(error, begun, self._lease)
 
 
 # ---- semaphores and latches ------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.clock import monotonic
 from pyredisson.cluster import ClusterLink, subscriber_for
-from pyredisson.core.runtime import Background, Request, Ticket, run
-from pyredisson.owners import current_thread_owner
+from pyredisson.core.runtime import Background, Caller, Request, Ticket, run
+from pyredisson.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.threads.connections import fan_out
 from pyredisson.wire import prepare
@@ -36,6 +36,9 @@ __all__ = ["ThreadsRuntime"]
 T = TypeVar("T")
 
 _log = logging.getLogger("pyredisson")
+
+#: After so many seconds a waiter warns that it blocks an event loop.
+LOOP_BLOCKED_WARNING = 1.0
 
 
 class ThreadTicket:
@@ -55,6 +58,32 @@ class ThreadTicket:
 
     async def wait(self, seconds: float) -> bool:
         return self._lock.acquire(timeout=-1 if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX))
+
+
+class LoopTicket(ThreadTicket):
+    """The ticket of a waiter that keeps an event loop waiting, which is said once."""
+
+    __slots__ = ("_quiet_for",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._quiet_for = LOOP_BLOCKED_WARNING
+
+    async def wait(self, seconds: float) -> bool:
+        if self._quiet_for <= 0:
+            return await super().wait(seconds)
+        first = min(seconds, self._quiet_for)
+        if await super().wait(first):
+            return True
+        self._quiet_for -= first
+        if self._quiet_for <= 0:
+            _log.warning(
+                "a call has been waiting for %g s, and blocks the event loop of its thread: use pyredisson.asyncio in "
+                "coroutines, and await the lock",
+                LOOP_BLOCKED_WARNING,
+                stack_info=True,
+            )
+        return seconds > first and await super().wait(seconds - first)
 
 
 class ThreadLoop:
@@ -107,6 +136,8 @@ class ThreadLoop:
 class ThreadsRuntime:
     """One client's view of the world, for any number of threads."""
 
+    suspends = False
+
     def __init__(self, link: Link, config: Config) -> None:
         self.link = link
         self.eval = link.eval  # Not a method around it: this is the hot path.
@@ -147,7 +178,24 @@ class ThreadsRuntime:
     # ---- plain ---------------------------------------------------------------------------------------------------
 
     now = staticmethod(monotonic)
-    owner = staticmethod(current_thread_owner)
+    owner = staticmethod(current_owner)
+
+    def stuck_behind(self, holder: Caller) -> str | None:
+        if isinstance(holder, TaskOwner):
+            loop = asyncio._get_running_loop()
+            if loop is None or not holder.runs_in(loop):
+                return None
+            return (
+                f"{holder.describe()} holds it, and cannot go on while this call blocks its event loop. Use "
+                "pyredisson.asyncio and await the lock, or try_lock() without a wait"
+            )
+        if isinstance(holder, ThreadOwner) and holder.runs_here():
+            return (
+                f"an earlier call of {holder.describe()} holds it, and cannot go on while this one waits in the same "
+                "thread. Use hold(), whose block may be left in any thread, get_lock(name, owner=client.new_owner()), "
+                "or pyredisson.asyncio"
+            )
+        return None
 
     def jitter(self, low: float, high: float) -> float:
         return random.uniform(low, high)
@@ -162,7 +210,7 @@ class ThreadsRuntime:
         return threading.Lock()
 
     def ticket(self) -> Ticket:
-        return ThreadTicket()
+        return ThreadTicket() if asyncio._get_running_loop() is None else LoopTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         loop = ThreadLoop(step, name, self)

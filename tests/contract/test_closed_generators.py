@@ -1,4 +1,4 @@
-"""Generators that are closed inside a block: what they hold is released, as when the block is left in any other way."""
+"""A generator that is closed inside its block gives the lock back, as any block does that is left."""
 
 from __future__ import annotations
 
@@ -12,247 +12,182 @@ from typing import Any
 import pytest
 
 from tests.contract.on_the_clock import AsyncioWorld, ThreadsWorld
-from tests.contract.places import asyncio_only, threads_only
-from tests.contract.worlds import PATIENCE
+from tests.contract.places import asyncio_only, each_runtime, threads_only
+from tests.contract.worlds import Remote, World
 
-KINDS = [
-    "lock",
-    "fair_lock",
-    "spin_lock",
-    "fenced_lock",
-    "token_lock",
-    "non_reentrant_lock",
-    "non_reentrant_fair_lock",
-    "read_lock",
-    "write_lock",
-    "multi_lock",
-    "red_lock",
-]
-#: Well under the lease of 30 s: it was released, and did not just run out.
-SOON = 5.0
+KINDS = {
+    "lock": lambda client: client.get_lock("orders"),
+    "fair": lambda client: client.get_fair_lock("orders"),
+    "non_reentrant": lambda client: client.get_non_reentrant_lock("orders"),
+    "spin": lambda client: client.get_spin_lock("orders"),
+    "fenced": lambda client: client.get_fenced_lock("orders"),
+    "token": lambda client: client.get_token_lock("orders"),
+    "read": lambda client: client.get_read_write_lock("orders").read_lock(),
+    "write": lambda client: client.get_read_write_lock("orders").write_lock(),
+    "multi": lambda client: client.get_multi_lock(client.get_lock("orders"), client.get_lock("stock")),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_block = pytest.mark.parametrize("block", ["with", "hold"])
 
 
-def lock_of(world: ThreadsWorld | AsyncioWorld, kind: str) -> Any:
-    if kind == "red_lock":
-        clients = [node.real for node in world.nodes(3)]
-        return clients[0].get_red_lock(*(each.get_lock("orders") for each in clients))
-    client = world.client().real
-    if kind == "multi_lock":
-        return client.get_multi_lock(client.get_lock("orders"), client.get_lock("parcels"))
-    if kind in ("read_lock", "write_lock"):
-        return getattr(client.get_read_write_lock("orders"), kind)()
-    return getattr(client, f"get_{kind}")("orders")
+def block_of(lock: Any, block: str) -> Any:
+    return lock if block == "with" else lock.hold()
 
 
-def held(world: ThreadsWorld | AsyncioWorld, kind: str) -> bool:
-    stores = [world.node(index) for index in range(3)] if kind == "red_lock" else [world.redis]
-    return any(store.command("EXISTS", "orders", "parcels") for store in stores)
+def rows(lock: Any, block: str) -> Iterator[int]:
+    with block_of(lock, block):
+        yield from range(1000)
 
 
-def released(world: ThreadsWorld | AsyncioWorld, kind: str) -> None:
-    world.until(lambda: not held(world, kind), SOON, what="the lock is released")
+async def arows(lock: Any, block: str) -> AsyncIterator[int]:
+    async with block_of(lock, block):
+        for number in range(1000):
+            yield number
 
 
-# ---- threads -----------------------------------------------------------------------------------------------------
+def lock_on_quorum(world: World, kind: str) -> Any:
+    """The lock of that kind; ``red`` is over three nodes."""
+    if kind == "red":
+        return world.api.RedLock(*(node.real.get_lock("orders") for node in world.nodes(3, quorum_node_timeout=2.0)))
+    return KINDS[kind](world.client().real)
 
 
-def rows(block: Any) -> Iterator[int]:
-    with block:
-        yield from range(5)
-
-
-def by_break(rows: Iterator[int]) -> None:
-    for _ in rows:
-        break
-
-
-def by_islice(rows: Iterator[int]) -> None:
-    assert list(itertools.islice(rows, 2)) == [0, 1]
-
-
-def by_close(rows: Any) -> None:
-    next(rows)
-    rows.close()
-
-
-def by_a_dropped_context(rows: Iterator[int]) -> None:
-    contextlib.contextmanager(lambda: rows)().__enter__()
-
-
-def by_a_cycle(rows: Any) -> None:
-    """Only the garbage collector finds it."""
-    next(rows)
-    cycle: list[Any] = [rows]
-    cycle.append(cycle)
-
-
-ENDS = [by_break, by_islice, by_close, by_a_dropped_context, by_a_cycle]
+def free(world: World, kind: str) -> Callable[[], bool]:
+    """Whether nothing of the lock is left in Redis."""
+    if kind == "red":
+        return lambda: not any(world.node(index).command("EXISTS", "orders") for index in range(3))
+    keys = ("orders", "stock")
+    return lambda: not world.redis.command("EXISTS", *keys)
 
 
 @threads_only
-@pytest.mark.parametrize("form", ["with", "hold"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_closed_generator_releases_its_lock_at_once(world: ThreadsWorld, kind: str, form: str) -> None:
-    lock = lock_of(world, kind)
-    by_close(rows(lock if form == "with" else lock.hold(wait_time=1)))
-    assert not held(world, kind)
+@each_block
+@pytest.mark.parametrize("kind", [*KINDS, "red"])
+def test_a_thread_that_breaks_out_of_a_generator_holds_nothing(world: ThreadsWorld, kind: str, block: str) -> None:
+    lock = lock_on_quorum(world, kind)
+    actor = world.actor()
 
+    def first() -> int:
+        for number in rows(lock, block):
+            if number == 1:
+                break
+        return number
 
-@threads_only
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("form", ["with", "hold"])
-def test_a_generator_that_is_given_up_releases_its_lock_at_once(
-    world: ThreadsWorld, end: Callable[[Iterator[int]], None], form: str
-) -> None:
-    lock = lock_of(world, "lock")
-    for _ in range(3):
-        end(rows(lock if form == "with" else lock.hold(wait_time=0)))
-        gc.collect()
-        assert not held(world, "lock")
-        assert lock.get_hold_count() == 0
-
-
-@threads_only
-def test_only_the_levels_of_the_closed_generator_are_released(world: ThreadsWorld) -> None:
-    lock = lock_of(world, "lock")
-    with lock:
-        by_break(rows(lock))
-        assert lock.get_hold_count() == 1
-        assert held(world, "lock")
-    assert not held(world, "lock")
-
-
-@threads_only
-def test_a_closed_generator_is_renewed_no_longer(world: ThreadsWorld) -> None:
-    client = world.client().real
-    by_break(rows(client.get_lock("orders")))
-    world.until(lambda: client._core.watchdog.watching() == 0, SOON, what="nothing is renewed")
-
-
-# ---- asyncio -----------------------------------------------------------------------------------------------------
-
-
-async def arows(block: Any) -> AsyncIterator[int]:
-    async with block:
-        for row in range(5):
-            yield row
-
-
-async def by_aclosing(rows: Any) -> None:
-    async with contextlib.aclosing(rows):
-        async for _ in rows:
-            break
-
-
-async def by_aclose_elsewhere(rows: Any) -> None:
-    """As frameworks do that close a response in a task of its own."""
-    await anext(rows)
-    await asyncio.create_task(rows.aclose())
-
-
-async def by_abreak(rows: Any) -> None:
-    """Nobody closes it: the event loop does, in a task of its own, when it is collected."""
-    async for _ in rows:
-        break
-
-
-async def by_an_async_cycle(rows: Any) -> None:
-    await anext(rows)
-    cycle: list[Any] = [rows]
-    cycle.append(cycle)
-
-
-async def by_a_cancelled_reader(rows: Any) -> None:
-    """As a streamed response ends whose browser went away."""
-    reading = asyncio.Event()
-
-    async def read() -> None:
-        async for _ in rows:
-            reading.set()
-            await asyncio.sleep(60)
-
-    reader = asyncio.create_task(read())
-    await asyncio.wait_for(reading.wait(), PATIENCE)
-    reader.cancel()
-    await asyncio.gather(reader, return_exceptions=True)
-
-
-AENDS = [by_aclosing, by_aclose_elsewhere, by_abreak, by_an_async_cycle, by_a_cancelled_reader]
+    assert actor.do(first) == 1
+    assert free(world, kind)()
+    assert actor.do(lambda: list(itertools.islice(rows(lock, block), 3))) == [0, 1, 2]
+    gc.collect()
+    assert free(world, kind)(), "islice() leaves the generator to the garbage collector"
 
 
 @asyncio_only
-@pytest.mark.parametrize("form", ["with", "hold"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_closed_async_generator_releases_its_lock(world: AsyncioWorld, kind: str, form: str) -> None:
-    lock = lock_of(world, kind)
-    world.actor().do(by_aclosing, arows(lock if form == "with" else lock.hold(wait_time=1)))
-    released(world, kind)
+@each_block
+@pytest.mark.parametrize("kind", [*KINDS, "red"])
+def test_a_task_that_closes_an_asynchronous_generator_holds_nothing(world: AsyncioWorld, kind: str, block: str) -> None:
+    lock = lock_on_quorum(world, kind)
+    actor = world.actor()
 
-
-@asyncio_only
-@pytest.mark.parametrize("end", AENDS)
-@pytest.mark.parametrize("form", ["with", "hold"])
-def test_an_async_generator_that_is_given_up_releases_its_lock(
-    world: AsyncioWorld, end: Callable[[Any], Any], form: str
-) -> None:
-    lock = lock_of(world, "lock")
-    actor, other = world.actors(2)
-
-    async def give_up() -> None:
-        await end(arows(lock if form == "with" else lock.hold(wait_time=1)))
-        gc.collect()
-
-    for _ in range(3):
-        actor.do(give_up)
-        released(world, "lock")
-    assert actor.do(lock.get_hold_count) == 0
-    assert other.do(lock.try_lock, PATIENCE) is True
-    other.do(lock.unlock)
-
-
-@asyncio_only
-def test_only_the_levels_of_the_closed_async_generator_are_released(world: AsyncioWorld) -> None:
-    lock = lock_of(world, "lock")
-
-    async def main() -> int:
-        async with lock:
-            await by_aclosing(arows(lock))
-            for _ in range(1000):
-                if await lock.get_hold_count() == 1:
+    async def first() -> None:
+        async with contextlib.aclosing(arows(lock, block)) as numbers:
+            async for number in numbers:
+                if number == 1:
                     break
-                await asyncio.sleep(0.005)
-            assert await lock.is_locked()
-            return int(await lock.get_hold_count())
 
-    assert world.actor().do(main) == 1
-    released(world, "lock")
+    actor.do(first)
+    world.until(free(world, kind), within=3.0, what="free within much less than a lease")
 
 
 @asyncio_only
-def test_a_closed_coroutine_releases_its_lock(world: AsyncioWorld) -> None:
-    """It may not await: what it held is given back in the background."""
-    client = world.client().real
-    lock = client.get_lock("orders")
+@each_block
+@pytest.mark.parametrize("kind", ["lock", "fair", "read", "multi", "red"])
+def test_a_generator_that_is_dropped_is_closed_by_a_task_of_its_own(world: AsyncioWorld, kind: str, block: str) -> None:
+    """The event loop closes it in another task, where nothing says whose the lock is but the context."""
+    lock = lock_on_quorum(world, kind)
+    actor = world.actor()
 
-    async def hold() -> None:
-        async with lock:
-            await Pause()
+    async def first() -> None:
+        async for number in arows(lock, block):
+            if number == 1:
+                break
 
-    async def main() -> None:
-        coroutine = hold()  # Driven by hand, in this task, to be closed where it pauses.
-        while isinstance(waiting := coroutine.send(None), asyncio.Future):
-            waiting._asyncio_future_blocking = False
-            await asyncio.wait([waiting], timeout=PATIENCE)
-        assert await lock.is_locked()
+    actor.do(first)
+    world.until(free(world, kind), within=3.0, what="free within much less than a lease")
+
+
+@asyncio_only
+@each_block
+def test_a_coroutine_that_is_closed_in_its_block_leaves_the_release_to_the_watchdog(
+    world: AsyncioWorld, block: str
+) -> None:
+    """It may await nothing any more: one that does is a ``RuntimeError``."""
+    lock = world.client(lock_watchdog_timeout=30).real.get_lock("orders")
+    entered = asyncio.Event()
+
+    async def body() -> None:
+        async with block_of(lock, block):
+            entered.set()
+            await asyncio.Event().wait()
+
+    async def close() -> bool:
+        coroutine = body()
+        # Stepped by hand within this task, so that it can be closed like a generator.
+        while (step := coroutine.send(None)) is None or not entered.is_set():
+            if step is None:
+                await asyncio.sleep(0)
+            else:
+                step._asyncio_future_blocking = False
+                await asyncio.wait([step])
         coroutine.close()
+        return True
 
-    world.actor().do(main)
-    released(world, "lock")
-    world.until(lambda: client._core.watchdog.watching() == 0, SOON, what="nothing is renewed")
+    actor = world.actor()
+    assert actor.do(close)
+    world.until(free(world, "lock"), within=5.0, what="free within much less than a lease")
 
 
-class Pause:
-    """Suspends once, and yields itself, which is no future."""
+@asyncio_only
+def test_a_closed_generator_does_not_give_back_what_others_hold(world: AsyncioWorld) -> None:
+    client = world.client()
+    lock = client.real.get_lock("orders")
+    alice, bob = world.actors(2)
+    theirs = bob.lock(client)
 
-    def __await__(self) -> Any:
-        yield self
+    async def begin() -> AsyncIterator[int]:
+        numbers = arows(lock, "with")
+        await numbers.__anext__()
+        return numbers
+
+    numbers = alice.do(begin)
+    assert alice.lock(client).force_unlock()
+    theirs.lock()
+    alice.do(numbers.aclose)
+    assert theirs.is_held_by_current_thread()
+    assert world.redis.ttl("orders") is not None
+
+
+@threads_only
+def test_an_inner_generator_that_is_closed_leaves_the_outer_hold(world: ThreadsWorld) -> None:
+    actor = world.actor()
+    lock = world.client().real.get_lock("orders")
+
+    def work() -> list[int]:
+        with lock:
+            for _ in rows(lock, "with"):
+                break
+            for _ in rows(lock, "hold"):
+                break
+            return [lock.get_hold_count()]
+
+    assert actor.do(work) == [1]
+    assert free(world, "lock")()
+
+
+@each_runtime
+@pytest.mark.parametrize("block", ["with", "hold"])
+def test_a_block_that_ends_with_generator_exit_is_left_at_once(world: World, block: str) -> None:
+    mine = world.actor().lock(world.client(lock_watchdog_timeout=30))
+    body: Remote = mine if block == "with" else mine.hold()
+    body.enter()
+    error = GeneratorExit()
+    body.__exit__(GeneratorExit, error, None)
+    world.until(lambda: world.redis.ttl("orders") is None, within=3.0)

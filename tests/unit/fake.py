@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.runtime import Acknowledging, Background, Failure, Owner, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
+from pyredisson.owners import AnyOwner
 
 
 @dataclass
-class FakeOwner:
+class FakeOwner(AnyOwner):
     """A thread that dies when it is told to."""
 
     number: int = 1
     lives: bool = True
+
+    def describe(self) -> str:
+        return f"fake owner {self.number}"
 
     def alive(self) -> bool:
         return self.lives
@@ -84,7 +88,7 @@ class FakeRuntime:
     """
 
     time: float = 1000.0
-    who: Owner = field(default_factory=FakeOwner)
+    who: Caller = field(default_factory=FakeOwner)
     subscriptions: list[str] = field(default_factory=list)
     unsubscriptions: list[str] = field(default_factory=list)
     called_back: list[tuple[object, ...]] = field(default_factory=list)
@@ -92,6 +96,7 @@ class FakeRuntime:
     asked: list[tuple[float, Request]] = field(default_factory=list)
     _plans: list[tuple[float, int, Callable[[], object]]] = field(default_factory=list)
     _order: itertools.count[int] = field(default_factory=itertools.count)
+    suspends: bool = False
 
     def at(self, seconds: float, happening: Callable[[], object]) -> None:
         """Plan something for so many seconds from now."""
@@ -111,8 +116,11 @@ class FakeRuntime:
     def now(self) -> float:
         return self.time
 
-    def owner(self) -> Owner:
+    def owner(self) -> Caller:
         return self.who
+
+    def stuck_behind(self, holder: Caller) -> str | None:
+        return None
 
     def jitter(self, low: float, high: float) -> float:
         return high

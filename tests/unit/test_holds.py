@@ -31,8 +31,7 @@ def claim(world: FakeRuntime) -> Claim:
 
 def take(claim: Claim, *levels: Level, now: float = 1000.0) -> None:
     for level in levels:
-        claim.begin_acquire(level)
-        claim.granted(level, now + level.certain)
+        assert claim.granted(claim.begin_acquire(level).turn, level, now + level.certain)
 
 
 # ---- levels ----------------------------------------------------------------------------------------------------------
@@ -641,7 +640,7 @@ class ClaimMachine(RuleBasedStateMachine):
         assert repeat == in_doubt
         assert self.claim.epoch_of(turn) == self.claim.epoch
         if answer == "granted":
-            self.claim.granted(level, self.world.now() + level.certain)
+            assert self.claim.granted(turn, level, self.world.now() + level.certain)
             assert len(self.claim.levels) == before + 1
         elif answer == "refused" and not repeat:
             self.claim.refused(turn)

@@ -23,8 +23,7 @@ def claim(world: FakeRuntime) -> Claim:
 
 def take(claim: Claim, world: FakeRuntime) -> Lease:
     level = Level(10_000, watchdog=True, block=True)
-    claim.begin_acquire(level)
-    claim.granted(level, world.now() + certain_for(10_000))
+    assert claim.granted(claim.begin_acquire(level).turn, level, world.now() + certain_for(10_000))
     return Lease(claim, level, world)
 
 

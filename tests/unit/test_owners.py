@@ -135,7 +135,8 @@ def test_a_task_is_an_owner_apart_from_its_thread_its_parent_and_its_children() 
     async def main() -> None:
         mine = current_task_id()
         assert mine == current_task_owner().number == current_task_id()
-        assert mine != current_thread_id()
+        assert mine == current_thread_id(), "the locks of threads belong to the task, too"
+        assert mine != current_thread_owner().number
         # A context variable would be inherited here.
         assert await asyncio.create_task(child()) != mine
         # And this runs in the task that awaits.

@@ -16,7 +16,7 @@ from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError,
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Owner
+    from pyredisson.core.runtime import MadeCaller
 
 __all__ = ["Place", "Settings", "client_behind", "text_of", "translated", "wait_of"]
 
@@ -62,7 +62,7 @@ class Settings:
             lease_ms(self.timeout)
 
     def core(
-        self, home: ClientCore, owner: Owner | None = None, *, token: str | None = None, sleep: float | None = None
+        self, home: ClientCore, owner: MadeCaller | None = None, *, token: str | None = None, sleep: float | None = None
     ) -> TokenLockCore:
         """A hold that may be: an owner of its own, and a token."""
         delay = seconds(self.sleep if sleep is None else sleep, "sleep")
