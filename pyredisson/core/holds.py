@@ -521,7 +521,9 @@ class Claim:
             if self.loss is not None or not self.levels or generation not in (None, self.generation):
                 return False
             if generation is not None and self.pending is Pending.RELEASE:
-                return False  # It may be this very release that the answer has seen. If not, the release says so itself.
+                return (
+                    False  # It may be this very release that the answer has seen. If not, the release says so itself.
+                )
             self.generation += 1
             self.loss = reason
             return True

@@ -16,7 +16,7 @@ from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_secon
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -496,8 +496,8 @@ class LockCore:
             return  # The coroutine is being closed and can wait for nothing any more; the lease will end.
         try:
             await self._leave(begun)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     async def _leave(self, begun: list[None] | None) -> None:
@@ -538,13 +538,14 @@ class LockCore:
             if begun is not None:
                 begun.append(None)
             await self._release_one(claim, block)
-        except (Exception, GeneratorExit):
+        except GeneratorExit:
             raise
-        except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
-            if claim.redo_release(before):
-                claim.pending_until = claim.deadline
-                await self.home.settle_on_leaving(claim)
-            self._resume(claim)  # In any case: it may have been released, and be watched still.
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                if claim.redo_release(before):
+                    claim.pending_until = claim.deadline
+                    await self.home.settle_on_leaving(claim)
+                self._resume(claim)  # In any case: it may have been released, and be watched still.
             raise
 
     async def _release_one(self, claim: Claim, block: bool) -> None:

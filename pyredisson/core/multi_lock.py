@@ -23,7 +23,7 @@ from pyredisson.core.lock import LockCore
 from pyredisson.core.multi_hold import Asks, MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
-from pyredisson.core.runtime import Ask, Failure, Refused
+from pyredisson.core.runtime import Ask, Failure, Refused, is_interruption
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.core.wakeups import lock_message
@@ -235,23 +235,23 @@ class MultiLockCore:
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
-        except GeneratorExit:
-            raise  # A coroutine that is being closed can wait for nothing any more; its leases will end.
-        except Exception:
-            await self._undo(hold, level)
-            raise
-        except BaseException:
-            await self._go_away(hold, level, holds)
-            raise
-        finally:
             self.home.keeper.tidy(hold)
-        if self.home.talkative():
-            waited = runtime.now() - asked
-            if taken:
-                self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
-            else:
-                self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
-        return taken
+            if self.home.talkative():
+                waited = runtime.now() - asked
+                if taken:
+                    self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
+                else:
+                    self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
+            return taken
+        except GeneratorExit:
+            self.home.keeper.tidy(hold)
+            raise  # A coroutine that is being closed can wait for nothing any more; its leases will end.
+        except BaseException as error:
+            try:
+                await (self._go_away(hold, level, holds) if is_interruption(error) else self._undo(hold, level))
+            finally:
+                self.home.keeper.tidy(hold)
+            raise
 
     async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
         """Take it if it is to be had within ``wait``, however long that takes. Leaves nothing taken otherwise."""
@@ -334,8 +334,8 @@ class MultiLockCore:
             return
         try:
             await self.unlock(begun)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
@@ -359,24 +359,21 @@ class MultiLockCore:
                 name=hold.name,
             )
         holds = [len(claim.levels) for claim in hold.claims]
-        if begun is not None:
-            begun.append(None)
         try:
-            if level in hold.levels:
-                hold.levels.remove(level)
-            if not hold.levels:
-                hold.loss = None
-                hold.extensions = 0
-            self.home.keeper.leave_alone(hold)
+            if begun is not None:
+                begun.append(None)
+            self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
             gone, unsure = 0, 0
             if results:
                 gone, unsure = await self._persist(hold, results, now + self.home.config.timeout)
-        except (Exception, GeneratorExit):
+        except GeneratorExit:
             raise
-        except BaseException:  # The caller is interrupted or cancelled, and has no use for the hold in any case.
-            self._redo(hold, level, holds)
-            await self._settle_now(hold)
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                self._forget(hold, level)
+                self._redo(hold, level, holds)
+                await self._settle_now(hold)
             raise
         parts = len(level.parts) - level.parts.count(None)
         if reason is not None:
@@ -389,6 +386,15 @@ class MultiLockCore:
             raise unsure_error
         if self.home.talkative():
             self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
+
+    def _forget(self, hold: MultiHold, level: MultiLevel) -> None:
+        """Its owner wants no more of a level, whatever becomes of its members."""
+        if level in hold.levels:
+            hold.levels.remove(level)
+        if not hold.levels:
+            hold.loss = None
+            hold.extensions = 0
+        self.home.keeper.leave_alone(hold)
 
     async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
         """See to it that enough nodes say that one level was given back, after what they said at first.

@@ -24,7 +24,7 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.names import owner_field
 from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.errors import LockError, OutcomeUnknownError
@@ -148,13 +148,13 @@ class NumberedCore:
             return taken
         except Failure as failure:
             raise asking.explain(failure) from failure.cause
-        except Exception:
-            asking.give_up()
-            raise
         except GeneratorExit:
             raise  # A coroutine that is being closed can wait for nothing any more.
-        except BaseException:
-            await asking.leave()
+        except BaseException as error:
+            if is_interruption(error):
+                await asking.leave()
+            else:
+                asking.give_up()
             raise
 
 
@@ -251,10 +251,11 @@ class Asking:
                 self._later()
                 raise failure.cause from None
             raise self.explain(failure) from failure.cause
-        except (Exception, GeneratorExit):
+        except GeneratorExit:
             raise
-        except BaseException:
-            await self.leave()
+        except BaseException as error:
+            if is_interruption(error):
+                await self.leave()
             raise
 
     async def _give_back(self, short: NotAcknowledged) -> Exception:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyredisson.core import scripts
 from pyredisson.core.names import SemaphoreNames
 from pyredisson.core.numbered import NumberedCore, count_of, number_in
+from pyredisson.core.runtime import is_interruption
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -75,8 +76,8 @@ class SemaphoreCore(NumberedCore):
         asking = self.ask("a release", lambda by: scripts.release_permits(by, self.names, 1))
         try:
             await asking.once(begun, insist=True)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from pyredisson.core.events import Acquired, Event, Lost, Released
+from pyredisson.core.holds import Held
 from pyredisson.testing.runtime import AnyClient
 from pyredisson.testing.world import World
 
@@ -20,8 +21,8 @@ class Violation(AssertionError):
 class EventRules:
     """The rules of what holders are told.
 
-    1. A hold that was lost is not released without an error: between ``Lost`` and the owner's next ``Acquired`` there is
-       no ``Released``.
+    1. A hold that was lost is not released without an error: between ``Lost`` and the owner's next ``Acquired`` there
+       is no ``Released``.
     2. Whoever is told that it has acquired a lock holds it for certain at that moment.
     """
 
@@ -46,7 +47,7 @@ class EventRules:
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
-        held = [*client.core.claims.of(name), *client.core.keeper.holds()]
+        held: list[Held] = [*client.core.claims.of(name), *client.core.keeper.holds()]
         return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:

@@ -150,9 +150,7 @@ def in_counting_loop(work: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
-def test_while_the_place_in_a_queue_is_given_up(
-    valkey: Server, proxy: Proxy, unique_name: str, answered: bool
-) -> None:
+def test_while_the_place_in_a_queue_is_given_up(valkey: Server, proxy: Proxy, unique_name: str, answered: bool) -> None:
     """The time of a fair lock's waiter is up, and it is cancelled before it has left the queue."""
 
     async def use() -> None:
