@@ -12,7 +12,7 @@ from typing import Any
 import hiredis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
 
 __all__ = [
     "ASKING",
@@ -30,6 +30,8 @@ __all__ = [
     "resent",
     "script",
 ]
+
+count_as_ours(rx.RedisError)
 
 
 class Script:

@@ -16,7 +16,7 @@ from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_secon
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -574,8 +574,8 @@ class LockCore:
             return
         try:
             await self._leave(begun, lease)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     def _hand_over(self, lease: Lease | None) -> None:
@@ -651,16 +651,15 @@ class LockCore:
             if begun is not None:
                 begun.append(None)
             await self._release_one(claim, block)
-        except Exception:
-            raise
-        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
-            if claim.redo_release(before):
-                claim.pending_until = claim.deadline
-                if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
-                    self.home.watchdog.settle(claim)
-                else:
-                    await self.home.settle_on_leaving(claim)
-            self._resume(claim)  # In any case: it may have been released, and be watched still.
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                if claim.redo_release(before):
+                    claim.pending_until = claim.deadline
+                    if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
+                        self.home.watchdog.settle(claim)
+                    else:
+                        await self.home.settle_on_leaving(claim)
+                self._resume(claim)  # In any case: it may have been released, and be watched still.
             raise
 
     async def _release_one(self, claim: Claim, block: bool) -> None:

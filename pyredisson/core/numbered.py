@@ -24,7 +24,7 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
@@ -152,14 +152,14 @@ class NumberedCore:
             return taken
         except Failure as failure:
             raise asking.explain(failure) from failure.cause
-        except Exception:
-            asking.give_up()
-            raise
         except GeneratorExit:
             asking.leave_later()  # A coroutine that is being closed can wait for nothing any more.
             raise
-        except BaseException:
-            await asking.leave()
+        except BaseException as error:
+            if is_interruption(error):
+                await asking.leave()
+            else:
+                asking.give_up()
             raise
 
 
@@ -291,13 +291,12 @@ class Asking:
                 self._later()
                 raise failure.cause from None
             raise self.explain(failure) from failure.cause
-        except Exception:
-            raise
         except GeneratorExit:
             self.leave_later()
             raise
-        except BaseException:
-            await self.leave()
+        except BaseException as error:
+            if is_interruption(error):
+                await self.leave()
             raise
 
     async def _give_back(self, short: NotAcknowledged) -> Exception:

@@ -18,7 +18,7 @@ import redis.exceptions as rx
 
 from pyredisson import process
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.runtime import is_interruption, run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.owners import HandleOwner, current_thread_owner
 from pyredisson.threads.client import Redisson
@@ -135,10 +135,8 @@ class Lock:
             return True
         except RedissonError as error:
             raise translated(error, self.name) from error
-        except Exception:
-            raise
         except BaseException as error:  # Ctrl-C, perhaps when it was taken already, and noted nowhere.
-            if self.local.hold is not core:
+            if is_interruption(error) and self.local.hold is not core:
                 run_to_the_end(core.leave, error)
             raise
 
@@ -157,10 +155,9 @@ class Lock:
             if isinstance(error, LockNotOwnedError):
                 self.local.hold = None
             raise translated(error, self.name) from error
-        except Exception:
-            raise
-        except BaseException:  # Ctrl-C: it is finished nevertheless.
-            self.local.hold = None
+        except BaseException as error:
+            if is_interruption(error):  # It is finished nevertheless.
+                self.local.hold = None
             raise
         self.local.hold = None
 

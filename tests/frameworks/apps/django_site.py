@@ -104,7 +104,7 @@ async def by_stack(call: Call, name: str) -> str:
 async def by_owner(call: Call, name: str) -> str:
     """A handle that belongs to an owner of its own."""
     lock = client.get_lock(f"{NAME}{name}", owner=client.new_owner())
-    while not await call(lock.try_lock):
+    while not await call(lock.try_lock):  # noqa: ASYNC110  # Nobody tells this task.
         await asyncio.sleep(0.005)
     await inside(name)
     await call(lock.unlock)
