@@ -17,7 +17,7 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson import process
-from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
+from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
 from pyredisson.core.runtime import is_interruption, run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.owners import HandleOwner, current_thread_owner
@@ -129,7 +129,7 @@ class Lock:
             self.blocking_timeout if blocking_timeout is None else blocking_timeout,
         )
         try:
-            if not run(core.try_lock(wait, self.timeout or None)):
+            if not run(core.try_lock(wait, lease_of(self.timeout))):
                 return False
             self.local.hold = core
             return True
