@@ -662,7 +662,7 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, claim in enumerate(claims):
             answer = outcomes[index]
-            if answer is None:
+            if answer is None and members[index].nil_takes:
                 claim.granted(parts[index], certain)
             else:
                 unusual[index] = members[index].end_first(claim, parts[index], turns[index], sent, answer)

@@ -49,12 +49,15 @@ class SemaphoreCore(NumberedCore):
 
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left = reply
+            match reply:
+                case [int() as taken, int() as left]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
                 return -1
-            if isinstance(left, int) and left >= wanted:
+            if left >= wanted:
                 self.home.wakeups.hint(self.names.channel, kind, 0)  # There is more: the next one may look, too.
             return None
 

@@ -44,8 +44,8 @@ CROWD = 16
 LOOK_APART = 0.05
 
 INTERRUPTED = (
-    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot go on before that "
-    "is done. Let the handler set a flag or an event, and do the rest after it"
+    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, and that waits for it. "
+    "Let the handler set a flag or an event, and do the rest after it"
 )
 
 Message: TypeAlias = Callable[[bytes], int]
