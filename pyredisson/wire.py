@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import hiredis
 import redis.exceptions as rx
 
+from pyredisson.bounds import Reader
 from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
 
 __all__ = [
@@ -173,9 +173,9 @@ def inspected(reply: Any, *, found: bool = False) -> Any:
     return reply
 
 
-def new_reader() -> hiredis.Reader:
-    """A parser whose errors are redis-py's, and whose strings are bytes."""
-    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+def new_reader() -> Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes; of replies within bounds."""
+    return Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
 
 
 def is_push(reply: object) -> bool:

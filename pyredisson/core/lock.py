@@ -7,7 +7,7 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_secon
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Refused, Unanswered, is_interruption
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -58,6 +58,8 @@ class LockCore:
     message = staticmethod(lock_message)
     #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
     renew = staticmethod(scripts.renew_locks)
+    #: Whether an acquire that is answered by nil has taken it.
+    nil_takes = True
     #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
     polite = False
     #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
@@ -353,11 +355,11 @@ class LockCore:
         self, claim: Claim, level: Level, turn: int, sent: float, answer: Reply | Failure
     ) -> int | None:
         """Take what came of it, if that is not nil. Returns and raises as :meth:`attempt`; nobody watches the level."""
-        setback = answer if isinstance(answer, Failure) else scripts.read_stale(answer)
+        setback = answer if isinstance(answer, Failure) else _setback(answer, scripts.read_stale)
         if setback is not None:
             answer, sent = await self._persist(claim, level, turn, 0, False, sent, setback)
         assert not isinstance(answer, Failure)
-        said = None if answer is None else self.read_acquire(claim, level, answer)
+        said = None if answer is None and self.nil_takes else self.read_acquire(claim, level, answer)
         if said is None:
             return None if claim.granted(turn, level, sent + level.certain) else 0
         return self._refused(claim, turn, said)
@@ -374,7 +376,7 @@ class LockCore:
         if isinstance(answer, Failure):
             answer, setback = None, answer
         else:
-            setback = scripts.read_stale(answer)
+            setback = _setback(answer, scripts.read_release)
         if setback is not None or answer is None:
             answer, sent = await self._finish_release(
                 claim, turn, 1, lease, Unlock.RELEASE, GONE, sent, answer, setback
@@ -413,7 +415,7 @@ class LockCore:
             raise await self._give_back(claim, level, short) from short.cause
         if setback is not None:
             reply, sent = await self._persist(claim, level, turn, holds, repeat, sent, setback)
-        answer = None if reply is None else self.read_acquire(claim, level, reply)
+        answer = None if reply is None and self.nil_takes else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
             over = home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline)
@@ -463,7 +465,7 @@ class LockCore:
 
     def _took(self, claim: Claim, level: Level, reply: Reply) -> bool:
         """Whether the reply to an acquire says that it was taken."""
-        if reply is None:
+        if reply is None and self.nil_takes:
             return True
         return scripts.read_stale(reply) is None and self.read_acquire(claim, level, reply) is None
 
@@ -685,7 +687,7 @@ class LockCore:
         setback: Failure | scripts.Stale | None
         try:
             reply = await home.runtime.eval(request, home.attempt_timeout(lease))
-            setback = scripts.read_stale(reply) if type(reply) is list else None
+            setback = None if type(reply) is int else scripts.read_release(reply)
         except Failure as failure:
             setback = failure
         if setback is not None or reply is None or todo is Unlock.LOST:
@@ -771,6 +773,8 @@ class LockCore:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+        if type(reply) is bytes:
+            raise home.explain(scripts.unusable(reply), claim, "a force_unlock", self._plain.lease_ms)
         if reply is None and self.one_sided:
             return False  # Whoever holds the other side keeps it.
         for each, generation in victims:
@@ -810,12 +814,13 @@ class LockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         count = await self.home.query("HGET", self.names.raw, self.field(self.caller().number))
-        return int(count) if isinstance(count, bytes) else 0
+        return scripts.read_count(count)
 
     async def remain_time_to_live(self) -> float | None:
         """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
         left = await self.home.query("PTTL", self.names.raw)
-        assert isinstance(left, int)
+        if type(left) is not int:
+            raise scripts.unusable(left).cause
         if left == -2:
             return None
         return math.inf if left == -1 else left / 1000
@@ -843,6 +848,13 @@ class LockCore:
         if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
             home.refuse_interrupter(claim)
         return claim
+
+
+def _setback(reply: Reply, read: Callable[[Reply], scripts.Stale | None]) -> Failure | scripts.Stale | None:
+    try:
+        return read(reply)
+    except Unusable as failure:
+        return failure
 
 
 def is_callers(held: Holding) -> bool:

@@ -15,6 +15,7 @@ from pyredisson.core import events
 from pyredisson.core.holds import BESIDE, GONE, Claim, Level, gone_hint, holder_alive
 from pyredisson.core.quorum import certain_until, node_timeout
 from pyredisson.core.runtime import Ask, Failure
+from pyredisson.core.scripts import read_renewed
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -400,12 +401,15 @@ class Keeper:
         self._tell_of_lost()  # An extension that comes too late is none.
         failed: Failure | None = None
         for (lease, part), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Failure):
-                failed = answer
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                renewed = read_renewed(answer, len(part))
+            except Failure as failure:
+                failed = failure
                 continue
-            assert isinstance(answer, list)
-            for (core, claim, generation), kept in zip(part, answer, strict=True):
-                if kept == 1:
+            for (core, claim, generation), kept in zip(part, renewed, strict=True):
+                if kept:
                     claim.renewed(generation, sent, lease)
                 elif claim.lose(GONE, generation):
                     self._tell_others(core.home, claim)

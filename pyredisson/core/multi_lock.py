@@ -761,7 +761,7 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, claim in enumerate(claims):
             answer = outcomes[index]
-            if answer is None:
+            if answer is None and members[index].nil_takes:
                 if not claim.granted(turns[index], parts[index], certain):
                     outcomes[index] = 0  # Somebody who had the turn since has given it back.
                     certain = -math.inf

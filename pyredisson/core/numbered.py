@@ -24,7 +24,7 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.runtime import Failure, Refused, Unanswered, is_interruption
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
@@ -256,7 +256,12 @@ class Asking:
             elif self._doubt is None:
                 self._request = None  # It had no effect.
             raise
-        if scripts.read_stale(reply) is not None:
+        try:
+            stale = scripts.read_stale(reply)
+        except Unusable as failure:
+            self._doubt = failure
+            raise
+        if stale is not None:
             raise LockError(
                 f"{self._what} of {self._core.kind} {self._key[0]!r} was overtaken by a later request of its owner",
                 name=self._key[0],
@@ -271,11 +276,16 @@ class Asking:
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
         return self._request
 
+    def unusable(self, reply: Reply) -> Unusable:
+        """The failure for an answer that this request is never given; it is in doubt then."""
+        self._doubt = failure = scripts.unusable(reply)
+        return failure
+
     def refused(self) -> None:
         """The answer was that nothing was taken."""
         self._request = None
 
-    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> Reply:
+    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> int:
         """Ask, and return the answer. For all but what waits.
 
         Args:
@@ -285,7 +295,10 @@ class Asking:
         try:
             if begun is not None:
                 begun.append(None)
-            return await self.ask()
+            reply = await self.ask()
+            if type(reply) is not int:
+                raise self.unusable(reply)
+            return reply
         except Failure as failure:
             if insist and self._doubt is None and not isinstance(failure, Refused):
                 self._later()

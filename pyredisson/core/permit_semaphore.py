@@ -83,9 +83,11 @@ class PermitSemaphoreCore(PermitsCore):
 
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left, expires = reply
-            assert isinstance(expires, int)
+            match reply:
+                case [int() as taken, (int() | None) as left, int() as expires]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
                 self.note_refusal(left, wait)
@@ -166,10 +168,12 @@ class PermitSemaphoreCore(PermitsCore):
             reply = await home.perform(scripts.count_permits(home.runtime, self.names))
         except Failure as failure:
             raise failure.cause from None  # Nothing is in doubt: to count twice does no harm.
-        assert isinstance(reply, list)
-        available, taken = reply
-        assert isinstance(taken, int)
-        return None if available is None else number_in(available, self.names.raw), taken
+        match reply:
+            case [None, int() as taken]:
+                return None, taken
+            case [int() | bytes() as available, int() as taken]:
+                return number_in(available, self.names.raw), taken
+        raise scripts.unusable(reply).cause
 
 
 def _lease_ms(lease_time: Seconds | None) -> int:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import events
+from pyredisson.core import events, scripts
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holds import GONE, Level
@@ -244,12 +244,15 @@ class Watchdog:
         unknown: list[Claim] = []
         setback: Failure | None = None
         for batch, generation, answer in zip(wave, generations, answers, strict=True):
-            if isinstance(answer, Failure):
-                setback = setback or answer
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                kept = scripts.read_renewed(answer, len(batch))
+            except Failure as failure:
+                setback = setback or failure
                 unknown += batch
             else:
-                assert isinstance(answer, list)
-                self._renewed(batch, generation, answer, sent)
+                self._renewed(batch, generation, kept, sent)
         if setback is not None:
             self._failed += 1
             self._home.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
@@ -262,9 +265,9 @@ class Watchdog:
         assert batch[0].by is not None, "a claim was taken by nobody"
         return batch[0].by.renew(self._runtime, [(claim.name, claim.proof) for claim in batch], lease_ms=self.lease_ms)
 
-    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[Reply], sent: float) -> None:
+    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[bool], sent: float) -> None:
         for claim, generation, answer in zip(batch, generations, kept, strict=True):
-            if answer == 1:
+            if answer:
                 claim.renewed(generation, sent, self.lease_ms)
             elif claim.lose(GONE, generation):
                 self.unwatch(claim)

@@ -30,12 +30,12 @@ __all__ = [
     "NotSent",
     "Pause",
     "Refused",
-    "RefusedInDoubt",
     "Reply",
     "Request",
     "Runtime",
     "Ticket",
     "Unanswered",
+    "Unusable",
     "count_as_ours",
     "is_interruption",
     "run",
@@ -85,8 +85,11 @@ class Unanswered(Failure):
     """The request was sent, and no reply came. It may have been executed, or may yet be."""
 
 
-class RefusedInDoubt(Unanswered):
-    """The server answered a copy with an error, and whether an earlier copy was executed is not known."""
+class Unusable(Unanswered):
+    """An answer came that says nothing of use, and asking again will not help: whether it was executed is not known.
+
+    Either an error, and an earlier copy may have been executed; or something that the script never says.
+    """
 
 
 class Refused(Failure):

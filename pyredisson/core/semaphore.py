@@ -53,8 +53,11 @@ class SemaphoreCore(PermitsCore):
 
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left = reply
+            match reply:
+                case [int() as taken, (int() | None) as left]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
                 self.note_refusal(left, wait)

@@ -53,8 +53,7 @@ from pyredisson.wire import (
 )
 
 if TYPE_CHECKING:
-    import hiredis
-
+    from pyredisson.bounds import Reader
     from pyredisson.sentinel import Address, Locator
 
 __all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
@@ -95,7 +94,7 @@ class Connection:
         self.link: OwnLink | None = None
         self.request: Packed | None = None
         self.until = now
-        self._reader: hiredis.Reader | None = None
+        self._reader: Reader | None = None
         self._timeout = -1.0
         # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's; on a
         # plain socket the kernel's cost a system call less each time.
@@ -344,7 +343,7 @@ class BorrowedStream:
             self._connection.disconnect()
 
 
-def _all(reader: hiredis.Reader) -> list[Any]:
+def _all(reader: Reader) -> list[Any]:
     found: list[Any] = []
     while (reply := reader.gets()) is not False:
         found.append(reply)
