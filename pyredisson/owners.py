@@ -24,7 +24,9 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from pyredisson import process
 from pyredisson.errors import LockError
+from pyredisson.threads.patching import check_patched
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -225,7 +227,12 @@ _local = _Local()
 
 
 def current_thread_owner() -> ThreadOwner:
-    """The calling thread."""
+    """The calling thread, or greenlet.
+
+    Raises:
+        RuntimeError: Greenlets are here that cannot be told apart.
+    """
+    check_patched()
     try:
         return _local.owner
     except AttributeError:
@@ -235,7 +242,11 @@ def current_thread_owner() -> ThreadOwner:
 
 
 def current_owner() -> ThreadOwner | TaskOwner:
-    """The task that the calling thread's event loop runs; without one, the calling thread."""
+    """The task that the calling thread's event loop runs; without one, the calling thread.
+
+    In the child of a fork, clients are made anew before it is looked for.
+    """
+    process.check()
     loop = asyncio._get_running_loop()
     if loop is not None:
         task = asyncio.current_task(loop)
@@ -440,6 +451,7 @@ def current_task_owner() -> TaskOwner:
     Raises:
         RuntimeError: No task is running.
     """
+    process.check()
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")

@@ -25,7 +25,7 @@ _callbacks: list[Callable[[], object]] = []
 _pid = _begun = os.getpid()
 
 #: One for each process, since a lock that is inherited may be held by a thread that is not here.
-_mutexes: dict[int, threading.RLock] = {}  # type: ignore[valid-type]
+_mutexes: dict[int, threading.RLock] = {}
 
 
 def on_fork(callback: T) -> T:

@@ -1,8 +1,8 @@
 """Which of the servers a test runs on, below the full volume.
 
-Many tests are the same for each server. All of them run on Valkey, the embedded default; of the others (Redis 6.2, Redis
-7.0, fakeredis) each test has one, drawn by its name. So each server sees each kind of test, and the run takes half the
-time; ``make test-full`` runs every test on every server.
+Many tests are the same for each server. All of them run on Valkey, the embedded default; of the others (Redis 6.2,
+Redis 7.0, fakeredis) each test has one, drawn by its name. So each server sees each kind of test, and the run takes
+half the time; ``make test-full`` runs every test on every server.
 """
 
 from __future__ import annotations

@@ -20,12 +20,17 @@ from pyredisson.endpoints import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_settings,
+    known_url,
     settings_of,
+    url_from_env,
     url_of,
     url_of_cluster,
 )
+from pyredisson.misuse import NotPortable
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.valkey_client import as_redis_client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +41,7 @@ __all__ = ["Redisson"]
 
 
 @final
-class Redisson(Factory):
+class Redisson(Factory, NotPortable):
     """The asyncio twin of :class:`pyredisson.Redisson`: what talks to the server is awaited.
 
     It serves one event loop at a time. After that loop was closed a new one starts afresh, and old holds are lost; use
@@ -71,6 +76,8 @@ class Redisson(Factory):
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
         """See :meth:`pyredisson.Redisson.from_url`. A plain call: nothing is sent yet."""
+        check_settings(redis_kwargs)
+        url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
         cluster = cluster_at(url, redis_kwargs)
@@ -80,6 +87,11 @@ class Redisson(Factory):
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
             return cls._made(_from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(_from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def from_env(cls, *, config: Config | None = None) -> Self:
+        """See :meth:`pyredisson.Redisson.from_env`. A plain call."""
+        return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
@@ -151,11 +163,12 @@ def _way_to(
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         link = link_to_cluster(client, config.sharded_subscription_mode)
         return url, AsyncioRuntime(link, config, scattered=True)
-    check_client(client, redis.asyncio.Redis)
-    pool = client.connection_pool
+    users = as_redis_client(client, redis.asyncio)
+    check_client(users, redis.asyncio.Redis)
+    pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, AsyncioRuntime(link_to(client, sentinels), config)
+    return way, AsyncioRuntime(link_to(users, sentinels), config)
 
 
 def _reborn(core: ClientCore) -> None:

@@ -92,15 +92,15 @@ class Factory:
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_semaphore(self, name: str) -> Semaphore:
+    def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """See :meth:`pyredisson.Redisson.get_semaphore`."""
         self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
 
-    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
+    def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
         """See :meth:`pyredisson.Redisson.get_permit_expirable_semaphore`."""
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """See :meth:`pyredisson.Redisson.get_count_down_latch`."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, final, overload
+
+from typing_extensions import TypeVar
 
 from pyredisson.arguments import cores_of, wait_of
 from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
+from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
@@ -17,6 +20,7 @@ from pyredisson.core.quorum import majority
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
+from pyredisson.misuse import BY_HAND, NotPortable, core_of, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
@@ -41,15 +45,18 @@ __all__ = [
 ]
 
 
-class Lock:
+LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+
+
+class Lock(NotPortable):
     """The asyncio twin of :class:`pyredisson.Lock`; the owner is the task that runs the coroutine."""
 
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: LockCore, owner: Owner | None = None) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
         # They stay alive as long as a handle is in use.
         self._client, self._owner = client, owner
-        self._core = core
+        self._core = core_of(LockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -126,7 +133,7 @@ class Lock:
         lease_time: Seconds | None = None,
         *,
         cancel_on_loss: bool = False,
-    ) -> Hold:
+    ) -> Hold[Lease[None]]:
         """See :meth:`pyredisson.Lock.hold`.
 
         Args:
@@ -173,9 +180,9 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Factory, core: FencedLockCore, owner: Owner | None = None) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
-        self._core = core
+        self._core = core_of(FencedLockCore, core, self, client)
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """See :meth:`pyredisson.FencedLock.lock_and_get_token`."""
@@ -187,20 +194,32 @@ class FencedLock(Lock):
         """See :meth:`pyredisson.FencedLock.try_lock_and_get_token`."""
         return await self._core.try_lock_and_get_token(wait_time, lease_time)
 
+    def hold(  # type: ignore[override]  # The token is what makes the difference.
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[int]]:
+        """See :meth:`pyredisson.FencedLock.hold`, and :meth:`Lock.hold`."""
+        return Hold(self, wait_time, lease_time, cancel_on_loss)
+
     async def get_token(self) -> int | None:
         """See :meth:`pyredisson.FencedLock.get_token`."""
         return await self._core.get_token()
 
 
 @final
-class ReadWriteLock:
+class ReadWriteLock(NotPortable):
     """The asyncio twin of :class:`pyredisson.ReadWriteLock`."""
 
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
+    def __init__(
+        self, client: Factory = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
+    ) -> None:
         self._client, self._owner = client, owner
-        self._core = core
+        self._core = core_of(ReadWriteLockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<ReadWriteLock {self._core.describe()}>"
@@ -226,7 +245,7 @@ class TokenLock(Lock):
     __slots__ = ()
 
 
-class MultiLock:
+class MultiLock(NotPortable):
     """The asyncio twin of :class:`pyredisson.MultiLock`; the owner is the task that runs the coroutine."""
 
     __slots__ = ("__weakref__", "_core", "_locks")
@@ -316,7 +335,7 @@ class MultiLock:
         lease_time: Seconds | None = None,
         *,
         cancel_on_loss: bool = False,
-    ) -> Hold:
+    ) -> Hold[Lease[None]]:
         """See :meth:`pyredisson.MultiLock.hold`, and :meth:`Lock.hold`."""
         return Hold(self, wait_time, lease_time, cancel_on_loss)
 
@@ -332,10 +351,10 @@ class RedLock(MultiLock):
 
 
 @final
-class Hold:
+class Hold(NotPortable, Generic[LeaseT_co]):
     """The asyncio twin of :class:`pyredisson.Hold`."""
 
-    __slots__ = ("_cancels", "_lease", "_lease_time", "_lock", "_wait_time", "_wanted")
+    __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_wait_time", "_wanted")
 
     def __init__(
         self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, cancel_on_loss: bool
@@ -344,22 +363,28 @@ class Hold:
         self._wait_time = wait_time
         self._lease_time = lease_time
         self._wanted = cancel_on_loss
-        self._lease: Lease | None = None
+        self._entered = False
+        self._lease: Lease[Any] | None = None
         self._cancels: CancelOnLoss | None = None
 
-    async def __aenter__(self) -> Lease:
+    def __del__(self) -> None:
+        if not getattr(self, "_entered", True):
+            warn_never_entered(self, self._lock.name)
+
+    async def __aenter__(self) -> LeaseT_co:
+        self._entered = True
         self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
         assert self._lease is not None
         if self._wanted:
             self._cancels = CancelOnLoss()
-            self._lease.when_lost(self._cancels.cancel)
-        return self._lease
+            self._lease._when_lost(self._cancels.cancel)
+        return self._lease  # type: ignore[return-value]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            self._lease.end()
+            self._lease._end()
         ended_by = error if self._cancels is None else self._cancels.take_back(error)
         await self._lock._core.leave(ended_by, lease=self._lease)
 
@@ -368,14 +393,14 @@ class Hold:
 
 
 @final
-class Semaphore:
+class Semaphore(NotPortable):
     """The asyncio twin of :class:`pyredisson.Semaphore`."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Factory, core: SemaphoreCore) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(SemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -413,6 +438,20 @@ class Semaphore:
         """See :meth:`pyredisson.Semaphore.add_permits`."""
         await self._core.add_permits(n)
 
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+        """See :meth:`pyredisson.Semaphore.hold`."""
+        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
+
     async def __aenter__(self) -> bool:
         return await self._core.acquire(1, None)
 
@@ -423,14 +462,14 @@ class Semaphore:
 
 
 @final
-class PermitExpirableSemaphore:
+class PermitExpirableSemaphore(NotPortable):
     """The asyncio twin of :class:`pyredisson.PermitExpirableSemaphore`."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Factory, core: PermitSemaphoreCore) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(PermitSemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -484,16 +523,32 @@ class PermitExpirableSemaphore:
         """See :meth:`pyredisson.PermitExpirableSemaphore.acquired_permits`."""
         return await self._core.acquired_permits()
 
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> PermitHold[Any]:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.hold`."""
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
+
 
 @final
-class CountDownLatch:
+class CountDownLatch(NotPortable):
     """The asyncio twin of :class:`pyredisson.CountDownLatch`."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Factory, core: LatchCore) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: LatchCore = BY_HAND) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(LatchCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

@@ -47,7 +47,10 @@ class Claims:
         with self._mutex:
             listed = self._table.get(claim.key, claim)
             # First by name: whoever is interrupted in between leaves at most a claim there that is not in the table.
-            self._by_name.setdefault(claim.name, {})[claim.key] = listed
+            of_name = self._by_name.setdefault(claim.name, {})
+            of_name[claim.key] = listed
+            if (kept := self._by_name.setdefault(claim.name, of_name)) is not of_name:
+                kept[claim.key] = listed  # A signal handler has dropped what was empty still, and entered another.
             self._table[claim.key] = listed
             return listed
 

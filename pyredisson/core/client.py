@@ -19,11 +19,12 @@ from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, NotNow, Refused, RefusedInDoubt, Unanswered
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
-from pyredisson.errors import ClientClosedError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
+    from pyredisson.core.multi_hold import MultiHold
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
 
@@ -110,6 +111,19 @@ class ClientCore:
         self.runtime.check_process()
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+
+    def refuse_interrupter(self, *held: Claim | MultiHold) -> None:
+        """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
+
+        What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
+        """
+        for each in held:
+            if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
+                raise LockError(
+                    f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
+                    "same thread on it. Let the handler set a flag or an event, and use the lock after it",
+                    name=each.name,
+                )
 
     def check_names(self, names: LockNames | NumberedNames) -> None:
         """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
@@ -316,8 +330,11 @@ class ClientCore:
             return False
         return True
 
-    async def settle_on_leaving(self, claim: Claim) -> None:
-        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""
+    async def settle_on_leaving(self, claim: Claim, *, leaving: bool = True) -> None:
+        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
+
+        ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
+        """
 
         async def settle() -> None:
             try:
@@ -326,7 +343,7 @@ class ClientCore:
                 pass
 
         try:
-            await self.runtime.guard(settle(), CLEANUP_BUDGET)
+            await self.runtime.guard(settle(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if claim.pending is not None:
                 self.watchdog.settle(claim)
@@ -364,12 +381,15 @@ class ClientCore:
             pause = min(2 * pause, PAUSE_MAX)
             sent = runtime.now()
 
-    async def finish(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+    async def finish(
+        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, *, leaving: bool = True
+    ) -> None:
         """Do something although the caller is leaving; what cannot be done at once is done in the background.
 
         Args:
             work: What to do, as often as it takes; raises ``Failure`` when the server did not answer.
             until: When it is no longer worth doing.
+            leaving: As for :meth:`settle_on_leaving`.
         """
         done = False
 
@@ -382,7 +402,7 @@ class ClientCore:
             done = True
 
         try:
-            await self.runtime.guard(attempt(), CLEANUP_BUDGET)
+            await self.runtime.guard(attempt(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if not done:
                 self.watchdog.do_later(work, until)

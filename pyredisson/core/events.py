@@ -22,6 +22,7 @@ __all__ = [
     "Lost",
     "NodeBarred",
     "OutcomeUnknown",
+    "PermitsNeverSet",
     "QuorumIsYoung",
     "Released",
     "RenewalFailed",
@@ -118,6 +119,11 @@ class OutcomeUnknown(LockEvent):
 @dataclass(frozen=True, eq=False, repr=False)
 class GivenBack(LockEvent):
     """What an unanswered request may have taken was given back."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PermitsNeverSet(LockEvent):
+    """Somebody waits for permits of a semaphore that was never given any. Told once a client and semaphore."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

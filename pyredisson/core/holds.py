@@ -25,11 +25,26 @@ if TYPE_CHECKING:
     from pyredisson.core.lock import LockCore
     from pyredisson.core.runtime import Caller, Request, Runtime
 
-__all__ = ["GONE", "Claim", "Held", "Level", "Pending", "Unlock", "gone_hint", "holder_alive", "lost_error"]
+__all__ = [
+    "BESIDE",
+    "GONE",
+    "Claim",
+    "Held",
+    "HeldLevel",
+    "Level",
+    "Pending",
+    "Unlock",
+    "gone_hint",
+    "holder_alive",
+    "lost_error",
+]
 
 #: How a loss is explained that the server told us of.
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
+
+#: What the holder of a lost lock is told.
+BESIDE = "another holder; guard such writes with a fencing token"
 
 #: For how long a place in a queue is worth giving up while the server is away: about as long as anybody minds.
 QUEUE_FOR = 900.0
@@ -108,6 +123,9 @@ class Settling(NamedTuple):
 
 class Claim:
     """What one owner holds of one lock. See the module's rules."""
+
+    what = "lock"
+    beside = BESIDE
 
     __slots__ = (
         "acquire_request",
@@ -203,6 +221,10 @@ class Claim:
     def watched(self) -> bool:
         """Whether somebody wants to be told when it is lost."""
         return self.loss is None and any(level.watched for level in self.levels)
+
+    def in_the_middle(self) -> bool:
+        """Whether a call may be at work on it: a request is under way, or its owner stands in a queue."""
+        return self.pending is not None or self.queued_ms > 0
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
@@ -569,10 +591,15 @@ class Claim:
             return False
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone)."""
+        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone).
+
+        ``generation`` is that of the claim when the question was sent whose answer says so; ``None``: its owner asked.
+        """
         with self.mutex:
             if self.loss is not None or not self.levels or generation not in (None, self.generation):
                 return False
+            if generation is not None and self.pending is Pending.RELEASE:
+                return False  # The answer may have seen this very release. If not, the release says so itself.
             self.generation += 1
             self.loss = reason
             return True
@@ -649,9 +676,27 @@ def gone_hint(held: Holder) -> str:
     return held.who.gone_hint()
 
 
-class Held(Protocol):
-    """What an owner holds of something, as a :class:`pyredisson.Lease` sees it."""
+class HeldLevel(Protocol):
+    """One hold among them."""
 
+    block: Callable[[], object | None] | None
+
+    @property
+    def token(self) -> int | None:
+        """Its fencing token, if its kind has such a thing."""
+        ...
+
+
+class Held(Protocol):
+    """What an owner holds of something, as a :class:`pyredisson.Lease` sees it.
+
+    Attributes:
+        what: What is held, in messages.
+        beside: Beside whom its holder may have worked after a loss.
+    """
+
+    what: str
+    beside: str
     name: str
     owner: str
     loss: str | None
@@ -673,7 +718,7 @@ class Held(Protocol):
 def lost_error(claim: Held, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     return LockLostError(
-        f"lock {claim.name!r} was lost by {claim.owner}: {reason}. What was done under it since may have run beside "
-        "another holder; guard such writes with a fencing token",
+        f"{claim.what} {claim.name!r} was lost by {claim.owner}: {reason}. What was done under it since may have run "
+        f"beside {claim.beside}",
         name=claim.name,
     )

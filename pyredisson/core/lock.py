@@ -298,7 +298,7 @@ class LockCore:
         """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
         if claim.stop_waiting(self.home.runtime.now()) or claim.pending is not None:
             if at_once:
-                await self.home.settle_on_leaving(claim)
+                await self.home.settle_on_leaving(claim, leaving=False)
             else:
                 self.home.watchdog.settle(claim)
 
@@ -416,7 +416,8 @@ class LockCore:
         answer = None if reply is None else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
-            if level.watched and home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+            over = home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline)
+            if over and (level.watched or level.certain > 0):  # Else the lease is so short that it never is certain.
                 await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
                 return 0  # and look again at once.
             if not claim.granted(turn, level, deadline):
@@ -580,7 +581,7 @@ class LockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdog."""
         claim = self._claim_of_block(lease) if lease is not None else self._claim_of_closed_block()
-        if claim is None or not claim.levels or (lease is not None and not lease.brought_up()):
+        if claim is None or not claim.levels or (lease is not None and not lease._brought_up()):
             return
         if claim.hand_over():
             self.home.watchdog.settle(claim)
@@ -589,7 +590,7 @@ class LockCore:
 
     def _claim_of_block(self, lease: Lease) -> Claim | None:
         """The claim of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
-        claim = lease.held
+        claim = lease._held
         return claim if isinstance(claim, Claim) and claim.client == self.home.id else None
 
     def _claim_of_closed_block(self) -> Claim | None:
@@ -611,7 +612,7 @@ class LockCore:
         home = self.home
         home.check_open()
         claim = self._claim_of_block(lease) if lease is not None else self.mine()
-        if claim is None or (lease is not None and not lease.brought_up()):
+        if claim is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
                 f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
                 name=self.names.raw,
@@ -758,6 +759,7 @@ class LockCore:
             except LockLostError:
                 pass
         held = dict.fromkeys((claim, *self._forced()))
+        home.refuse_interrupter(*held)
         for each in held:
             self._expire(each)  # What simply ran out before is not taken from anybody now.
         victims = [(each, each.generation) for each in held]
@@ -825,21 +827,22 @@ class LockCore:
         """The claim of who calls."""
         who = self.owner()
         last = self._last
-        if last is not None and last.who is who and last.listed and last.client == self.home.id and is_callers(last):
-            return last
-        return self.claim_of(who.acting(self._covers, self.taken) if who.shared else who)
+        if who.shared and not (last is not None and last.who is who and is_callers(last)):
+            who = who.acting(self._covers, self.taken)
+        return self.claim_of(who)
 
     def claim_of(self, who: Caller) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
-        last = self._last
-        if last is not None and last.who is who and last.listed and last.client == home.id:
-            return last
-        key = (self.names.raw, self.field(who.number))
-        claim = home.claims.find(key)
-        if claim is None:
-            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
-        self._last = claim
+        claim = self._last
+        if claim is None or claim.who is not who or not claim.listed or claim.client != home.id:
+            key = (self.names.raw, self.field(who.number))
+            claim = home.claims.find(key)
+            if claim is None:
+                claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
+            self._last = claim
+        if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
+            home.refuse_interrupter(claim)
         return claim
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.holds import GONE, Claim, Level, gone_hint, holder_alive
+from pyredisson.core.holds import BESIDE, GONE, Claim, Level, gone_hint, holder_alive
 from pyredisson.core.quorum import certain_until, node_timeout
 from pyredisson.core.runtime import Ask, Failure
 
@@ -83,6 +83,9 @@ class Asks:
 
 class MultiHold:
     """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
+
+    what = "lock"
+    beside = BESIDE
 
     __slots__ = (
         "asks",
@@ -209,6 +212,10 @@ class MultiHold:
         if self.taking is not None:
             wanted.append(self.taking.lease_ms)
         return max(wanted)
+
+    def in_the_middle(self) -> bool:
+        """Whether a call may be at work on it."""
+        return self.taking is not None
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""

@@ -259,6 +259,7 @@ class MultiLockCore:
             self.members[0].leave_behind(hold)
             hold.mark = hold.who.mark(hold, self._covers)
         holds = self._refresh(hold)
+        self.home.refuse_interrupter(hold, *hold.claims)
         try:
             if hold.levels and hold.expire(asked):
                 self.home.keeper.tell_lost(hold)
@@ -367,7 +368,7 @@ class MultiLockCore:
     async def _unlock(self, lease: Lease | None, begun: list[None] | None) -> None:
         self._check_open()
         hold = self._hold_of_block(lease) if lease is not None else self.mine()
-        if hold is None or (lease is not None and not lease.brought_up()):
+        if hold is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
                 f"multi-lock {self.name!r} is no longer held by this block: it was released, or forced open, within it",
                 name=self.name,
@@ -395,7 +396,7 @@ class MultiLockCore:
 
     def _hold_of_block(self, lease: Lease) -> MultiHold | None:
         """The hold of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
-        hold = lease.held
+        hold = lease._held
         return hold if isinstance(hold, MultiHold) and hold.listed_in is self.home.keeper else None
 
     def _hold_of_closed_block(self) -> MultiHold | None:
@@ -413,7 +414,7 @@ class MultiLockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
         hold = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
-        if hold is None or not hold.levels or (lease is not None and not lease.brought_up()):
+        if hold is None or not hold.levels or (lease is not None and not lease._brought_up()):
             return
         level = hold.levels.pop()
         if not hold.levels:
@@ -430,6 +431,7 @@ class MultiLockCore:
     async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
         runtime = self.home.runtime
         now = runtime.now()
+        self.home.refuse_interrupter(hold, *hold.claims)
         held = hold.only_parts(now)
         if held is None and hold.levels and hold.expire(now):
             self.home.keeper.tell_lost(hold)

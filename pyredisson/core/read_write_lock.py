@@ -297,6 +297,7 @@ class WriteLockCore(Side):
         own = home.claims.find((claim.name, owner_field(home.id, claim.who.number)))
         if own is None:
             return
+        home.refuse_interrupter(own)
         if own.pending is not None:
             try:
                 await home.settle(own, behind=True)

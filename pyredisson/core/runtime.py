@@ -315,7 +315,15 @@ class Runtime(Protocol):
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:
-        """A lock for a few plain statements, never held across an ``await``."""
+        """A lock for a few plain statements, never held across an ``await``. Reentrant: see :meth:`inside`."""
+        ...
+
+    def inside(self, mutex: Any, /) -> bool:
+        """Whether the caller is inside of a mutex already: a signal handler that came in the middle of it."""
+        ...
+
+    def interrupts(self, thing: object, /) -> bool:
+        """Whether the caller came in the middle of another call of its thread that is at work on this."""
         ...
 
     def ticket(self) -> Ticket:
@@ -401,8 +409,14 @@ class Runtime(Protocol):
         """Let that much time pass."""
         ...
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         """Finish ``work`` although the caller is being cancelled or interrupted, within ``budget`` seconds.
+
+        Args:
+            work: What to finish.
+            budget: Seconds.
+            leaving: Whether the caller has been cancelled or interrupted already, and raises that afterwards. If not, a
+                cancellation that comes meanwhile is raised once ``work`` is over.
 
         Returns:
             Its result, or ``None`` when the budget was too small: ``work`` is then given up.

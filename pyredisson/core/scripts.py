@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from pyredisson.core.names import ReadWriteNames, fence_key
+from pyredisson.core.names import ReadWriteNames, SemaphoreNames, fence_key
 from pyredisson.core.runtime import PUBLISH, Reply, Request
 
 if TYPE_CHECKING:
-    from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
+    from pyredisson.core.names import LatchNames, LockNames
     from pyredisson.core.runtime import Runtime
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "release_token",
     "release_writing",
     "renew_locks",
+    "renew_permits",
     "renew_reading",
     "renew_tokens",
     "set_counter",
@@ -537,6 +538,12 @@ def update_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes, *, 
         (names.raw, names.taken, names.channel, names.done(by.owner)),
         (by.number, permit, lease_ms, by.publish),
     )
+
+
+def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """``permit_renew``: renew many permits, given as (name of the semaphore, id in hex digits)."""
+    keys = tuple(SemaphoreNames(name).taken for name, _ in held)
+    return runtime.prepare("permit_renew", keys, (lease_ms, *(bytes.fromhex(permit) for _, permit in held)))
 
 
 def set_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:

@@ -46,6 +46,12 @@ def log_event(event: events.Event) -> None:
             _of(event, logging.WARNING, "lock %r of %s: the outcome of %s is unknown (%s), settling it", request, error)
         case events.GivenBack():
             _of(event, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
+        case events.PermitsNeverSet():
+            text = (
+                "semaphore %r: %s waits for permits, and it was never given any: call try_set_permits(n), or make the "
+                "handle with permits=n"
+            )
+            _of(event, logging.WARNING, text)
         case events.Renewed(locks=locks, requests=requests):
             _renewal.debug("renewed %d locks by %d requests", locks, requests)
         case events.RenewalFailed(locks=locks, error=error, attempt=attempt):

@@ -14,6 +14,7 @@ from pyredisson.core.events import Acquired, Event
 from pyredisson.core.holds import Claim, Pending
 from pyredisson.core.multi_hold import MultiHold
 from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.testing.event_rules import EventRules, Violation
 from pyredisson.testing.replication import Loss
 from pyredisson.testing.runtime import AnyClient
 from pyredisson.testing.world import Node, World
@@ -27,10 +28,6 @@ __all__ = [
     "Violation",
     "leftovers",
 ]
-
-
-class Violation(AssertionError):
-    """A rule was broken."""
 
 
 class LockRules:
@@ -48,6 +45,7 @@ class LockRules:
         self._ends: dict[bytes, int] = {}
         self.grants = 0
         world.watchers.append(self._after)
+        EventRules(world, self._clients)
 
     def believers(self, name: str) -> list[Claim]:
         """The claims whose owners may, at this moment, act as holders of a lock."""
@@ -311,6 +309,7 @@ class QuorumRules:
         self._world = world
         self.grants = 0
         world.watchers.append(self._after)
+        EventRules(world, self._clients)
         for client in self._clients:
             client.core.listen(self._heard, lambda: True)
 
@@ -364,6 +363,7 @@ class ReadWriteRules:
         self._ends: dict[bytes, int] = {}
         self.grants = 0
         world.watchers.append(self._after)
+        EventRules(world, self._clients)
 
     def believers(self, name: str) -> list[Claim]:
         """The claims whose owners may, at this moment, act as holders of either side."""

@@ -179,6 +179,12 @@ class Seam:
     def mutex(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
+    def inside(self, mutex: object) -> bool:
+        return False
+
+    def interrupts(self, thing: object) -> bool:
+        return False
+
     def ticket(self) -> Ticket:
         return SimulatedTicket(self.process)
 
@@ -218,20 +224,22 @@ class Seam:
         self.interruptible()
         await self.world.pause_of(self.process, seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         task = self.process.start(work, f"{self.process.name}/cleanup")
         over: Promise[bool] = Promise()
         task.outcome.then(lambda: over.settle(True))
         self.world.after(budget / self.process.rate, lambda: over.settle(False))
+        cancelled: Cancelled | None = None
         while not over.done():
             try:
                 await over
-            except Cancelled:
-                continue  # The caller is on its way out already.
-        if task.done():
-            return task.outcome.result()
-        task.cancel()
-        return None
+            except Cancelled as error:
+                cancelled = error
+        if not task.done():
+            task.cancel()
+        if cancelled is not None and not leaving:
+            raise cancelled
+        return task.outcome.result() if task.done() else None
 
     def close(self) -> None:
         """End what runs beside the callers."""

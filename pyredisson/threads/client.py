@@ -29,11 +29,15 @@ from pyredisson.endpoints import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_settings,
+    known_url,
     settings_of,
+    url_from_env,
     url_of,
     url_of_cluster,
 )
 from pyredisson.errors import ClientClosedError
+from pyredisson.misuse import NotPortable
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.owners import Owner, caller_of
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
@@ -57,6 +61,7 @@ from pyredisson.threads.primitives import (
     TokenLock,
 )
 from pyredisson.threads.runtime import ThreadsRuntime
+from pyredisson.valkey_client import as_redis_client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -72,7 +77,7 @@ R = TypeVar("R")
 
 
 @final
-class Redisson:
+class Redisson(NotPortable):
     """A client: makes locks and synchronizers, and looks after them with one watchdog and one subscriber.
 
     Nothing is sent until something is used. Handles keep their client going; once the client and all its handles are
@@ -114,9 +119,10 @@ class Redisson:
         """Connect to ``redis://``, ``rediss://``, ``unix://``, a cluster, sentinels, or ``embedded://``.
 
         Args:
-            url: As redis-py reads it; ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names
-                some nodes of a Redis Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the
-                master that these sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
+            url: As redis-py reads it, with ``valkey://`` and ``valkeys://`` for ``redis://`` and ``rediss://``;
+                ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names some nodes of a Redis
+                Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the master that these
+                sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
             config: What differs from the defaults.
             **redis_kwargs: Further settings for redis-py's connections; for a cluster also ``address_remap``, a
                 function from the (host, port) that a node tells to the one that can be reached from here; for
@@ -124,8 +130,10 @@ class Redisson:
 
         Raises:
             ValueError: A URL that leads nowhere.
-            TypeError: Not a ``str``.
+            TypeError: Not a ``str``; or a setting that is one of ``config``.
         """
+        check_settings(redis_kwargs)
+        url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
         cluster = cluster_at(url, redis_kwargs)
@@ -135,6 +143,18 @@ class Redisson:
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
             return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def from_env(cls, *, config: Config | None = None) -> Self:
+        """Connect to where the environment says: ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
+
+        Args:
+            config: What differs from the defaults.
+
+        Raises:
+            ValueError: A URL that leads nowhere.
+        """
+        return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
@@ -240,18 +260,24 @@ class Redisson:
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_semaphore(self, name: str) -> Semaphore:
-        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`."""
-        self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+    def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
+        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`.
 
-    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
-        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
-
-        It is not to be used under one name with :meth:`get_semaphore`.
+        Args:
+            name: The semaphore's name.
+            permits: How many permits it is given when the handle is first used, unless it has some by then: every
+                process may say so. ``None``: somebody else sets them.
         """
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
+
+    def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
+        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
+
+        It is not to be used under one name with :meth:`get_semaphore`. ``permits`` is as there.
+        """
+        self._core.check_open()
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the latch of that name. Raises as :meth:`get_lock`."""
@@ -347,11 +373,12 @@ def _way_to(
         tls = issubclass(client.connection_class, redis.SSLConnection)
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         return url, link_to_cluster(client, config.sharded_subscription_mode)
-    check_client(client, redis.Redis)
-    pool = client.connection_pool
+    users = as_redis_client(client, redis)
+    check_client(users, redis.Redis)
+    pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, link_to(client, sentinels)
+    return way, link_to(users, sentinels)
 
 
 def _reborn(core: ClientCore) -> None:

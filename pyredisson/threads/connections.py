@@ -37,6 +37,7 @@ from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.sentinel import Whereabouts
 from pyredisson.threads.inherited import close_inherited, end_inherited
+from pyredisson.threads.interruption import Flag
 from pyredisson.threads.readiness import Readiness
 from pyredisson.wire import (
     ASKING,
@@ -391,7 +392,7 @@ class Dial:
     """A connection being made."""
 
     def __init__(self) -> None:
-        self.done = threading.Event()
+        self.done = Flag()
         self.failure: Failure | None = None
 
 
@@ -401,7 +402,7 @@ class Apart:
     def __init__(self, link: Link, request: Request, timeout: float) -> None:
         self._timeout = timeout
         self._until = monotonic() + max(timeout, CONNECTING)
-        self._done = threading.Event()
+        self._done = Flag()
         self._answer: Any = None
         threading.Thread(target=self._run, args=(link, request), name="pyredisson-request", daemon=True).start()
 

@@ -23,6 +23,7 @@ from pyredisson.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.threads.connections import fan_out
 from pyredisson.threads.inherited import end_inherited_thread
+from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
 from pyredisson.threads.patching import check_patched
 from pyredisson.wire import prepare
 
@@ -97,7 +98,7 @@ class ThreadLoop:
         self._name = f"pyredisson-{name}"
         self._runtime = runtime
         self._nudged = ThreadTicket()
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._only = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -140,7 +141,7 @@ class ThreadLoop:
         self._nudged.ring()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(2.0)
+            thread.join(_patience())
 
 
 class ThreadsRuntime:
@@ -220,7 +221,10 @@ class ThreadsRuntime:
         return os.urandom(count)
 
     def mutex(self) -> AbstractContextManager[Any]:
-        return threading.Lock()
+        return threading.RLock()
+
+    inside = staticmethod(inside)
+    interrupts = staticmethod(interrupts)
 
     def ticket(self) -> Ticket:
         return ThreadTicket() if asyncio._get_running_loop() is None else LoopTicket()
@@ -249,7 +253,7 @@ class ThreadsRuntime:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         # Under threads there is nothing to shield from but another Ctrl-C, and that one is meant.
         return await work
 
@@ -261,7 +265,7 @@ class ThreadsRuntime:
             self._subscriber.close()
             for thread in list(self._listening):
                 if thread is not threading.current_thread():
-                    thread.join(2.0)
+                    thread.join(_patience())
         for loop in self._loops:
             loop.close()
         self.link.close()
@@ -275,6 +279,11 @@ class ThreadsRuntime:
             self._subscriber.abandon()
         self._subscriber = None
         self.link.abandon()
+
+
+def _patience() -> float:
+    """For how many seconds to wait for the end of a thread: it may need what a call that was interrupted holds."""
+    return 0.0 if interrupts_a_call() else 2.0
 
 
 def _call(callback: Callable[..., object], args: tuple[object, ...]) -> None:

@@ -21,6 +21,7 @@ from pyredisson.core.backlog import Backlog
 from pyredisson.core.claims import Claims
 from pyredisson.core.holds import Claim, Level
 from pyredisson.core.non_reentrant import NonReentrant
+from pyredisson.core.permit_block import PermitBlock
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.runtime import SimulatedOwner
@@ -74,6 +75,10 @@ def _granted_without_counting(self: Claim, level: Level, deadline: float) -> Non
     ORIGINAL_GRANTED(self, level, deadline)
     if len(self.levels) > 1:
         self.levels.pop()
+
+
+def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
+    return ORIGINAL_PERMIT_GRANTED(self, begun + 0.4)
 
 
 def _never_expires(self: Claim, now: float) -> bool:
@@ -142,6 +147,7 @@ def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
 
 
 ORIGINAL_GRANTED = Claim.granted
+ORIGINAL_PERMIT_GRANTED = PermitBlock._granted
 READ_FENCED = scripts.read_acquire_fenced
 
 BUGS = {
@@ -281,6 +287,10 @@ BUGS = {
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[2], ARGV[2])", "")),
+    "a permit is certain from its reply on": in_code(PermitBlock, "_granted", _permit_granted_from_the_reply),
+    "a renewed permit expires": in_script(
+        "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
+    ),
     "a latch opens at one": in_script(
         "latch_count_down", ("if count and count <= 1 then", "if count and count <= 2 then")
     ),

@@ -33,7 +33,7 @@ __all__ = ["Lock", "client_of"]
 _log = logging.getLogger("pyredisson.lock")
 
 _clients: MutableMapping[Any, Redisson] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def client_of(redis: redis.Redis) -> Redisson:
@@ -48,7 +48,7 @@ def client_of(redis: redis.Redis) -> Redisson:
 @process.on_fork
 def _after_fork() -> None:
     global _making
-    _making = threading.Lock()  # A thread of the parent's may be at it.
+    _making = threading.RLock()  # A thread of the parent's may be at it.
 
 
 class _PerThread(Place, threading.local):

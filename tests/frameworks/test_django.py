@@ -1,0 +1,107 @@
+"""Django over ASGI: sync and async views over one lock, and sync locks through ``sync_to_async`` and its kin."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.frameworks.common import Site, Surroundings, require
+from tests.servers import VALKEY, SharedServers
+from tests.waiting import until
+
+WAYS = ["sensitive", "insensitive", "to_thread", "anyio", "executor"]
+
+
+class Program:
+    """A running uvicorn with a Django project."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
+        self.site: Site = surroundings.site(
+            *("-m", "uvicorn", "--host", "127.0.0.1", "--port", "{port}", "--no-access-log", "--lifespan", "off"),
+            "tests.frameworks.apps.django_site:app",
+        )
+
+    def free(self) -> None:
+        """Wait until nothing is held, by now or when the lease is over."""
+        until(lambda: not self.surroundings.keys(), 10, what="no lock is held")
+
+
+@pytest.fixture(scope="module")
+def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """One program for all tests of this file. At its end it leaves nothing."""
+    require("uvicorn", "django", "asgiref", "anyio")
+    folder = tmp_path_factory.mktemp("django")
+    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}", folder)
+    try:
+        program = Program(surroundings)
+        yield program
+        # uvicorn shuts down in order, then hands the signal on to itself.
+        assert program.site.stop() in (0, -signal.SIGTERM)
+        surroundings.check_exclusion()
+        surroundings.check_nothing_left()
+    finally:
+        surroundings.close()
+
+
+def test_views_of_all_kinds_exclude_each_other(program: Program, volume: Callable[[int], int]) -> None:
+    paths = ["/view/sync", "/view/async", "/view/async-over-sync"] * max(8, volume(100))
+    replies = program.site.get_all(paths, at_once=8)
+    assert [each for each in replies if each.status != 200] == []
+    program.surroundings.check_exclusion()
+    program.free()
+
+
+def test_a_coroutine_under_async_to_sync_is_an_owner(program: Program) -> None:
+    replies = program.site.get_all(["/view/sync-over-async", "/view/async"] * 6, at_once=4)
+    assert [each for each in replies if each.status != 200] == []
+    program.surroundings.check_exclusion()
+    program.free()
+
+
+@pytest.mark.parametrize("warm", ["", "?warm"], ids=["", "after a use in the parent"])
+@pytest.mark.parametrize("way", WAYS)
+def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(
+    program: Program, way: str, warm: str
+) -> None:
+    reply = program.site.get(f"/gathered/calls/{way}{warm}{'&' if warm else '?'}tasks=3")
+    program.surroundings.check_exclusion()
+    assert reply.status == 200, reply
+    for outcome in reply.json:
+        assert outcome == "released" or ("hold()" in outcome and "owner=" in outcome) or "LockError" in outcome, outcome
+    if way == "sensitive":  # asgiref brings the changes of the context back: there the two calls belong together.
+        assert reply.json == ["released"] * 3
+    program.free()
+
+
+@pytest.mark.parametrize("form", ["stack", "owner", "whole"])
+@pytest.mark.parametrize("way", WAYS)
+def test_tasks_exclude_each_other_in_the_ways_that_are_meant(program: Program, way: str, form: str) -> None:
+    reply = program.site.get(f"/gathered/{form}/{way}")
+    assert reply.status == 200, reply
+    assert reply.json == ["released"] * 6
+    program.surroundings.check_exclusion()
+    program.free()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_child_tasks_do_not_join_what_their_parent_holds(program: Program, way: str) -> None:
+    reply = program.site.get(f"/within/{way}")
+    assert reply.status == 200, reply
+    assert reply.json == [False] * 3
+    program.free()
+
+
+@pytest.mark.parametrize("form", ["lock", "stack", "owner"])
+def test_released_on_another_thread_than_it_was_acquired_on(program: Program, form: str) -> None:
+    reply = program.site.get(f"/another/{form}")
+    assert reply.status == 200, reply
+    if form == "lock":
+        assert "'one_0'" in reply.json
+        assert "hold()" in reply.json
+        assert "owner=" in reply.json
+    else:
+        assert reply.json == "released"
+    program.free()

@@ -1,0 +1,141 @@
+"""uvicorn and FastAPI: endpoints and dependencies of both kinds over one lock, streams, clients that go away."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.frameworks.common import Site, Surroundings, require
+from tests.frameworks.streams import begin_to_read
+from tests.servers import VALKEY, SharedServers
+from tests.waiting import until
+
+PATHS = [
+    "/async",
+    "/sync",
+    "/sync/nested",
+    "/dependency/sync",
+    "/dependency/async",
+    "/dependency/nested",
+    "/dependency/owner",
+    "/async-dependency/sync",
+    "/async-dependency/async",
+]
+#: Well under the lease of 30 s: it was released, and did not just run out.
+SOON = 10.0
+
+
+class Program:
+    """A running uvicorn."""
+
+    def __init__(self, surroundings: Surroundings, loop: str, workers: int) -> None:
+        self.surroundings = surroundings
+        self.workers = workers
+        self.site: Site = surroundings.site(
+            *("-m", "uvicorn", "--host", "127.0.0.1", "--port", "{port}", "--loop", loop),
+            *("--workers", str(workers), "--no-access-log", "tests.frameworks.apps.fast:app"),
+        )
+
+    def keys(self, suffix: str = "") -> list[str]:
+        """Those of the locks that are held."""
+        return list(filter(lambda key: key.endswith(suffix), self.surroundings.keys()))
+
+
+@pytest.fixture(scope="module", params=[("asyncio", 1), ("uvloop", 2)], ids=["asyncio", "uvloop with two workers"])
+def program(
+    request: pytest.FixtureRequest, shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Program]:
+    """One program for all tests of this file. At its end it leaves nothing."""
+    require("uvicorn", "fastapi", "uvloop")
+    loop, workers = request.param
+    folder = tmp_path_factory.mktemp("uvicorn")
+    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}-{loop}", folder)
+    try:
+        program = Program(surroundings, loop, workers)
+        yield program
+        # uvicorn shuts down in order, then hands the signal on to itself.
+        assert program.site.stop() in (0, -signal.SIGTERM)
+        surroundings.check_exclusion()
+        assert [each for each in surroundings.notes() if each.startswith("lost")] == []
+        surroundings.check_nothing_left()
+    finally:
+        surroundings.close()
+
+
+def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume: Callable[[int], int]) -> None:
+    paths = PATHS * max(6, volume(60))
+    replies = program.site.get_all(paths, at_once=12)
+    wrong = [(path, reply) for path, reply in zip(paths, replies, strict=True) if reply.status != 200]
+    assert wrong == []
+    assert len({reply.json["pid"] for reply in replies}) == program.workers
+    program.surroundings.check_exclusion()
+    until(lambda: not program.keys(), SOON, what="nothing is held")
+
+
+@pytest.mark.parametrize("path", ["/dependency/sync", "/dependency/async"])
+def test_forty_requests_through_a_sync_dependency_leave_nothing(program: Program, path: str) -> None:
+    replies = program.site.get_all([path] * 40, at_once=8)
+    assert [reply.status for reply in replies] == [200] * 40
+    program.surroundings.check_exclusion()
+    until(lambda: not program.keys(), SOON, what="nothing is held")
+
+
+def test_a_plain_block_in_a_dependency_says_what_to_use(program: Program) -> None:
+    replies = program.site.get_all(["/plain"] * 3, at_once=2)
+    assert {reply.status for reply in replies} <= {200, 500}
+    program.surroundings.check_exclusion()
+    until(lambda: not program.keys("-plain"), SOON, what="what stayed is renewed no longer")
+    output = program.site.output()
+    assert "LockNotOwnedError" in output
+    assert "hold()" in output
+    assert "owner=" in output
+
+
+def test_a_sync_lock_in_a_coroutine_is_the_tasks(program: Program) -> None:
+    replies = program.site.get_all(["/block"] * 12, at_once=6)
+    assert [reply.status for reply in replies] == [200] * 12
+    outcomes = [reply.json for reply in replies]
+    assert "entered" in outcomes
+    assert all(each == "entered" or "pyredisson.asyncio" in each for each in outcomes), outcomes
+    program.surroundings.check_exclusion()
+
+
+@pytest.mark.parametrize("path", ["/stream/async/with", "/stream/async/hold"])
+def test_a_stream_whose_reader_goes_away_releases_its_lock(program: Program, path: str) -> None:
+    for reset in (True, False):
+        stream = begin_to_read(program.site, path)
+        assert program.keys("-stream") != []
+        stream.go_away(reset=reset)
+        until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
+    program.surroundings.check_exclusion()
+
+
+def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_collected(program: Program) -> None:
+    """Starlette closes no sync generator: it leaves it in a cycle to the garbage collector."""
+
+    def released() -> bool:
+        program.site.get("/collect")
+        return not program.keys("-stream")
+
+    for reset in (True, False):
+        begin_to_read(program.site, "/stream/sync").go_away(reset=reset)
+        until(released, SOON, what="the lock is released")
+    program.surroundings.check_exclusion()
+
+
+def test_readers_that_come_and_go_are_never_two_at_once(program: Program, volume: Callable[[int], int]) -> None:
+    for number in range(max(8, volume(200))):
+        begin_to_read(program.site, "/stream/async/hold").go_away(reset=number % 2 == 0)
+    until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
+    program.surroundings.check_exclusion()
+
+
+def test_no_threads_and_connections_pile_up(program: Program) -> None:
+    """Run last: after all that, there is what one request needs, a worker."""
+    program.site.get_all(["/async", "/sync"] * 4, at_once=2)
+    ours = [each for each in program.site.get("/threads").json if each.startswith("pyredisson")]
+    assert len(ours) <= 6, ours
+    # As many as were in use at once, and one to listen, of each client.
+    assert len(program.surroundings.connections()) <= 40 * program.workers
