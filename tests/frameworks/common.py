@@ -239,6 +239,18 @@ class Surroundings:
             found = sorted(key.decode() for key in client.scan_iter(match=f"*{self.name}*", count=1000))
             return [key for key in found if not key.startswith("pyredisson_epoch:") or client.pttl(key) < 0]
 
+    def wait_for_renewal(self, key: str) -> None:
+        """Wait until the time that a key has to live has grown."""
+        with self.server.client() as client:
+            before = client.pttl(key)
+
+            def grown() -> bool:
+                nonlocal before
+                before, after = client.pttl(key), before
+                return bool(before > after)
+
+            until(grown, within=20.0, what=f"{key} is renewed")
+
     def connections(self) -> list[dict[str, Any]]:
         """The connections to Redis that programs of this test have."""
         with self.server.client() as client:

@@ -69,9 +69,29 @@ def attempt(name: str = "-tried", wait: str = "0") -> dict[str, Any]:
     return {"outcome": outcome, "seconds": time.monotonic() - began}
 
 
+def begin() -> dict[str, Any]:
+    """Take the lock, and leave it to another request of this thread to release it."""
+    lock.lock()
+    return {}
+
+
+def end() -> dict[str, Any]:
+    """Release it."""
+    try:
+        lock.unlock()
+    except pyredisson.LockError as error:
+        return {"outcome": type(error).__name__}
+    return {"outcome": "released"}
+
+
+ENDPOINTS: dict[str, Callable[..., dict[str, Any]]] = {
+    endpoint.__name__: endpoint for endpoint in (ready, enter, keep, attempt, begin, end)
+}
+
+
 def app(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
     """Serve ``/name?query`` by the function of that name, whose result is sent as JSON."""
-    endpoint = {"/ready": ready, "/enter": enter, "/keep": keep, "/attempt": attempt}[environ["PATH_INFO"]]
+    endpoint = ENDPOINTS[environ["PATH_INFO"].removeprefix("/")]
     status = "200 OK"
     try:
         result = endpoint(**dict(parse_qsl(environ.get("QUERY_STRING", ""))))
