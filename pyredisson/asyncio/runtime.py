@@ -260,12 +260,17 @@ class AsyncioRuntime:
         if asyncio.get_running_loop() is self._loop and tasks:
             await asyncio.wait(tasks, timeout=2.0)
 
-    def end_soon(self) -> None:
-        """As :meth:`close`, from wherever the garbage collector happens to run."""
+    def end_soon(self, then: Callable[[], None] = lambda: None) -> None:
+        """As :meth:`close`, from wherever the garbage collector happens to run. ``then`` is called on the loop."""
+
+        def end() -> None:
+            self._stop()
+            then()
+
         loop = self._loop
         if loop is not None and not loop.is_closed():
             try:
-                loop.call_soon_threadsafe(self._stop)
+                loop.call_soon_threadsafe(end)
             except RuntimeError:
                 pass  # It was closed at this very moment.
 

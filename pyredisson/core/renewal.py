@@ -103,6 +103,10 @@ class Watchdog:
         """How many claims are watched."""
         return len(self._watched)
 
+    def claims(self) -> list[Claim]:
+        """The claims that are watched."""
+        return list(self._watched)
+
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def step(self) -> float:

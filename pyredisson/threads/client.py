@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pyredisson.arguments import backoff_of
 from pyredisson.cluster import Cluster
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
@@ -37,7 +39,7 @@ from pyredisson.endpoints import (
     url_of_cluster,
 )
 from pyredisson.misuse import NotPortable
-from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
@@ -321,6 +323,7 @@ class Redisson(NotPortable):
         Waiters are woken with ``ClientClosedError``. Locks that threads still hold are not released: as after a crash,
         their leases run out.
         """
+        self._core.close()
         self._end()
 
     def __enter__(self) -> Self:
@@ -361,10 +364,23 @@ def _way_to(
 
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:
-    core.close()
-    runtime.close()
-    if server is not None:
-        server.stop()
+    def end() -> None:
+        core.close()
+        runtime.close()
+        if server is not None:
+            server.stop()
+
+    held = what_it_held(core)
+    if held is None:
+        end()
+        return
+
+    async def farewell() -> None:
+        tell_of_collected(core, held)
+        end()
+
+    log_collected(held)  # We may be anywhere: on the watchdog's thread there is time for the rest.
+    core.watchdog.do_later(farewell, math.inf)
 
 
 _clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
