@@ -199,7 +199,7 @@ class AsyncioRuntime:
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
-            _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
+            _ = self.run_beside(_call_and_await(callback, args), "pyredisson-callback")
         else:
             loop = asyncio.get_running_loop()
             threading.Thread(
@@ -293,6 +293,10 @@ class AsyncioRuntime:
         self._loop = None
         if link is not None:
             link.abandon()
+
+
+async def _call_and_await(callback: Callable[..., Any], args: tuple[object, ...]) -> None:
+    await _await(callback(*args), callback)  # Called here: a loop that ends before this runs leaves nothing behind.
 
 
 async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:
