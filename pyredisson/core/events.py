@@ -13,6 +13,7 @@ __all__ = [
     "Acquired",
     "BackgroundFailed",
     "CallbackFailed",
+    "ClientCollected",
     "ConnectionDown",
     "ConnectionUp",
     "Event",
@@ -190,6 +191,15 @@ class QuorumIsYoung(Event):
     name: str
     nodes: int
     uptime: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClientCollected(Event):
+    """A client was garbage-collected while it held ``held`` locks, ``names`` among them: they end with their leases."""
+
+    client_id: str
+    names: tuple[str, ...]
+    held: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -335,6 +335,15 @@ class Keeper:
         """How many holds are renewed or watched."""
         return len(self._kept)
 
+    def kept(self) -> list[MultiHold]:
+        """The holds that are renewed or watched."""
+        return list(self._kept)
+
+    def drop(self, hold: MultiHold) -> None:
+        """Nobody will come for it any more."""
+        self._kept.pop(hold, None)
+        self._drop(hold)
+
     def due(self) -> float:
         """When :meth:`step` has something to do next."""
         if not self._kept:
