@@ -145,6 +145,7 @@ class Claim:
         "released_behind",
         "request_epoch",
         "settling",
+        "since",
         "turn",
         "way",
         "who",
@@ -161,6 +162,7 @@ class Claim:
         self.listed = False  # In the table.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []
+        self.since: list[float] = []  # When each level was asked for that is held, or was at that depth last.
         self.deadline = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
@@ -255,8 +257,13 @@ class Claim:
         """The server took the hold. Nobody but its owner has had the turn since it asked."""
         with self.mutex:
             self.generation += 1
-            if not self.levels or deadline > self.deadline:
+            depth = len(self.levels)
+            if not depth or deadline > self.deadline:
                 self.deadline = deadline
+            if depth < len(self.since):
+                self.since[depth] = deadline - level.certain
+            else:
+                self.since.append(deadline - level.certain)
             self.levels.append(level)
             self.pending = None
             self.queued_ms = 0

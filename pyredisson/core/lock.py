@@ -623,7 +623,8 @@ class LockCore:
         if holds == 1 or not claim.watched():
             home.watchdog.unwatch(claim)
         if home.talkative():
-            home.emit(events.Released(claim.name, claim.owner, holds - 1))
+            held = home.runtime.now() - claim.since[holds - 1]
+            home.emit(events.Released(claim.name, claim.owner, holds - 1, held))
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.release_request(claim, lease, holds, epoch, repeat)

@@ -40,11 +40,12 @@ class MultiLevel:
         lease_ms: The lease that its members were taken with.
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost.
+        since: When it was taken; while nobody listens, when it was asked for.
         parts: The member's own level, for each member; ``None`` where it is not held.
         votes: Which members count.
     """
 
-    __slots__ = ("lease_ms", "parts", "votes", "watchdog", "watched")
+    __slots__ = ("lease_ms", "parts", "since", "votes", "watchdog", "watched")
 
     token: int | None = None  # Those of the members grow apart: there is none for all.
 
@@ -52,6 +53,7 @@ class MultiLevel:
         self.lease_ms = lease_ms
         self.watchdog = watchdog
         self.watched = watchdog or block
+        self.since = 0.0
         self.parts: list[Level | None] = [None] * members
         self.votes = [True] * members
 

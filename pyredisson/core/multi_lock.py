@@ -224,7 +224,7 @@ class MultiLockCore:
 
     async def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> bool:
         runtime = self.home.runtime
-        asked = runtime.now()
+        asked = level.since = runtime.now()
         self._check_open()
         if hold is None:
             hold = self._hold(self.owner())
@@ -248,6 +248,7 @@ class MultiLockCore:
         if self.home.talkative():
             waited = runtime.now() - asked
             if taken:
+                level.since += waited
                 self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
             else:
                 self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
@@ -388,7 +389,8 @@ class MultiLockCore:
             self.home.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
             raise unsure_error
         if self.home.talkative():
-            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
+            held_for = self.home.runtime.now() - level.since
+            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels), held_for))
 
     async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
         """See to it that enough nodes say that one level was given back, after what they said at first.
