@@ -740,7 +740,8 @@ class LockCore:
             if claim.levels and claim.watched():  # Left by another thread, the block's owner may hold it anew by now.
                 home.watchdog.watch(claim)
         if home.talkative():
-            home.emit(events.Released(claim.name, claim.owner, holds - 1))
+            held = home.runtime.now() - claim.since[holds - 1]
+            home.emit(events.Released(claim.name, claim.owner, holds - 1, held))
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.release_request(claim, lease, holds, epoch, repeat)

@@ -27,8 +27,8 @@ def log_event(event: events.Event) -> None:
     match event:
         case events.Acquired(waited=waited, holds=holds):
             _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
-        case events.Released(holds=holds):
-            _of(event, logging.DEBUG, "lock %r of %s: released, %d holds left", holds)
+        case events.Released(holds=holds, held=held):
+            _of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
         case events.TimedOut(waited=waited):
             _of(event, logging.DEBUG, "lock %r of %s: not got within %.3f s", waited)
         case events.Lost(reason=reason):

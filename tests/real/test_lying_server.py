@@ -96,9 +96,7 @@ def test_an_answer_that_makes_no_sense(world: World, proxy: Proxy, unique_name: 
 
 
 @pytest.mark.parametrize("what", ["a word", "an array of a word", "arrays in an array"])
-def test_a_renewal_that_makes_no_sense_is_asked_again(
-    world: World, proxy: Proxy, unique_name: str, what: str
-) -> None:
+def test_a_renewal_that_makes_no_sense_is_asked_again(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
     client, actor = world.connected(proxy.url, lock_watchdog_timeout=3.0), world.actor()
     locks = [client.get_lock(f"{unique_name}-{index}") for index in range(2)]
     for lock in locks:

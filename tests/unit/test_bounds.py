@@ -42,7 +42,8 @@ BAD = {
     "a push": b">999999999\r\n",
     "arrays in arrays": b"*1\r\n" * (MAX_DEPTH + 1),
     "arrays behind elements": b"*2\r\n:1\r\n" * (MAX_DEPTH + 1),
-    "bulks that are too large together": b"*3\r\n" + (b"$%d\r\n" % (MAX_BYTES // 2) + b"x" * (MAX_BYTES // 2) + b"\r\n") * 2,
+    "bulks that are too large together": b"*3\r\n"
+    + (b"$%d\r\n" % (MAX_BYTES // 2) + b"x" * (MAX_BYTES // 2) + b"\r\n") * 2,
     "a length of very many digits": b"*" + b"9" * 5000 + b"\r\n",
     "no number": b"*x\r\n",
 }
