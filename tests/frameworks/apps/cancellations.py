@@ -1,4 +1,4 @@
-"""Run by tests: tasks under anyio whose acquire, body and release are cancelled at random, over a plain or a uvloop loop.
+"""Run by tests: tasks under anyio whose acquire, body and release are cancelled at random, over asyncio or uvloop.
 
 anyio cancels a level: whatever is awaited in a cancelled scope is cancelled, again and again, until the scope is left.
 """
@@ -20,7 +20,7 @@ CROWD = 8
 
 async def use(client: pyredisson.Redisson, chance: random.Random) -> None:
     """Take a lock in one of the ways there are, in a scope whose time is up at a random moment."""
-    kind = chance.choice(["lock", "lock", "fair_lock", "fenced_lock"])
+    kind = chance.choice(["lock", "lock", "fair_lock", "spin_lock"])
     lock = getattr(client, f"get_{kind}")(f"{NAME}-{kind}")
     form = chance.choice(["with", "hold", "nested", "try", "itself", "group"])
     with anyio.move_on_after(chance.choice([0.0, 0.001, 0.003, 0.01, 0.03]) * chance.random()) as scope:
@@ -73,11 +73,11 @@ async def main(wanted: int, seed: int) -> None:
     assert sys.version_info < (3, 11) or task.cancelling() == 0
     # What was given back in the background is so within moments, far from the end of any lease.
     with anyio.fail_after(10):
-        for kind in ("lock", "fair_lock", "fenced_lock"):
+        for kind in ("lock", "fair_lock", "spin_lock"):
             lock = getattr(client, f"get_{kind}")(f"{NAME}-{kind}")
             assert await lock.try_lock(8), f"{kind} is not free"
             await lock.unlock()
-        while client._core.watchdog.watching():
+        while client._core.watchdog.watching():  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(0.01)
     await client.close()
     assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()
