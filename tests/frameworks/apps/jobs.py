@@ -1,8 +1,7 @@
-"""Jobs of RQ that hold locks; and, run by tests, a ``SimpleWorker``, which ends jobs by an ``Exception`` from SIGALRM."""
+"""Jobs of RQ that hold locks; and, run by tests, a SimpleWorker, which ends jobs by an `Exception` from SIGALRM."""
 
 from __future__ import annotations
 
-import sys
 import time
 
 import redis
@@ -49,7 +48,3 @@ def main(database: str) -> None:
     assert client.get_fair_lock(f"{NAME}-waited").try_lock(0)
     client.get_fair_lock(f"{NAME}-waited").unlock()
     assert client._core.watchdog.watching() == 0
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

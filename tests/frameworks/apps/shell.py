@@ -1,4 +1,4 @@
-"""Run by tests: IPython, which runs each cell with ``await`` in a task of its own, and other cells in the main thread."""
+"""Run by tests: IPython, which runs each cell with `await` in a task of its own, others in the main thread."""
 
 from __future__ import annotations
 
