@@ -19,6 +19,7 @@ from pyredisson.errors import (
 from pyredisson.lease import Lease
 from pyredisson.owners import Owner, current_thread_id
 from pyredisson.threads.client import Redisson
+from pyredisson.threads.permit_hold import PermitHold
 from pyredisson.threads.primitives import (
     CountDownLatch,
     FairLock,
@@ -58,6 +59,7 @@ __all__ = [
     "OutcomeUnknownError",
     "Owner",
     "PermitExpirableSemaphore",
+    "PermitHold",
     "QuorumUnreachableError",
     "ReadWriteLock",
     "RedLock",

@@ -510,6 +510,12 @@ class NodeSubscribers:
         for subscriber in subscribers:
             subscriber.close()
 
+    def abandon(self) -> None:
+        """See :meth:`Subscriber.abandon`."""
+        self.closed = True
+        for subscriber in list(self._by_node.values()):
+            subscriber.abandon()
+
     def _at(self, node: NodeLink) -> Subscriber:
         with self._mutex:
             subscriber = self._by_node.get(node)

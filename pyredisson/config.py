@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
-from pyredisson.core.deadline import MAX_SECONDS, seconds
+from pyredisson.core.deadline import MAX_SECONDS, check_meant, seconds
 from pyredisson.core.events import Event
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
@@ -21,7 +21,7 @@ LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | N
 @final
 @dataclass(frozen=True)
 class Config:
-    """The settings of a client, named as Redisson's, in seconds.
+    """The settings of a client, named as Redisson's, in seconds; more than a day of them only as a ``timedelta``.
 
     Args:
         lock_watchdog_timeout: The lease of a lock taken without one; it is renewed every third of it.
@@ -79,6 +79,7 @@ class Config:
             checked = seconds(value, name)
             if not 0 < checked <= MAX_SECONDS:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
+            check_meant(checked, name)
             object.__setattr__(self, name, checked)
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
             value = getattr(self, name)
@@ -98,6 +99,7 @@ class Config:
             guard = seconds(self.restart_guard, "restart_guard")
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
+            check_meant(guard, "restart_guard")
         if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
             raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
         if self.on_lock_lost is not None and not callable(self.on_lock_lost):

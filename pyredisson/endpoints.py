@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import fields
 from typing import Any
 
 from pyredisson.config import Config
 
 __all__ = [
     "DEFAULT_URL",
+    "NOT_OURS",
+    "SCHEMES",
     "asks_for_embedded",
     "check_client",
+    "check_settings",
     "cluster_url",
     "kept_settings",
+    "known_url",
     "own_settings",
     "settings_of",
+    "url_from_env",
     "url_of",
     "url_of_cluster",
 ]
@@ -38,6 +45,55 @@ NOT_OURS = frozenset(
         "retry_on_timeout",
     }
 )
+
+
+#: What a URL may begin with, and how redis-py spells it, if that is otherwise.
+SCHEMES = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "valkey": "redis",
+    "valkeys": "rediss",
+    "unix": "unix",
+    "redis+cluster": "redis+cluster",
+    "rediss+cluster": "rediss+cluster",
+    "redis+sentinel": "redis+sentinel",
+    "embedded": "embedded",
+}
+
+
+def known_url(url: str) -> str:
+    """Return a URL as it is read from here on: what ``valkey://`` and ``valkeys://`` mean has another name, too.
+
+    Raises:
+        TypeError: It is not a ``str``.
+        ValueError: It begins with nothing that is known. What follows is not repeated: it may be a password.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a str, not {type(url).__name__}")
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme in SCHEMES:
+        return f"{SCHEMES[scheme]}://{rest}"
+    if url == "embedded:":
+        return url
+    accepted = ", ".join(f"{each}://" for each in SCHEMES)
+    begins = f"this one with {scheme}://" if separator and scheme.isalnum() else "this one with none of them"
+    raise ValueError(f"a URL begins with one of {accepted}, and {begins}; an example: {DEFAULT_URL}")
+
+
+def url_from_env() -> str:
+    """Return the URL that the environment names: ``PYREDISSON_URL``, else ``REDIS_URL``, else the default."""
+    return os.environ.get("PYREDISSON_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
+
+
+def check_settings(settings: dict[str, Any]) -> None:
+    """Raise ``TypeError`` if one of the settings meant for redis-py's connections is one of ``Config``."""
+    ours = [field.name for field in fields(Config) if field.name in settings]
+    if ours:
+        given = ", ".join(f"{name}={settings[name]!r}" for name in ours)
+        raise TypeError(
+            f"{' and '.join(ours)} {'is a setting' if len(ours) == 1 else 'are settings'} of Config: "
+            f"from_url(url, config=Config({given}))"
+        )
 
 
 def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:

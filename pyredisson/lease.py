@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Generic, final
+
+from typing_extensions import TypeVar
 
 from pyredisson.core.holds import lost_error
+from pyredisson.misuse import NotPortable
 
 if TYPE_CHECKING:
-    from pyredisson.core.holds import Held, Level
-    from pyredisson.core.multi_hold import MultiLevel
+    from pyredisson.core.holds import Held, HeldLevel
     from pyredisson.core.runtime import Runtime
 
 __all__ = ["Lease"]
 
+TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
+
 
 @final
-class Lease:
-    """One hold, from when it was taken until its block is left.
+class Lease(NotPortable, Generic[TokenT_co]):
+    """One hold, from when it was acquired until its block is left.
+
+    A ``Lease[int]`` has a fencing token, as that of a :class:`pyredisson.FencedLock`; a ``Lease[None]`` has none.
 
     Source: Gray and Cheriton, "Leases" (1989): the holder's term is counted from before the request was sent, and is
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
@@ -26,7 +32,7 @@ class Lease:
 
     __slots__ = ("__weakref__", "_claim", "_ended", "_level", "_runtime", "_told")
 
-    def __init__(self, claim: Held, level: Level | MultiLevel, runtime: Runtime) -> None:
+    def __init__(self, claim: Held, level: HeldLevel, runtime: Runtime) -> None:
         self._claim = claim
         self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
         level.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
@@ -50,9 +56,9 @@ class Lease:
         return not self._ended and self.remaining() <= 0.0
 
     @property
-    def token(self) -> int | None:
+    def token(self) -> TokenT_co:
         """The fencing token of the hold; ``None`` for a lock that has none."""
-        return self._level.token
+        return self._level.token  # type: ignore[return-value]  # The kind of lock decides on both.
 
     def ensure_held(self) -> None:
         """Go on only if the hold is certain at this moment. Asks no server.
@@ -64,24 +70,24 @@ class Lease:
             reason = "its block has been left" if self._ended else self._claim.loss or "its lease ran out"
             raise lost_error(self._claim, reason)
 
-    def when_lost(self, told: Callable[[], None]) -> None:
+    def _when_lost(self, told: Callable[[], None]) -> None:
         """Call ``told``, once, when the hold is known to be lost."""
         self._told = told
         self._claim.on_loss = (*self._claim.on_loss, told)
 
     @property
-    def held(self) -> Held:
+    def _held(self) -> Held:
         """What its owner holds of the lock."""
         return self._claim
 
-    def brought_up(self) -> bool:
+    def _brought_up(self) -> bool:
         """Make this hold the one that is released next. Returns whether it is there still."""
         if not self._claim.has(self._level):
             return False
         self._claim.bring_up(self._level)
         return True
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """The block was left."""
         self._ended = True
         if self._told is not None:

@@ -24,7 +24,9 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from pyredisson import process
 from pyredisson.errors import LockError
+from pyredisson.threads.patching import check_patched
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -77,7 +79,7 @@ class Mark:
         return known is not None and known() is self and self.held.in_use()
 
 
-_innermost: ContextVar[Mark | None] = ContextVar("pyredisson_innermost_hold", default=None)
+_innermost: ContextVar[Mark | None] = ContextVar("pyredisson.innermost_hold", default=None)
 
 
 def _live_marks() -> Iterator[Mark]:
@@ -109,14 +111,14 @@ class AnyOwner:
         """See ``Caller.acting``: nobody else runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
-    def innermost(self) -> Mark | None:
-        """The mark that was set last in the calling context."""
-        return _innermost.get()
+    #: See ``Caller.innermost``.
+    innermost = staticmethod(_innermost.get)
 
     def mark(self, held: Holding, names: frozenset[str]) -> weakref.ref[Mark] | None:
-        """Note in the calling context that something is about to be held. Returns what to keep of the mark."""
+        """See ``Caller.mark``."""
         outer = _innermost.get()
-        while outer is not None and not outer.live():
+        # What is only about to be held has left no mark that is still live; and this is the hot path.
+        while outer is not None and (outer.held is held or not outer.live()):
             outer = outer.outer
         mark = Mark(held, names, outer)
         _innermost.set(mark)
@@ -126,7 +128,7 @@ class AnyOwner:
         """The holds of the calling context, innermost first."""
         return _live_marks()
 
-    def left_behind(self) -> Holding | None:
+    def left_behind(self, held: Holding) -> Holding | None:
         """See ``Caller.left_behind``."""
         return None
 
@@ -193,26 +195,21 @@ class ThreadOwner(AnyOwner):
         self.divided = True
         return ThreadOwner(self.thread, self._root)
 
-    def mark(self, held: Holding, names: frozenset[str]) -> weakref.ref[Mark] | None:
-        """See :meth:`AnyOwner.mark`."""
-        self._root._latest = held
-        return super().mark(held, names)
-
     def marks(self) -> Iterator[Mark]:
         """The holds that were acquired in the calling context by this thread, innermost first."""
         for mark in _live_marks():
             if getattr(mark.held.who, "thread", None) is self.thread:
                 yield mark
 
-    def left_behind(self) -> Holding | None:
+    def left_behind(self, held: Holding) -> Holding | None:
         """See ``Caller.left_behind``. Says it once."""
         latest = self._root._latest
+        if latest is held:
+            return None
+        self._root._latest = held
         if latest is None or not latest.in_use() or not latest.bound():
             return None
-        if any(mark.held is latest for mark in self.marks()):
-            return None
-        self._root._latest = None
-        return latest
+        return None if any(mark.held is latest for mark in self.marks()) else latest
 
 
 def _thread_name() -> str:
@@ -230,7 +227,12 @@ _local = _Local()
 
 
 def current_thread_owner() -> ThreadOwner:
-    """The calling thread."""
+    """The calling thread, or greenlet.
+
+    Raises:
+        RuntimeError: Greenlets are here that cannot be told apart.
+    """
+    check_patched()
     try:
         return _local.owner
     except AttributeError:
@@ -240,7 +242,11 @@ def current_thread_owner() -> ThreadOwner:
 
 
 def current_owner() -> ThreadOwner | TaskOwner:
-    """The task that the calling thread's event loop runs; without one, the calling thread."""
+    """The task that the calling thread's event loop runs; without one, the calling thread.
+
+    In the child of a fork, clients are made anew before it is looked for.
+    """
+    process.check()
     loop = asyncio._get_running_loop()
     if loop is not None:
         task = asyncio.current_task(loop)
@@ -445,6 +451,7 @@ def current_task_owner() -> TaskOwner:
     Raises:
         RuntimeError: No task is running.
     """
+    process.check()
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")

@@ -14,6 +14,8 @@ import redis.exceptions as rx
 
 from pyredisson.core import events
 from pyredisson.core.runtime import Failure, NotSent, Refused, Runtime
+from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.errors import LockError
 from pyredisson.sentinel import ASK_AGAIN
 from pyredisson.wire import failure_of, pack
 
@@ -170,6 +172,7 @@ class Subscriber:
         self._open_stream = open_stream
         self._start = start
         self._now = runtime.now
+        self._inside = runtime.inside
         self._config = config
         self._wakeups = wakeups
         self._emit = emit
@@ -183,7 +186,13 @@ class Subscriber:
         self.closed = False
 
     def subscribe(self, channel: str) -> None:
-        """Send for a channel's messages, now or as soon as there is a connection."""
+        """Send for a channel's messages, now or as soon as there is a connection.
+
+        Raises:
+            LockError: A signal handler came in the middle of another command, whose bytes must not be torn apart.
+        """
+        if self._inside(self._sending):
+            raise LockError(INTERRUPTED)
         with self._sending:
             if self.closed:
                 return
@@ -229,6 +238,11 @@ class Subscriber:
             self._bell.ring()
             if self._stream is not None:
                 self._stream.wake()
+
+    def abandon(self) -> None:
+        """Let :meth:`run` end in the child of a fork, if it goes on there, without a word to the server."""
+        self.closed = True
+        self._bell.ring()
 
     async def run(self) -> None:
         """Hear messages until closed."""

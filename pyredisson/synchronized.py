@@ -87,10 +87,21 @@ def _check(function: object, wait_time: Seconds | None, lease_time: Seconds | No
         )
 
 
+def _check_key(key: object) -> None:
+    if isinstance(key, str):
+        return
+    example = f"{key.__name__}:{{...}}" if inspect.isfunction(key) else "orders:{order_id}"
+    raise TypeError(
+        f"synchronized() takes the name of a lock, a str, not {key!r}: write "
+        f'@client.synchronized("{example}") above the function'
+    )
+
+
 def synchronized_function(
     client: Redisson, key: str, wait_time: Seconds | None, lease_time: Seconds | None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """See :meth:`pyredisson.Redisson.synchronized`."""
+    _check_key(key)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         _check(function, wait_time, lease_time)
@@ -115,6 +126,7 @@ def synchronized_task(
     client: Factory, key: str, wait_time: Seconds | None, lease_time: Seconds | None
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
     """See :meth:`pyredisson.asyncio.Redisson.synchronized`."""
+    _check_key(key)
 
     def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         _check(function, wait_time, lease_time)

@@ -17,6 +17,7 @@ import redis.exceptions as rx
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pyredisson.endpoints import known_url
 from pyredisson.sentinel import SentinelUrl
 from pyredisson.slots import SLOTS, Address, read_slots
 
@@ -181,7 +182,7 @@ def client_of(url: str, patience: float, address: Address | None = None) -> redi
         ValueError: The URL leads nowhere.
     """
     client = redis.Redis.from_url(
-        url, socket_timeout=patience, socket_connect_timeout=patience, retry=Retry(NoBackoff(), 0)
+        known_url(url), socket_timeout=patience, socket_connect_timeout=patience, retry=Retry(NoBackoff(), 0)
     )
     settings = client.connection_pool.connection_kwargs
     settings["decode_responses"] = False  # Whatever the URL says.

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
+from tests.drawing import drawn
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
 
 # An example takes as long as the machine lets it; Hypothesis's own default would be 0.2 s.
@@ -24,7 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # After those of folders, which set limits of their own.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What grows with the volume may take the longer for it."""
+    """Below the full volume a test has Valkey and one more server; what grows with the volume may take the longer."""
+    if config.getoption("--volume") < 1 and not any("[" in argument for argument in config.args):
+        kept = drawn(items)
+        left_out = set(items) - set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = kept
     more = 3600 * config.getoption("--volume")
     for item in items:
         if item.get_closest_marker("volume"):

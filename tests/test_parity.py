@@ -16,6 +16,7 @@ import pyredisson.asyncio
 #: What sends nothing is a plain call in both colours. Everything else of the asyncio façade is a coroutine.
 PLAIN = {
     "from_url",
+    "from_env",
     "embedded",
     "new_owner",
     "hold",
@@ -31,6 +32,7 @@ PLAIN = {
 #: What the asyncio façade has more, and what the thread one has in its place (or nothing).
 ASYNCIO_ONLY_PARAMETERS = {
     ("Lock", "hold"): {"cancel_on_loss: 'bool' = False"},
+    ("FencedLock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("MultiLock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
 }

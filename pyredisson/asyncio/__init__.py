@@ -5,6 +5,7 @@
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
+from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.asyncio.primitives import (
     CountDownLatch,
     FairLock,
@@ -60,6 +61,7 @@ __all__ = [
     "OutcomeUnknownError",
     "Owner",
     "PermitExpirableSemaphore",
+    "PermitHold",
     "QuorumUnreachableError",
     "ReadWriteLock",
     "RedLock",

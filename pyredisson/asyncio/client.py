@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import redis.asyncio
 
+from pyredisson import process
 from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.asyncio.connections import link_to
 from pyredisson.asyncio.factory import Factory
@@ -20,12 +20,17 @@ from pyredisson.endpoints import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_settings,
+    known_url,
     settings_of,
+    url_from_env,
     url_of,
     url_of_cluster,
 )
+from pyredisson.misuse import NotPortable
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.valkey_client import as_redis_client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +41,7 @@ __all__ = ["Redisson"]
 
 
 @final
-class Redisson(Factory):
+class Redisson(Factory, NotPortable):
     """The asyncio twin of :class:`pyredisson.Redisson`: what talks to the server is awaited.
 
     It serves one event loop at a time. After that loop was closed a new one starts afresh, and old holds are lost; use
@@ -66,11 +71,13 @@ class Redisson(Factory):
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The tasks end with their loop, and the embedded server with the process.
-        _clients.add(self)
+        _cores.add(self._core)
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
         """See :meth:`pyredisson.Redisson.from_url`. A plain call: nothing is sent yet."""
+        check_settings(redis_kwargs)
+        url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
         cluster = cluster_at(url, redis_kwargs)
@@ -80,6 +87,11 @@ class Redisson(Factory):
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
             return cls._made(_from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(_from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def from_env(cls, *, config: Config | None = None) -> Self:
+        """See :meth:`pyredisson.Redisson.from_env`. A plain call."""
+        return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
@@ -107,6 +119,7 @@ class Redisson(Factory):
     @property
     def id(self) -> str:
         """See :attr:`pyredisson.Redisson.id`."""
+        process.check()
         return self._core.id
 
     @property
@@ -121,6 +134,7 @@ class Redisson(Factory):
 
     async def close(self) -> None:
         """See :meth:`pyredisson.Redisson.close`."""
+        process.check()
         self._core.close()
         await self._runtime.close()
         self._end()
@@ -132,11 +146,6 @@ class Redisson(Factory):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    def _reborn(self) -> None:
-        """This is the child of a fork: another client, on connections of its own."""
-        self._runtime.abandon()
-        self._core.begin()
 
 
 def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
@@ -154,28 +163,33 @@ def _way_to(
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         link = link_to_cluster(client, config.sharded_subscription_mode)
         return url, AsyncioRuntime(link, config, scattered=True)
-    check_client(client, redis.asyncio.Redis)
-    pool = client.connection_pool
+    users = as_redis_client(client, redis.asyncio)
+    check_client(users, redis.asyncio.Redis)
+    pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, AsyncioRuntime(link_to(client, sentinels), config)
+    return way, AsyncioRuntime(link_to(users, sentinels), config)
+
+
+def _reborn(core: ClientCore) -> None:
+    """This is the child of a fork: another client, on connections of its own."""
+    cast(AsyncioRuntime, core.runtime).abandon()
+    core.begin()
 
 
 def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:
+    process.check()
     core.close()
     runtime.end_soon()
     if server is not None:
         server.stop()
 
 
-_clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
+_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
+@process.on_fork
 def _after_fork() -> None:
-    for client in list(_clients):
-        if not client._core.closed:
-            client._reborn()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    for core in list(_cores):
+        if not core.closed:
+            _reborn(core)

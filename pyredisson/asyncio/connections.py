@@ -40,8 +40,7 @@ from pyredisson.wire import (
 )
 
 if TYPE_CHECKING:
-    import hiredis
-
+    from pyredisson.bounds import Reader
     from pyredisson.sentinel import Address, Locator
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
@@ -57,7 +56,7 @@ class _Wire(asyncio.Protocol):
     """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
 
     def __init__(self) -> None:
-        self._reader: hiredis.Reader = new_reader()
+        self._reader: Reader = new_reader()
         self._transport: Any = None
         self._writer: Any = None
         self.broken: Exception | None = None

@@ -59,8 +59,9 @@ class Factory:
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_lock`."""
         self._core.check_open()
-        core = NonReentrantLockCore(self._core, check_name(name))
-        return NonReentrantLock(self, core.acting_for(caller_of(owner)), owner)
+        return NonReentrantLock(
+            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """See :meth:`pyredisson.Redisson.get_fair_lock`."""
@@ -70,14 +71,16 @@ class Factory:
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """See :meth:`pyredisson.Redisson.get_non_reentrant_fair_lock`."""
         self._core.check_open()
-        core = NonReentrantFairLockCore(self._core, check_name(name))
-        return NonReentrantFairLock(self, core.acting_for(caller_of(owner)), owner)
+        return NonReentrantFairLock(
+            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """See :meth:`pyredisson.Redisson.get_spin_lock`."""
         self._core.check_open()
-        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
-        return SpinLock(self, core.acting_for(caller_of(owner)), owner)
+        return SpinLock(
+            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """See :meth:`pyredisson.Redisson.get_fenced_lock`."""
@@ -89,15 +92,15 @@ class Factory:
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_semaphore(self, name: str) -> Semaphore:
+    def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """See :meth:`pyredisson.Redisson.get_semaphore`."""
         self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
 
-    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
+    def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
         """See :meth:`pyredisson.Redisson.get_permit_expirable_semaphore`."""
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """See :meth:`pyredisson.Redisson.get_count_down_latch`."""

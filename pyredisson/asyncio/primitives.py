@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.arguments import cores_of, wait_of
+from pyredisson.asyncio.hold import Hold
+from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
@@ -17,6 +18,7 @@ from pyredisson.core.quorum import majority
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
+from pyredisson.misuse import BY_HAND, NotPortable, core_of
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
@@ -41,15 +43,15 @@ __all__ = [
 ]
 
 
-class Lock:
+class Lock(NotPortable):
     """The asyncio twin of :class:`pyredisson.Lock`; the owner is the task that runs the coroutine."""
 
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: LockCore, owner: Owner | None = None) -> None:
-        self._owner = owner  # What it holds is renewed as long as it is in anybody's hands.
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+    def __init__(self, client: Factory = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
+        # They stay alive as long as a handle is in use.
+        self._client, self._owner = client, owner
+        self._core = core_of(LockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -120,21 +122,43 @@ class Lock:
     ) -> None:
         await self._core.leave(error)
 
+    @overload
     def hold(
         self,
         wait_time: Seconds | None = None,
         lease_time: Seconds | None = None,
         *,
+        skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold:
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Any]:
         """See :meth:`pyredisson.Lock.hold`.
 
         Args:
             wait_time: Seconds to wait at most; ``None``: as long as it takes.
             lease_time: As for :meth:`lock`.
+            skip: Run the block without the lock if it was not acquired in time: its value is ``None`` then.
             cancel_on_loss: Cancel the body when the lock is lost; leaving then raises ``LockLostError``.
         """
-        return Hold(self, wait_time, lease_time, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 @final
@@ -173,9 +197,9 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Factory, core: FencedLockCore, owner: Owner | None = None) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
-        self._core = core
+        self._core = core_of(FencedLockCore, core, self, client)
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """See :meth:`pyredisson.FencedLock.lock_and_get_token`."""
@@ -187,21 +211,53 @@ class FencedLock(Lock):
         """See :meth:`pyredisson.FencedLock.try_lock_and_get_token`."""
         return await self._core.try_lock_and_get_token(wait_time, lease_time)
 
+    @overload  # type: ignore[override]  # The token is what makes the difference.
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: Literal[False] = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[int]]: ...
+
+    @overload
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[int] | None]: ...
+
+    def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Any]:
+        """See :meth:`pyredisson.FencedLock.hold`, and :meth:`Lock.hold`."""
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+
     async def get_token(self) -> int | None:
         """See :meth:`pyredisson.FencedLock.get_token`."""
         return await self._core.get_token()
 
 
 @final
-class ReadWriteLock:
+class ReadWriteLock(NotPortable):
     """The asyncio twin of :class:`pyredisson.ReadWriteLock`."""
 
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Factory, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
-        self._owner = owner
-        self._client = client
-        self._core = core
+    def __init__(
+        self, client: Factory = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
+    ) -> None:
+        self._client, self._owner = client, owner
+        self._core = core_of(ReadWriteLockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<ReadWriteLock {self._core.describe()}>"
@@ -227,7 +283,7 @@ class TokenLock(Lock):
     __slots__ = ()
 
 
-class MultiLock:
+class MultiLock(NotPortable):
     """The asyncio twin of :class:`pyredisson.MultiLock`; the owner is the task that runs the coroutine."""
 
     __slots__ = ("__weakref__", "_core", "_locks")
@@ -311,15 +367,36 @@ class MultiLock:
     ) -> None:
         await self._core.leave(error)
 
+    @overload
     def hold(
         self,
         wait_time: Seconds | None = None,
         lease_time: Seconds | None = None,
         *,
+        skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold:
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Any]:
         """See :meth:`pyredisson.MultiLock.hold`, and :meth:`Lock.hold`."""
-        return Hold(self, wait_time, lease_time, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 @final
@@ -332,62 +409,18 @@ class RedLock(MultiLock):
         super().__init__(*locks, quorum=majority(len(locks)))
 
 
-@final
-class Hold:
-    """The asyncio twin of :class:`pyredisson.Hold`."""
-
-    __slots__ = ("_cancelled", "_lease", "_lease_time", "_lock", "_task", "_wait_time", "_wanted")
-
-    def __init__(
-        self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, cancel_on_loss: bool
-    ) -> None:
-        self._lock = lock
-        self._wait_time = wait_time
-        self._lease_time = lease_time
-        self._wanted = cancel_on_loss
-        self._cancelled = False
-        self._lease: Lease | None = None
-        self._task: asyncio.Task[object] | None = None
-
-    async def __aenter__(self) -> Lease:
-        self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
-        assert self._lease is not None
-        if self._wanted:
-            self._task = asyncio.current_task()
-            self._lease.when_lost(self._cancel)
-        return self._lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lease is not None:
-            self._lease.end()
-        ours = self._cancelled and isinstance(error, asyncio.CancelledError) and not self._cancelled_from_outside()
-        await self._lock._core.leave(None if ours else error, lease=self._lease)
-
-    def _cancel(self) -> None:
-        if self._task is not None and not self._task.done():
-            self._cancelled = True
-            self._task.cancel("the lock was lost")
-
-    def _cancelled_from_outside(self) -> bool:
-        """Whether somebody else wants the task to end too; then that goes first."""
-        uncancel = getattr(self._task, "uncancel", None)  # From Python 3.11 on.
-        return uncancel is not None and uncancel() > 0
-
-
 # ---- semaphores and latches ------------------------------------------------------------------------------------------
 
 
 @final
-class Semaphore:
+class Semaphore(NotPortable):
     """The asyncio twin of :class:`pyredisson.Semaphore`."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Factory, core: SemaphoreCore) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(SemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -425,6 +458,20 @@ class Semaphore:
         """See :meth:`pyredisson.Semaphore.add_permits`."""
         await self._core.add_permits(n)
 
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+        """See :meth:`pyredisson.Semaphore.hold`."""
+        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
+
     async def __aenter__(self) -> bool:
         return await self._core.acquire(1, None)
 
@@ -435,14 +482,14 @@ class Semaphore:
 
 
 @final
-class PermitExpirableSemaphore:
+class PermitExpirableSemaphore(NotPortable):
     """The asyncio twin of :class:`pyredisson.PermitExpirableSemaphore`."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Factory, core: PermitSemaphoreCore) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(PermitSemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -496,16 +543,32 @@ class PermitExpirableSemaphore:
         """See :meth:`pyredisson.PermitExpirableSemaphore.acquired_permits`."""
         return await self._core.acquired_permits()
 
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> PermitHold[Any]:
+        """See :meth:`pyredisson.PermitExpirableSemaphore.hold`."""
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
+
 
 @final
-class CountDownLatch:
+class CountDownLatch(NotPortable):
     """The asyncio twin of :class:`pyredisson.CountDownLatch`."""
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Factory, core: LatchCore) -> None:
+    def __init__(self, client: Factory = BY_HAND, core: LatchCore = BY_HAND) -> None:
         self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(LatchCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

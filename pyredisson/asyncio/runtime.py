@@ -8,12 +8,14 @@ import logging
 import math
 import os
 import random
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson import process
 from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
@@ -126,6 +128,7 @@ class AsyncioRuntime:
         Raises:
             RuntimeError: Another loop is served, and still alive.
         """
+        process.check()
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
@@ -159,6 +162,8 @@ class AsyncioRuntime:
 
     now = staticmethod(monotonic)
 
+    check_process = staticmethod(process.check)
+
     def owner(self) -> TaskOwner:
         self.enter()
         return current_task_owner()
@@ -176,7 +181,15 @@ class AsyncioRuntime:
         return os.urandom(count)
 
     def mutex(self) -> AbstractContextManager[Any]:
-        return threading.Lock()  # Never contended here; a null context manager would cost more.
+        return threading.RLock()  # Never contended here; but a signal handler may ask for a handle's ``repr``.
+
+    @staticmethod
+    def inside(mutex: object) -> bool:
+        return False  # Whoever could call from a signal handler would have to await.
+
+    @staticmethod
+    def interrupts(thing: object) -> bool:
+        return False
 
     def ticket(self) -> Ticket:
         return TaskTicket()
@@ -241,18 +254,21 @@ class AsyncioRuntime:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         task = self.run_beside(work, "pyredisson-cleanup")
         over = self.now() + budget
-        while not task.done() and (left := over - self.now()) > 0:
-            try:
-                await asyncio.wait({task}, timeout=left)
-            except asyncio.CancelledError:
-                continue  # The caller is on its way out already, with a cancellation of its own.
+        cancelled: asyncio.CancelledError | None = None
+        with _shielded_from_anyio():
+            while not task.done() and (left := over - self.now()) > 0:
+                try:
+                    await asyncio.wait({task}, timeout=left)
+                except asyncio.CancelledError as error:
+                    cancelled = error
         if not task.done():
             task.cancel()
-            return None
-        return None if task.cancelled() else task.result()
+        if cancelled is not None and not leaving:
+            raise cancelled
+        return task.result() if task.done() and not task.cancelled() else None
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
@@ -293,6 +309,15 @@ class AsyncioRuntime:
         self._loop = None
         if link is not None:
             link.abandon()
+
+
+def _shielded_from_anyio() -> AbstractContextManager[object]:
+    """Keep a cancelled scope of anyio from cancelling the running task: it does so again at each turn of the loop.
+
+    That it was cancelled is not forgotten: anyio says so again at the next await after this.
+    """
+    anyio = sys.modules.get("anyio")
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
 async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:

@@ -7,22 +7,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events, scripts
+from pyredisson.core.claims import Claims
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import GONE, Claim, Claims, Pending, lost_error
+from pyredisson.core.holds import GONE, Claim, Pending, lost_error
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
 from pyredisson.core.restart_guard import Starts
-from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
-from pyredisson.errors import ClientClosedError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.events import Event
+    from pyredisson.core.multi_hold import MultiHold
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
 
@@ -69,7 +71,7 @@ class ClientCore:
         self.watchdog = Watchdog(self)
         self.keeper = Keeper(self)
         self.ledger = Ledger(self)
-        self.server.forget()
+        self.server.forget(self.runtime.mutex())
         self.replicas.begin()
         self.starts.begin()
 
@@ -105,9 +107,23 @@ class ClientCore:
     # ---- requests ------------------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise ``ClientClosedError`` if the client was closed."""
+        """Raise ``ClientClosedError`` if the client was closed. In the child of a fork it is another client first."""
+        self.runtime.check_process()
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+
+    def refuse_interrupter(self, *held: Claim | MultiHold) -> None:
+        """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
+
+        What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
+        """
+        for each in held:
+            if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
+                raise LockError(
+                    f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
+                    "same thread on it. Let the handler set a flag or an event, and use the lock after it",
+                    name=each.name,
+                )
 
     def check_names(self, names: LockNames | NumberedNames) -> None:
         """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
@@ -187,23 +203,28 @@ class ClientCore:
         patience = min(self.attempt_timeout(lease_ms), budget)
         runtime = self.runtime
         pause = PAUSE_FIRST
+        stale_before = False
         while True:
             match setback:
                 case scripts.Stale():
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
                     claim.raise_epoch(turn, above=setback)
-                    pause = 0.0
+                    pause = 0.0 if not stale_before else pause
+                    stale_before = True
+                    if runtime.now() >= over:
+                        raise scripts.unusable([b"stale", int(setback)])
                 case Unanswered():
                     claim.doubt(turn)
+                    if isinstance(setback, Unusable):
+                        raise setback
                     repeat = True
                 case _:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
                     if repeat:  # This copy had no effect; an earlier one may have had.
-                        unanswered = Unanswered(setback.cause)
                         if isinstance(setback, Refused):
-                            raise unanswered from setback.cause
-                        setback = unanswered
+                            raise Unusable(setback.cause) from setback.cause
+                        setback = Unanswered(setback.cause)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
@@ -219,10 +240,10 @@ class ClientCore:
                 raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
             try:
                 reply = await self.send(make(epoch, repeat), max(min(patience, over - sent), 0.001), took)
+                stale = scripts.read_stale(reply)
             except Failure as failure:
                 setback = failure
                 continue
-            stale = scripts.read_stale(reply)
             if stale is None:
                 return reply, sent, repeat
             setback = stale
@@ -305,6 +326,8 @@ class ClientCore:
                 return False
             if pending is Pending.ACQUIRE:
                 self.emit(events.GivenBack(claim.name, claim.owner))
+        elif type(reply) is list:
+            raise scripts.unusable(reply)
         elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
@@ -315,8 +338,11 @@ class ClientCore:
             return False
         return True
 
-    async def settle_on_leaving(self, claim: Claim) -> None:
-        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog."""
+    async def settle_on_leaving(self, claim: Claim, *, leaving: bool = True) -> None:
+        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
+
+        ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
+        """
 
         async def settle() -> None:
             try:
@@ -325,7 +351,7 @@ class ClientCore:
                 pass
 
         try:
-            await self.runtime.guard(settle(), CLEANUP_BUDGET)
+            await self.runtime.guard(settle(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if claim.pending is not None:
                 self.watchdog.settle(claim)
@@ -357,18 +383,21 @@ class ClientCore:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
-                if self.closed or isinstance(failure, Refused) or runtime.now() + pause + spare >= over:
+                if self.closed or isinstance(failure, (Refused, Unusable)) or runtime.now() + pause + spare >= over:
                     raise in_doubt or failure from failure.cause
             await runtime.sleep(runtime.jitter(pause / 2, pause))
             pause = min(2 * pause, PAUSE_MAX)
             sent = runtime.now()
 
-    async def finish(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+    async def finish(
+        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, *, leaving: bool = True
+    ) -> None:
         """Do something although the caller is leaving; what cannot be done at once is done in the background.
 
         Args:
             work: What to do, as often as it takes; raises ``Failure`` when the server did not answer.
             until: When it is no longer worth doing.
+            leaving: As for :meth:`settle_on_leaving`.
         """
         done = False
 
@@ -381,7 +410,7 @@ class ClientCore:
             done = True
 
         try:
-            await self.runtime.guard(attempt(), CLEANUP_BUDGET)
+            await self.runtime.guard(attempt(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if not done:
                 self.watchdog.do_later(work, until)
@@ -395,7 +424,7 @@ class ClientCore:
             try:
                 return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
             except (Unanswered, NotNow) as failure:
-                if runtime.now() + PAUSE_MAX >= over:
+                if isinstance(failure, Unusable) or runtime.now() + PAUSE_MAX >= over:
                     raise failure.cause from None
             except Failure as failure:
                 raise failure.cause from None

@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = [
     "Acquired",
+    "BackgroundFailed",
     "CallbackFailed",
     "ConnectionDown",
     "ConnectionUp",
@@ -21,12 +22,14 @@ __all__ = [
     "Lost",
     "NodeBarred",
     "OutcomeUnknown",
+    "PermitsNeverSet",
     "QuorumIsYoung",
     "Released",
     "RenewalFailed",
     "Renewed",
     "ServerUnsafe",
     "TimedOut",
+    "WatchdogLate",
 ]
 
 
@@ -119,6 +122,11 @@ class GivenBack(LockEvent):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class PermitsNeverSet(LockEvent):
+    """Somebody waits for permits of a semaphore that was never given any. Told once a client and semaphore."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Renewed(Event):
     """A round of renewals is over: so many locks, in so many requests."""
 
@@ -133,6 +141,13 @@ class RenewalFailed(Event):
     locks: int
     error: BaseException
     attempt: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WatchdogLate(Event):
+    """The watchdog ran so many ``seconds`` too late, or has not run yet. Emitted once a client."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,4 +197,12 @@ class CallbackFailed(Event):
     """A callback of the user's raised."""
 
     callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BackgroundFailed(Event):
+    """Something that is settled in the background raised what it never should; it is tried again, as all else is."""
+
+    what: str
     error: BaseException

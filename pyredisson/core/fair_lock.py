@@ -119,6 +119,8 @@ class FairLockCore(LockCore):
 
     async def attempt(self, claim: Claim, level: Level) -> int | None:
         """As for the reentrant lock. From the first time on its owner may stand in the queue."""
+        if claim.by is not self:
+            self.take_on(claim)  # First: a place in the queue is given up as this kind does it.
         if claim.patience is not None:
             claim.acquire_request = None  # Those are the bytes of a wait without end.
             claim.acquire_request_lease = 0

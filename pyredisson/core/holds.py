@@ -14,7 +14,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
@@ -25,11 +25,26 @@ if TYPE_CHECKING:
     from pyredisson.core.lock import LockCore
     from pyredisson.core.runtime import Caller, Request, Runtime
 
-__all__ = ["GONE", "Claim", "Claims", "Held", "Level", "Pending", "Unlock", "lost_error"]
+__all__ = [
+    "BESIDE",
+    "GONE",
+    "Claim",
+    "Held",
+    "HeldLevel",
+    "Level",
+    "Pending",
+    "Unlock",
+    "gone_hint",
+    "holder_alive",
+    "lost_error",
+]
 
 #: How a loss is explained that the server told us of.
 GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
 
+
+#: What the holder of a lost lock is told.
+BESIDE = "another holder; guard such writes with a fencing token"
 
 #: For how long a place in a queue is worth giving up while the server is away: about as long as anybody minds.
 QUEUE_FOR = 900.0
@@ -108,6 +123,9 @@ class Settling(NamedTuple):
 
 class Claim:
     """What one owner holds of one lock. See the module's rules."""
+
+    what = "lock"
+    beside = BESIDE
 
     __slots__ = (
         "acquire_request",
@@ -203,6 +221,10 @@ class Claim:
     def watched(self) -> bool:
         """Whether somebody wants to be told when it is lost."""
         return self.loss is None and any(level.watched for level in self.levels)
+
+    def in_the_middle(self) -> bool:
+        """Whether a call may be at work on it: a request is under way, or its owner stands in a queue."""
+        return self.pending is not None or self.queued_ms > 0
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
@@ -569,10 +591,15 @@ class Claim:
             return False
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone)."""
+        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone).
+
+        ``generation`` is that of the claim when the question was sent whose answer says so; ``None``: its owner asked.
+        """
         with self.mutex:
             if self.loss is not None or not self.levels or generation not in (None, self.generation):
                 return False
+            if generation is not None and self.pending is Pending.RELEASE:
+                return False  # The answer may have seen this very release. If not, the release says so itself.
             self.generation += 1
             self.loss = reason
             return True
@@ -649,9 +676,27 @@ def gone_hint(held: Holder) -> str:
     return held.who.gone_hint()
 
 
-class Held(Protocol):
-    """What an owner holds of something, as a :class:`pyredisson.Lease` sees it."""
+class HeldLevel(Protocol):
+    """One hold among them."""
 
+    block: Callable[[], object | None] | None
+
+    @property
+    def token(self) -> int | None:
+        """Its fencing token, if its kind has such a thing."""
+        ...
+
+
+class Held(Protocol):
+    """What an owner holds of something, as a :class:`pyredisson.Lease` sees it.
+
+    Attributes:
+        what: What is held, in messages.
+        beside: Beside whom its holder may have worked after a loss.
+    """
+
+    what: str
+    beside: str
     name: str
     owner: str
     loss: str | None
@@ -673,73 +718,7 @@ class Held(Protocol):
 def lost_error(claim: Held, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     return LockLostError(
-        f"lock {claim.name!r} was lost by {claim.owner}: {reason}. What was done under it since may have run beside "
-        "another holder; guard such writes with a fencing token",
+        f"{claim.what} {claim.name!r} was lost by {claim.owner}: {reason}. What was done under it since may have run "
+        f"beside {claim.beside}",
         name=claim.name,
     )
-
-
-class Claims:
-    """The table of a client's claims, by (raw name, owner field).
-
-    An idle claim stays for its owner's next time, until there are too many of them.
-    """
-
-    #: How many claims may be kept for nothing but to say "lost" to a late unlock.
-    REMEMBERED = 1000
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._table: dict[tuple[str, str], Claim] = {}
-        self._sweep_at = 2 * self.REMEMBERED
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __iter__(self) -> Iterator[Claim]:
-        return iter(list(self._table.values()))
-
-    def find(self, key: tuple[str, str]) -> Claim | None:
-        """The claim, if there is one."""
-        return self._table.get(key)
-
-    def enter(self, claim: Claim) -> Claim:
-        """Put a claim into the table, unless there is one: then return that."""
-        table = self._table
-        if len(table) >= self._sweep_at:
-            self._sweep()
-        claim.listed = True
-        return table.setdefault(claim.key, claim)
-
-    def drop(self, claim: Claim) -> None:
-        """Take a claim out whose owner is gone."""
-        claim.listed = False
-        self._table.pop(claim.key, None)
-
-    def held(self) -> list[Claim]:
-        """The claims that hold something, or may."""
-        return [claim for claim in self if claim.levels or claim.pending]
-
-    def of(self, name: str) -> list[Claim]:
-        """All claims on one lock."""
-        return [claim for claim in self if claim.name == name]
-
-    def _sweep(self) -> None:
-        now = self._runtime.now()
-        remembered = []
-        for claim in self:
-            if not claim.pending and not claim.watched():  # The watchdog sees to the others, and tells of them.
-                claim.expire(now)
-            if claim.idle() or not claim.who.alive():
-                self._let_go(claim)
-            elif not claim.levels and not claim.pending:
-                remembered.append(claim)
-        for claim in remembered[: -self.REMEMBERED]:
-            self._let_go(claim)
-        self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
-
-    def _let_go(self, claim: Claim) -> None:
-        # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
-        with claim.mutex:
-            if not claim.levels and not claim.pending:
-                self.drop(claim)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Key", "Ledger", "Open"]
 
+#: So many names of semaphores without permits are remembered, to be told of once.
+REMEMBERED = 1000
+
 Key: TypeAlias = tuple[str, str]
 """The name of a semaphore or latch, and the owner who asks: they share one record on the server."""
 
@@ -41,6 +44,7 @@ class Ledger:
     """The numbers and the open requests of one client.
 
     Attributes:
+        asking: Who asks in an owner's name at present; it may be left over from one that was interrupted.
         seen_open: When each latch that is waited for here was last seen open.
     """
 
@@ -49,11 +53,22 @@ class Ledger:
         self._mutex = home.runtime.mutex()
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
+        self.asking: dict[Key, object] = {}
         self.seen_open: dict[str, float] = {}
+        self._missed: set[str] = set()
 
     def number(self) -> int:
         """A number greater than all before it."""
         return next(self._numbers)
+
+    def is_first_to_miss(self, name: str) -> bool:
+        """Whether nobody here has waited yet for permits of this semaphore, which was never given any."""
+        with self._mutex:
+            if len(self._missed) >= REMEMBERED:
+                self._missed.clear()
+            known = name in self._missed
+            self._missed.add(name)
+            return not known
 
     def note(self, key: Key, left: Open) -> None:
         """Something is left open. What has been given up is forgotten on this occasion."""

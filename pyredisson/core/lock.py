@@ -7,7 +7,7 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_secon
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
@@ -58,6 +58,8 @@ class LockCore:
     message = staticmethod(lock_message)
     #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
     renew = staticmethod(scripts.renew_locks)
+    #: Whether an acquire that is answered by nil has taken it.
+    nil_takes = True
     #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
     polite = False
     #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
@@ -208,14 +210,15 @@ class LockCore:
             home.check_open()
         if claim is None:
             claim = self.mine()
-        if self._covers and not claim.in_use():
-            self._leave_mark(claim)
         claim.patience = wait
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
+            elif self._covers:
+                self.leave_behind(claim)
+                claim.mark = claim.who.mark(claim, self._covers)
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
@@ -257,14 +260,9 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
-    def _leave_mark(self, claim: Claim) -> None:
-        """Its owner begins to hold the lock, in the calling context."""
-        self.leave_behind(claim.who)
-        claim.mark = claim.who.mark(claim, self._covers)
-
-    def leave_behind(self, who: Caller) -> None:
-        """Tell of what a thread holds for another call chain, now that it has gone on to this one."""
-        left = who.left_behind()
+    def leave_behind(self, held: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on to hold this."""
+        left = held.who.left_behind(held)
         if left is not None:
             self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
@@ -302,7 +300,7 @@ class LockCore:
         """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
         if claim.stop_waiting(self.home.runtime.now()) or claim.pending is not None:
             if at_once:
-                await self.home.settle_on_leaving(claim)
+                await self.home.settle_on_leaving(claim, leaving=False)
             else:
                 self.home.watchdog.settle(claim)
 
@@ -357,11 +355,11 @@ class LockCore:
         self, claim: Claim, level: Level, turn: int, sent: float, answer: Reply | Failure
     ) -> int | None:
         """Take what came of it, if that is not nil. Returns and raises as :meth:`attempt`; nobody watches the level."""
-        setback = answer if isinstance(answer, Failure) else scripts.read_stale(answer)
+        setback = answer if isinstance(answer, Failure) else _setback(answer, scripts.read_stale)
         if setback is not None:
             answer, sent = await self._persist(claim, level, turn, 0, False, sent, setback)
         assert not isinstance(answer, Failure)
-        said = None if answer is None else self.read_acquire(claim, level, answer)
+        said = None if answer is None and self.nil_takes else self.read_acquire(claim, level, answer)
         if said is None:
             return None if claim.granted(turn, level, sent + level.certain) else 0
         return self._refused(claim, turn, said)
@@ -378,7 +376,7 @@ class LockCore:
         if isinstance(answer, Failure):
             answer, setback = None, answer
         else:
-            setback = scripts.read_stale(answer)
+            setback = _setback(answer, scripts.read_release)
         if setback is not None or answer is None:
             answer, sent = await self._finish_release(
                 claim, turn, 1, lease, Unlock.RELEASE, GONE, sent, answer, setback
@@ -417,10 +415,11 @@ class LockCore:
             raise await self._give_back(claim, level, short) from short.cause
         if setback is not None:
             reply, sent = await self._persist(claim, level, turn, holds, repeat, sent, setback)
-        answer = None if reply is None else self.read_acquire(claim, level, reply)
+        answer = None if reply is None and self.nil_takes else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
-            if level.watched and home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline):
+            over = home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline)
+            if over and (level.watched or level.certain > 0):  # Else the lease is so short that it never is certain.
                 await home.settle(claim)  # It came when its lease was over: that is no hold, so give it back,
                 return 0  # and look again at once.
             if not claim.granted(turn, level, deadline):
@@ -466,7 +465,7 @@ class LockCore:
 
     def _took(self, claim: Claim, level: Level, reply: Reply) -> bool:
         """Whether the reply to an acquire says that it was taken."""
-        if reply is None:
+        if reply is None and self.nil_takes:
             return True
         return scripts.read_stale(reply) is None and self.read_acquire(claim, level, reply) is None
 
@@ -577,14 +576,14 @@ class LockCore:
             return
         try:
             await self._leave(begun, lease)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdog."""
         claim = self._claim_of_block(lease) if lease is not None else self._claim_of_closed_block()
-        if claim is None or not claim.levels or (lease is not None and not lease.brought_up()):
+        if claim is None or not claim.levels or (lease is not None and not lease._brought_up()):
             return
         if claim.hand_over():
             self.home.watchdog.settle(claim)
@@ -593,7 +592,7 @@ class LockCore:
 
     def _claim_of_block(self, lease: Lease) -> Claim | None:
         """The claim of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
-        claim = lease.held
+        claim = lease._held
         return claim if isinstance(claim, Claim) and claim.client == self.home.id else None
 
     def _claim_of_closed_block(self) -> Claim | None:
@@ -615,7 +614,7 @@ class LockCore:
         home = self.home
         home.check_open()
         claim = self._claim_of_block(lease) if lease is not None else self.mine()
-        if claim is None or (lease is not None and not lease.brought_up()):
+        if claim is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
                 f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
                 name=self.names.raw,
@@ -654,16 +653,15 @@ class LockCore:
             if begun is not None:
                 begun.append(None)
             await self._release_one(claim, block)
-        except Exception:
-            raise
-        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
-            if claim.redo_release(before):
-                claim.pending_until = claim.deadline
-                if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
-                    self.home.watchdog.settle(claim)
-                else:
-                    await self.home.settle_on_leaving(claim)
-            self._resume(claim)  # In any case: it may have been released, and be watched still.
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                if claim.redo_release(before):
+                    claim.pending_until = claim.deadline
+                    if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
+                        self.home.watchdog.settle(claim)
+                    else:
+                        await self.home.settle_on_leaving(claim)
+                self._resume(claim)  # In any case: it may have been released, and be watched still.
             raise
 
     async def _release_one(self, claim: Claim, block: bool) -> None:
@@ -689,7 +687,7 @@ class LockCore:
         setback: Failure | scripts.Stale | None
         try:
             reply = await home.runtime.eval(request, home.attempt_timeout(lease))
-            setback = scripts.read_stale(reply) if type(reply) is list else None
+            setback = None if type(reply) is int else scripts.read_release(reply)
         except Failure as failure:
             setback = failure
         if setback is not None or reply is None or todo is Unlock.LOST:
@@ -762,6 +760,7 @@ class LockCore:
             except LockLostError:
                 pass
         held = dict.fromkeys((claim, *self._forced()))
+        home.refuse_interrupter(*held)
         for each in held:
             self._expire(each)  # What simply ran out before is not taken from anybody now.
         victims = [(each, each.generation) for each in held]
@@ -774,6 +773,8 @@ class LockCore:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
             raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+        if type(reply) is bytes:
+            raise home.explain(scripts.unusable(reply), claim, "a force_unlock", self._plain.lease_ms)
         if reply is None and self.one_sided:
             return False  # Whoever holds the other side keeps it.
         for each, generation in victims:
@@ -813,12 +814,13 @@ class LockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         count = await self.home.query("HGET", self.names.raw, self.field(self.caller().number))
-        return int(count) if isinstance(count, bytes) else 0
+        return scripts.read_count(count)
 
     async def remain_time_to_live(self) -> float | None:
         """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
         left = await self.home.query("PTTL", self.names.raw)
-        assert isinstance(left, int)
+        if type(left) is not int:
+            raise scripts.unusable(left).cause
         if left == -2:
             return None
         return math.inf if left == -1 else left / 1000
@@ -829,33 +831,42 @@ class LockCore:
         """The claim of who calls."""
         who = self.owner()
         last = self._last
-        if last is not None and last.who is who and last.listed and last.client == self.home.id and is_callers(last):
-            return last
-        return self.claim_of(who.acting(self._covers, self.taken) if who.shared else who)
+        if who.shared and not (last is not None and last.who is who and is_callers(last)):
+            who = who.acting(self._covers, self.taken)
+        return self.claim_of(who)
 
     def claim_of(self, who: Caller) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
         home = self.home
-        last = self._last
-        if last is not None and last.who is who and last.listed and last.client == home.id:
-            return last
-        key = (self.names.raw, self.field(who.number))
-        claim = home.claims.find(key)
-        if claim is None:
-            claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
-        self._last = claim
+        claim = self._last
+        if claim is None or claim.who is not who or not claim.listed or claim.client != home.id:
+            key = (self.names.raw, self.field(who.number))
+            claim = home.claims.find(key)
+            if claim is None:
+                claim = home.claims.enter(Claim(key, who, home.id, home.runtime))
+            self._last = claim
+        if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
+            home.refuse_interrupter(claim)
         return claim
 
 
+def _setback(reply: Reply, read: Callable[[Reply], scripts.Stale | None]) -> Failure | scripts.Stale | None:
+    try:
+        return read(reply)
+    except Unusable as failure:
+        return failure
+
+
 def is_callers(held: Holding) -> bool:
-    """Whether what an owner held last is that of the calling context, as far as a glance tells."""
+    """Whether what an owner held last is the calling context's to use, as far as a glance tells."""
     who = held.who
     if not who.shared:
         return True
-    mark = held.mark() if held.mark is not None else None
-    if held.in_use():
-        return mark is not None and mark is who.innermost()
-    return not who.divided
+    mark = held.mark
+    if mark is None or who.divided:
+        return False
+    innermost = who.innermost()
+    return innermost is not None and mark() is innermost  # It holds this, or did so last.
 
 
 def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.holds import GONE, Claim, Level, gone_hint, holder_alive
+from pyredisson.core.holds import BESIDE, GONE, Claim, Level, gone_hint, holder_alive
 from pyredisson.core.quorum import certain_until, node_timeout
 from pyredisson.core.runtime import Ask, Failure
+from pyredisson.core.scripts import read_renewed
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -83,6 +84,9 @@ class Asks:
 
 class MultiHold:
     """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
+
+    what = "lock"
+    beside = BESIDE
 
     __slots__ = (
         "asks",
@@ -209,6 +213,10 @@ class MultiHold:
         if self.taking is not None:
             wanted.append(self.taking.lease_ms)
         return max(wanted)
+
+    def in_the_middle(self) -> bool:
+        """Whether a call may be at work on it."""
+        return self.taking is not None
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
@@ -393,12 +401,15 @@ class Keeper:
         self._tell_of_lost()  # An extension that comes too late is none.
         failed: Failure | None = None
         for (lease, part), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Failure):
-                failed = answer
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                renewed = read_renewed(answer, len(part))
+            except Failure as failure:
+                failed = failure
                 continue
-            assert isinstance(answer, list)
-            for (core, claim, generation), kept in zip(part, answer, strict=True):
-                if kept == 1:
+            for (core, claim, generation), kept in zip(part, renewed, strict=True):
+                if kept:
                     claim.renewed(generation, sent, lease)
                 elif claim.lose(GONE, generation):
                     self._tell_others(core.home, claim)

@@ -23,7 +23,7 @@ from pyredisson.core.lock import LockCore, is_callers, not_held, timed_out
 from pyredisson.core.multi_hold import Asks, MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
-from pyredisson.core.runtime import Ask, Failure, Refused
+from pyredisson.core.runtime import Ask, Failure, Refused, is_interruption
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.core.wakeups import lock_message
@@ -256,34 +256,35 @@ class MultiLockCore:
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            self.members[0].leave_behind(hold.who)
+            self.members[0].leave_behind(hold)
             hold.mark = hold.who.mark(hold, self._covers)
         holds = self._refresh(hold)
+        self.home.refuse_interrupter(hold, *hold.claims)
         try:
             if hold.levels and hold.expire(asked):
                 self.home.keeper.tell_lost(hold)
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
+            self.home.keeper.tidy(hold)
+            if self.home.talkative():
+                waited = runtime.now() - asked
+                if taken:
+                    self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
+                else:
+                    self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
+            return taken
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             self._undo_all(hold, level, holds)
             self._settle_all_later(hold)
-            raise
-        except Exception:
-            await self._undo(hold, level)
-            raise
-        except BaseException:
-            await self._go_away(hold, level, holds)
-            raise
-        finally:
             self.home.keeper.tidy(hold)
-        if self.home.talkative():
-            waited = runtime.now() - asked
-            if taken:
-                self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
-            else:
-                self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
-        return taken
+            raise
+        except BaseException as error:
+            try:
+                await (self._go_away(hold, level, holds) if is_interruption(error) else self._undo(hold, level))
+            finally:
+                self.home.keeper.tidy(hold)
+            raise
 
     async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
         """Take it if it is to be had within ``wait``, however long that takes. Leaves nothing taken otherwise."""
@@ -367,7 +368,7 @@ class MultiLockCore:
     async def _unlock(self, lease: Lease | None, begun: list[None] | None) -> None:
         self._check_open()
         hold = self._hold_of_block(lease) if lease is not None else self.mine()
-        if hold is None or (lease is not None and not lease.brought_up()):
+        if hold is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
                 f"multi-lock {self.name!r} is no longer held by this block: it was released, or forced open, within it",
                 name=self.name,
@@ -389,13 +390,13 @@ class MultiLockCore:
             return
         try:
             await self._unlock(lease, begun)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     def _hold_of_block(self, lease: Lease) -> MultiHold | None:
         """The hold of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
-        hold = lease.held
+        hold = lease._held
         return hold if isinstance(hold, MultiHold) and hold.listed_in is self.home.keeper else None
 
     def _hold_of_closed_block(self) -> MultiHold | None:
@@ -413,13 +414,10 @@ class MultiLockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
         hold = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
-        if hold is None or not hold.levels or (lease is not None and not lease.brought_up()):
+        if hold is None or not hold.levels or (lease is not None and not lease._brought_up()):
             return
-        level = hold.levels.pop()
-        if not hold.levels:
-            hold.loss = None
-            hold.extensions = 0
-        self.home.keeper.leave_alone(hold)
+        level = hold.levels[-1]
+        self._forget(hold, level)
         for claim, part in zip(hold.claims, level.parts, strict=True):
             if part is not None and claim.has(part):
                 claim.bring_up(part)
@@ -430,6 +428,7 @@ class MultiLockCore:
     async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
         runtime = self.home.runtime
         now = runtime.now()
+        self.home.refuse_interrupter(hold, *hold.claims)
         held = hold.only_parts(now)
         if held is None and hold.levels and hold.expire(now):
             self.home.keeper.tell_lost(hold)
@@ -447,27 +446,22 @@ class MultiLockCore:
                 name=hold.name,
             )
         holds = [len(claim.levels) for claim in hold.claims]
-        if begun is not None:
-            begun.append(None)
         try:
-            if level in hold.levels:
-                hold.levels.remove(level)
-            if not hold.levels:
-                hold.loss = None
-                hold.extensions = 0
-            self.home.keeper.leave_alone(hold)
+            if begun is not None:
+                begun.append(None)
+            self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
             gone, unsure = 0, 0
             if results:
                 gone, unsure = await self._persist(hold, results, now + self.home.config.timeout)
-        except Exception:
-            raise
-        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
-            self._redo(hold, level, holds)
-            if isinstance(error, GeneratorExit) and runtime.suspends:
-                self._settle_all_later(hold)
-            else:
-                await self._settle_now(hold)
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                self._forget(hold, level)
+                self._redo(hold, level, holds)
+                if isinstance(error, GeneratorExit) and runtime.suspends:
+                    self._settle_all_later(hold)
+                else:
+                    await self._settle_now(hold)
             raise
         parts = len(level.parts) - level.parts.count(None)
         if reason is not None:
@@ -480,6 +474,15 @@ class MultiLockCore:
             raise unsure_error
         if self.home.talkative():
             self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
+
+    def _forget(self, hold: MultiHold, level: MultiLevel) -> None:
+        """Its owner wants no more of a level, whatever becomes of its members."""
+        if level in hold.levels:
+            hold.levels.remove(level)
+        if not hold.levels:
+            hold.loss = None
+            hold.extensions = 0
+        self.home.keeper.leave_alone(hold)
 
     async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
         """See to it that enough nodes say that one level was given back, after what they said at first.
@@ -758,7 +761,7 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, claim in enumerate(claims):
             answer = outcomes[index]
-            if answer is None:
+            if answer is None and members[index].nil_takes:
                 if not claim.granted(turns[index], parts[index], certain):
                     outcomes[index] = 0  # Somebody who had the turn since has given it back.
                     certain = -math.inf

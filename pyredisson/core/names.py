@@ -17,6 +17,7 @@ __all__ = [
     "check_name",
     "check_one_slot",
     "fence_key",
+    "left_field",
     "owner_field",
     "token_field",
     "writer_field",
@@ -82,6 +83,11 @@ def check_one_slot(names: LockNames | NumberedNames) -> None:
 def owner_field(client_id: str, number: int) -> str:
     """The hash field of a holder."""
     return f"{client_id}:{number}"
+
+
+def left_field(client_id: str) -> str:
+    """In place of an owner: the client itself, which finishes what owners have left. It stands in no lock."""
+    return f"{client_id}:left"
 
 
 def token_field(client_id: str, number: int) -> str:

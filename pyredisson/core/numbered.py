@@ -22,11 +22,12 @@ from pyredisson.core import events, scripts
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
-from pyredisson.core.names import owner_field
+from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import INTERRUPTED
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ class NumberedCore:
         waiting = self.home.wakeups.waiting(self.names.channel)
         return f"{self.names.raw!r}, {waiting} waiting here" if waiting else repr(self.names.raw)
 
-    def ask(self, what: str, make: Make, undo: Undo | None = None, *, known_for: float = KNOWN_FOR) -> Asking:
+    def ask(
+        self, what: str, make: Make, undo: Undo | None = None, *, known_for: float = KNOWN_FOR, left: bool = False
+    ) -> Asking:
         """Prepare what the calling owner wants to be done.
 
         Args:
@@ -106,9 +109,10 @@ class NumberedCore:
             make: Makes the request.
             undo: Makes the one that undoes the request of a number. ``None``: it is not undone, but finished.
             known_for: For so many seconds after it was sent, asking again tells what became of it.
+            left: Whether the calling owner has left, so that it is asked in the background, under the client's name.
         """
         self.home.check_open()
-        return Asking(self, what, make, undo, known_for)
+        return Asking(self, what, make, undo, known_for, left=left)
 
     async def take(
         self, asking: Asking, attempt: Callable[[], Awaitable[int | None]], wait: float | None, *, kind: str, each: int
@@ -148,13 +152,14 @@ class NumberedCore:
             return taken
         except Failure as failure:
             raise asking.explain(failure) from failure.cause
-        except Exception:
-            asking.give_up()
-            raise
         except GeneratorExit:
-            raise  # A coroutine that is being closed can wait for nothing any more.
-        except BaseException:
-            await asking.leave()
+            asking.leave_later()  # A coroutine that is being closed can wait for nothing any more.
+            raise
+        except BaseException as error:
+            if is_interruption(error):
+                await asking.leave()
+            else:
+                asking.give_up()
             raise
 
 
@@ -170,22 +175,45 @@ def message_for(each: int) -> Message:
 
 
 class Asking:
-    """What one caller wants, asked under one number until that is answered; if it was refused, under the next."""
+    """What one caller wants, asked under one number until that is answered; if it was refused, under the next.
 
-    __slots__ = ("_begun", "_core", "_doubt", "_key", "_known_for", "_make", "_number", "_request", "_undo", "_what")
+    Attributes:
+        begun: When the request of the last number was made.
+        given_up: Whether it is (being) settled although its caller does not wait for it.
+    """
 
-    def __init__(self, core: NumberedCore, what: str, make: Make, undo: Undo | None, known_for: float) -> None:
+    __slots__ = (
+        "_core",
+        "_doubt",
+        "_key",
+        "_known_for",
+        "_make",
+        "_number",
+        "_request",
+        "_undo",
+        "_what",
+        "begun",
+        "given_up",
+    )
+
+    def __init__(
+        self, core: NumberedCore, what: str, make: Make, undo: Undo | None, known_for: float, *, left: bool = False
+    ) -> None:
         home = core.home
         self._core = core
         self._what = what
         self._make = make
         self._undo = undo
         self._known_for = known_for
-        who = home.runtime.owner()  # First: on a new event loop the client gets a new id.
-        self._key = (core.names.raw, owner_field(home.id, who.number))
+        if left:
+            self._key = (core.names.raw, left_field(home.id))
+        else:
+            who = home.runtime.owner()  # First: on a new event loop the client gets a new id.
+            self._key = (core.names.raw, owner_field(home.id, who.number))
         self._number = 0
         self._request: Request | None = None
-        self._begun = 0.0
+        self.begun = 0.0
+        self.given_up = False
         self._doubt: Unanswered | None = None
 
     async def ask(self) -> Reply:
@@ -194,11 +222,23 @@ class Asking:
         Raises:
             Failure: There was no answer of use.
             OutcomeUnknownError: It was sent so long ago that nobody knows any more whether it was executed.
+            LockError: A signal handler asks in the middle of a call of its thread, whose request it would outrank.
         """
+        asking = self._core.home.ledger.asking
+        other = asking.get(self._key)
+        if other is not None and self._core.home.runtime.interrupts(other):
+            raise LockError(INTERRUPTED, name=self._key[0])
+        asking[self._key] = self
+        try:
+            return await self._ask()
+        finally:
+            asking.pop(self._key, None)
+
+    async def _ask(self) -> Reply:
         home = self._core.home
         if self._request is None:
             self._begin()
-        elif self._doubt is not None and home.runtime.now() >= self._begun + self._known_for:
+        elif self._doubt is not None and home.runtime.now() >= self.begun + self._known_for:
             raise self._unknown(self._doubt)
         try:
             await home.ledger.settle(self._key)
@@ -216,7 +256,12 @@ class Asking:
             elif self._doubt is None:
                 self._request = None  # It had no effect.
             raise
-        if scripts.read_stale(reply) is not None:
+        try:
+            stale = scripts.read_stale(reply)
+        except Unusable as failure:
+            self._doubt = failure
+            raise
+        if stale is not None:
             raise LockError(
                 f"{self._what} of {self._core.kind} {self._key[0]!r} was overtaken by a later request of its owner",
                 name=self._key[0],
@@ -226,16 +271,21 @@ class Asking:
 
     def _begin(self) -> Request:
         home = self._core.home
+        self.begun = home.runtime.now()  # First: whoever is interrupted after this settles it for so long from here.
         self._number = home.ledger.number()
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
-        self._begun = home.runtime.now()
         return self._request
+
+    def unusable(self, reply: Reply) -> Unusable:
+        """The failure for an answer that this request is never given; it is in doubt then."""
+        self._doubt = failure = scripts.unusable(reply)
+        return failure
 
     def refused(self) -> None:
         """The answer was that nothing was taken."""
         self._request = None
 
-    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> Reply:
+    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> int:
         """Ask, and return the answer. For all but what waits.
 
         Args:
@@ -245,22 +295,27 @@ class Asking:
         try:
             if begun is not None:
                 begun.append(None)
-            return await self.ask()
+            reply = await self.ask()
+            if type(reply) is not int:
+                raise self.unusable(reply)
+            return reply
         except Failure as failure:
             if insist and self._doubt is None and not isinstance(failure, Refused):
                 self._later()
                 raise failure.cause from None
             raise self.explain(failure) from failure.cause
-        except (Exception, GeneratorExit):
+        except GeneratorExit:
+            self.leave_later()
             raise
-        except BaseException:
-            await self.leave()
+        except BaseException as error:
+            if is_interruption(error):
+                await self.leave()
             raise
 
     async def _give_back(self, short: NotAcknowledged) -> Exception:
         """It was taken, and too few replicas know of it: undo it. Returns what to say of it."""
         home = self._core.home
-        await home.finish(self._settling(), self._note())
+        await home.finish(self._settling(), self._note(), leaving=False)
         return home.replicas.error(self._key[0], short, given_back=home.ledger.first(self._key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------
@@ -270,6 +325,14 @@ class Asking:
         if self._request is not None or self._undo is None:
             until = self._note()
             await self._core.home.finish(self._settling(), until)
+
+    def leave_later(self) -> None:
+        """As :meth:`leave`, where nothing can be waited for: all of it is done in the background."""
+        if self._request is not None or self._undo is None:
+            try:
+                self._later()
+            except RuntimeError:
+                pass  # The event loop is gone, and its background with it.
 
     def give_up(self) -> None:
         """Settle in the background, if it is in doubt."""
@@ -291,7 +354,7 @@ class Asking:
         home = self._core.home
         home.emit(events.OutcomeUnknown(name, owner, self._what, failure.cause))
         for_long = "for up to a minute" if self._known_for < math.inf else "as long as this client is open"
-        if home.runtime.now() >= self._begun + self._known_for:
+        if home.runtime.now() >= self.begun + self._known_for:
             then = "that was too long ago to be settled: compare what it holds with what is in use"
         elif self._undo is not None:
             then = (
@@ -319,9 +382,10 @@ class Asking:
             request = self._request or self._begin()  # Interrupted before it had a number, it is wanted all the same.
         else:
             request = self._undo(NumberedRequest(home.runtime, self._key[1], home.ledger.number()), self._number)
-        until = self._begun + self._known_for
+        until = self.begun + self._known_for
         home.ledger.note(self._key, Open(request, until, undoes=self._undo is not None))
         self._request = self._doubt = None
+        self.given_up = True
         return until
 
     def _settling(self) -> Callable[[], Coroutine[Any, Any, object]]:

@@ -7,17 +7,18 @@ clients'; what has expired is made available in parts, however much it is; each 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
 from pyredisson.core.deadline import lease_ms, wait_seconds
-from pyredisson.core.names import SemaphoreNames
-from pyredisson.core.numbered import NumberedCore, count_of, number_in
+from pyredisson.core.numbered import Asking, count_of, number_in
+from pyredisson.core.permit_block import PermitBlock
+from pyredisson.core.permits import PermitsCore
 from pyredisson.core.runtime import Failure
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["PermitSemaphoreCore"]
@@ -26,16 +27,14 @@ ID_BYTES = 16
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
-class PermitSemaphoreCore(NumberedCore):
+class PermitSemaphoreCore(PermitsCore):
     """One handle on a semaphore whose permits may expire."""
 
     __slots__ = ()
 
     kind = "permit semaphore"
-    names: SemaphoreNames
-
-    def __init__(self, home: ClientCore, name: str) -> None:
-        super().__init__(home, SemaphoreNames(name))
+    #: What the watchdog asks for the permits of many blocks at once; see ``scripts.renew_permits``.
+    renew = staticmethod(scripts.renew_permits)
 
     # ---- taking and giving back ----------------------------------------------------------------------------------
 
@@ -49,29 +48,61 @@ class PermitSemaphoreCore(NumberedCore):
         """Take a permit if there is one within ``wait_time``, and return its id."""
         wait = wait_seconds(wait_time)
         lease = _lease_ms(lease_time)
-        permit = self.home.runtime.random_bytes(ID_BYTES)
-        asking = self.ask(
+        permit = self.new_permit()
+        return permit.hex() if await self.take_permit(self.acquiring(permit, lease), wait) else None
+
+    def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> PermitBlock:
+        """Prepare a block that takes a permit; without a lease, the watchdog renews it."""
+        lease = None if lease_time is None else lease_ms(lease_time)
+        return PermitBlock(self, wait_seconds(wait_time), lease, skip=skip)
+
+    def new_permit(self) -> bytes:
+        """The id of a new permit."""
+        return self.home.runtime.random_bytes(ID_BYTES)
+
+    def acquiring(self, permit: bytes, lease: int) -> Asking:
+        """Prepare to take a permit of that id, for a lease in ms."""
+        return self.ask(
             "an acquire",
             lambda by: scripts.acquire_permit(by, self.names, permit, lease_ms=lease),
             lambda by, _: scripts.release_permit(by, self.names, permit),
             known_for=math.inf,  # It is told by its id, whatever the server has forgotten.
         )
 
+    async def take_permit(
+        self, asking: Asking, wait: float | None, granted: Callable[[float], bool] = lambda begun: True
+    ) -> bool:
+        """Take what was prepared, within ``wait`` seconds.
+
+        Args:
+            asking: What was prepared.
+            wait: Seconds.
+            granted: Told when the request was made that took it. Returns whether that is of any use still.
+        """
+        wait = await self.first_use(wait)
+
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left, expires = reply
-            assert isinstance(left, int)
-            assert isinstance(expires, int)
+            match reply:
+                case [int() as taken, (int() | None) as left, int() as expires]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
+                self.note_refusal(left, wait)
                 return expires
+            if not granted(asking.begun):
+                await asking.leave()  # It came when its lease was over: that is no hold, so look again.
+                asking.given_up = False
+                return 0
             # There is more, so the next one may look, too; or there will be when the next of those taken expires.
-            look_in = 0 if left > 0 else math.inf if expires < 0 else (expires + 1) / 1000
+            more = isinstance(left, int) and left > 0
+            look_in = 0 if more else math.inf if expires < 0 else (expires + 1) / 1000
             self.home.wakeups.hint(self.names.channel, self.kind, look_in)
             return None
 
-        return permit.hex() if await self.take(asking, attempt, wait, kind=self.kind, each=1) else None
+        return await self.take(asking, attempt, wait, kind=self.kind, each=1)
 
     async def release(self, permit_id: str, begun: list[None] | None = None) -> None:
         """Give a permit back, which has to be there. ``begun``: see ``run_to_the_end``."""
@@ -85,8 +116,12 @@ class PermitSemaphoreCore(NumberedCore):
     async def try_release(self, permit_id: str, begun: list[None] | None = None) -> bool:
         """Give a permit back. Returns whether it was there and had not expired."""
         permit = _bytes_of(permit_id)
-        asking = self.ask("a release", lambda by: scripts.release_permit(by, self.names, permit or b""))
+        asking = self.releasing(permit or b"")
         return permit is not None and await asking.once(begun) == 1
+
+    def releasing(self, permit: bytes, *, left: bool = False) -> Asking:
+        """Prepare to give a permit back. ``left``: see :meth:`ask`."""
+        return self.ask("a release", lambda by: scripts.release_permit(by, self.names, permit), left=left)
 
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire so long from now. Returns whether it was there and had not expired."""
@@ -99,14 +134,6 @@ class PermitSemaphoreCore(NumberedCore):
 
     # ---- how many there are --------------------------------------------------------------------------------------
 
-    async def try_set_permits(self, permits: int) -> bool:
-        """Give it its permits, unless it has some."""
-        value = count_of(permits, "permits")
-        asking = self.ask(
-            "a try_set_permits", lambda by: scripts.set_counter(by, self.names, value, message=str(value))
-        )
-        return await asking.once() == 1
-
     async def set_permits(self, permits: int) -> None:
         """Make it so many permits in all, those taken included."""
         value = count_of(permits, "permits")
@@ -115,6 +142,7 @@ class PermitSemaphoreCore(NumberedCore):
     async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
         """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
+        await self.first_use()
         await self.ask("an add_permits", lambda by: scripts.add_to_expirable(by, self.names, more)).once(begun)
 
     async def available_permits(self) -> int:
@@ -134,15 +162,18 @@ class PermitSemaphoreCore(NumberedCore):
     async def _count(self) -> tuple[int | None, int]:
         home = self.home
         home.check_open()
+        await self.first_use()
         home.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
         try:
             reply = await home.perform(scripts.count_permits(home.runtime, self.names))
         except Failure as failure:
             raise failure.cause from None  # Nothing is in doubt: to count twice does no harm.
-        assert isinstance(reply, list)
-        available, taken = reply
-        assert isinstance(taken, int)
-        return None if available is None else number_in(available, self.names.raw), taken
+        match reply:
+            case [None, int() as taken]:
+                return None, taken
+            case [int() | bytes() as available, int() as taken]:
+                return number_in(available, self.names.raw), taken
+        raise scripts.unusable(reply).cause
 
 
 def _lease_ms(lease_time: Seconds | None) -> int:

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import events
+from pyredisson.core import events, scripts
+from pyredisson.core.backlog import Backlog
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holds import GONE, Level
 from pyredisson.core.runtime import Failure
@@ -33,6 +34,9 @@ RETRY_MAX = 1.0
 #: On a cluster so many requests may be under way at once.
 WAVE = 1000
 
+#: Seconds, at least, by which a watchdog is late before that is worth a warning.
+LATE = 1.0
+
 
 class Watchdog:
     """Renews, warns and settles for one client. Plain methods note what to do; :meth:`step` does it."""
@@ -46,8 +50,6 @@ class Watchdog:
         self._period = timeout / 3
         self._batch = home.config.lock_watchdog_batch_size
         self._watched: dict[Claim, None] = {}
-        self._unsettled: dict[Claim, int] = {}  # With the turn that left it so.
-        self._chores: deque[tuple[Callable[[], Coroutine[Any, Any, object]], float]] = deque()
         self._round: deque[Claim] = deque()
         self._round_size = 0
         self._round_requests = 0
@@ -55,16 +57,20 @@ class Watchdog:
         self._next_retry = 0.0
         self._retry_in = RETRY_FIRST
         self._failed = 0
-        self._settle_at = math.inf
-        self._settle_in = RETRY_FIRST
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched claim's deadline is before this.
+        self._grace = max(LATE, self._period)
+        self._late_at = math.inf  # If the next step has not begun by then, nobody runs it.
+        self._told_late = False
+        self._backlog = Backlog(home, self._patience)
+        self._unsettled = self._backlog.claims
         self._background = home.runtime.spawn(self.step, "watchdog")
 
     # ---- plain: for those who acquire and release ----------------------------------------------------------------
 
     def watch(self, claim: Claim) -> None:
         """Renew this claim if it wants that, and tell its holder when it is lost."""
+        self._look_whether_it_runs()
         self._watched[claim] = None
         deadline = claim.deadline
         if deadline < self._earliest:
@@ -72,47 +78,57 @@ class Watchdog:
         if self._next_round == math.inf:
             self._next_round = self._runtime.now() + self._period
         if deadline < self._wakes_at or self._next_round < self._wakes_at:
-            self._background.nudge()
+            self._nudge()
 
     def unwatch(self, claim: Claim) -> None:
         """Leave this claim alone."""
+        self._look_whether_it_runs()
         self._watched.pop(claim, None)
 
     def settle(self, claim: Claim) -> None:
         """Finish in the background what the claim has pending, until its time is over."""
-        known = claim in self._unsettled
-        self._unsettled[claim] = claim.turn
-        if not known:
-            self._settle_in = RETRY_FIRST
-            self._settle_at = self._runtime.now() + self._settle_in
-            self._background.nudge()
+        if self._backlog.settle(claim):
+            self._nudge()
 
     def look(self, at: float) -> None:
         """Be awake then: something of the client's :class:`pyredisson.core.multi_hold.Keeper` will be due."""
         if at < self._wakes_at:
-            self._background.nudge()
+            self._nudge()
 
     def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         """Do something in the background, until it raises no ``Failure`` or its time is over."""
-        self._chores.append((work, until))
-        self._settle_in = RETRY_FIRST
-        self._settle_at = min(self._settle_at, self._runtime.now() + self._settle_in)
-        self._background.nudge()
+        self._backlog.do(work, until)
+        self._nudge()
 
     def watching(self) -> int:
         """How many claims are watched."""
         return len(self._watched)
 
+    def _nudge(self) -> None:
+        self._late_at = min(self._late_at, self._runtime.now() + self._grace)
+        self._background.nudge()
+
+    def _look_whether_it_runs(self) -> None:
+        """Warn, once, if the loop is late: in some processes threads do not run."""
+        late_at = self._late_at
+        if self._runtime.now() > late_at:
+            self._late_at = math.inf
+            if not self._told_late:
+                self._told_late = True
+                self._home.emit(events.WatchdogLate(self._runtime.now() - late_at + self._grace))
+
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def step(self) -> float:
         """Do what is due, and return after how many seconds there will be more."""
+        self._look_whether_it_runs()
+        self._late_at = math.inf
         self._tell_of_expired()
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
         await self._renew()
         await self._home.keeper.step()
-        await self._settle()
+        await self._backlog.step()
         return self._sleep()
 
     def _sleep(self) -> float:
@@ -122,13 +138,14 @@ class Watchdog:
             self._next_round = math.inf
         self._wakes_at = min(
             self._next_retry if self._round else self._next_round,
-            self._settle_at if self._unsettled or self._chores else math.inf,
+            self._backlog.due(),
             self._earliest,
             self._home.keeper.due(),
         )
         if self._watched and self._next_round == math.inf:  # One came while we were looking.
             self._next_round = now + self._period
             self._wakes_at = min(self._wakes_at, self._next_round)
+        self._late_at = self._wakes_at + self._grace
         return max(0.0, self._wakes_at - now)
 
     def _look_for_earliest(self) -> None:
@@ -227,12 +244,15 @@ class Watchdog:
         unknown: list[Claim] = []
         setback: Failure | None = None
         for batch, generation, answer in zip(wave, generations, answers, strict=True):
-            if isinstance(answer, Failure):
-                setback = setback or answer
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                kept = scripts.read_renewed(answer, len(batch))
+            except Failure as failure:
+                setback = setback or failure
                 unknown += batch
             else:
-                assert isinstance(answer, list)
-                self._renewed(batch, generation, answer, sent)
+                self._renewed(batch, generation, kept, sent)
         if setback is not None:
             self._failed += 1
             self._home.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
@@ -245,9 +265,9 @@ class Watchdog:
         assert batch[0].by is not None, "a claim was taken by nobody"
         return batch[0].by.renew(self._runtime, [(claim.name, claim.proof) for claim in batch], lease_ms=self.lease_ms)
 
-    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[Reply], sent: float) -> None:
+    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[bool], sent: float) -> None:
         for claim, generation, answer in zip(batch, generations, kept, strict=True):
-            if answer == 1:
+            if answer:
                 claim.renewed(generation, sent, self.lease_ms)
             elif claim.lose(GONE, generation):
                 self.unwatch(claim)
@@ -256,34 +276,3 @@ class Watchdog:
     def _patience(self, now: float) -> float:
         """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
         return max(0.001, min(self._home.attempt_timeout(self.lease_ms), self._earliest - now))
-
-    async def _settle(self) -> None:
-        if self._runtime.now() < self._settle_at:
-            return
-        for claim, turn in list(self._unsettled.items()):
-            if claim.pending is not None and claim.turn == turn:
-                if self._runtime.now() >= claim.open_until():
-                    claim.abandon(turn)
-                else:
-                    try:
-                        await self._home.settle(claim, self._patience(self._runtime.now()), since=turn, behind=True)
-                    except Failure:
-                        break  # It is noted again; and the server is away for the others too.
-            # Else its owner has begun something new, and settles what that leaves open.
-            if self._unsettled.get(claim) == turn:
-                del self._unsettled[claim]
-        await self._do_chores()
-        self._settle_in = min(2 * self._settle_in, RETRY_MAX)
-        more = self._unsettled or self._chores
-        self._settle_at = self._runtime.now() + self._settle_in if more else math.inf
-
-    async def _do_chores(self) -> None:
-        for _ in range(len(self._chores)):
-            work, until = self._chores[0]
-            if self._runtime.now() < until:
-                try:
-                    await work()
-                except Failure:
-                    self._chores.rotate(-1)
-                    return  # The server is away for the others too.
-            self._chores.popleft()

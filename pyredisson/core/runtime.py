@@ -9,8 +9,10 @@ suspend into a seeded scheduler with virtual time.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from pyredisson.errors import RedissonError
 
 __all__ = [
     "PUBLISH",
@@ -33,11 +35,15 @@ __all__ = [
     "Runtime",
     "Ticket",
     "Unanswered",
+    "Unusable",
+    "count_as_ours",
+    "is_interruption",
     "run",
     "run_to_the_end",
 ]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
@@ -79,8 +85,34 @@ class Unanswered(Failure):
     """The request was sent, and no reply came. It may have been executed, or may yet be."""
 
 
+class Unusable(Unanswered):
+    """An answer came that says nothing of use, and asking again will not help: whether it was executed is not known.
+
+    Either an error, and an earlier copy may have been executed; or something that the script never says.
+    """
+
+
 class Refused(Failure):
     """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+_OUR_ERRORS: list[type[BaseException]] = [Failure, RedissonError]
+
+
+def count_as_ours(kind: type[E]) -> type[E]:
+    """Let this kind of error be one of ours. Those of the connection are, which the core does not know."""
+    _OUR_ERRORS.append(kind)
+    return kind
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether a call was interrupted by this, and not ended by an error of ours, which says what became of it.
+
+    ``KeyboardInterrupt`` and a cancellation are; and so is whatever else a signal handler raises, of any class, such as
+    Celery's ``SoftTimeLimitExceeded`` or a ``TimeoutError``. Whoever is interrupted sees to it that nothing is left
+    behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
+    """
+    return not isinstance(error, tuple(_OUR_ERRORS))
 
 
 class Ask:
@@ -221,8 +253,12 @@ class Caller(Protocol):
         """The holds that this owner acquired in the calling context, innermost first."""
         ...
 
-    def left_behind(self) -> Holding | None:
-        """What this thread holds for another call chain, although it has gone on to this one."""
+    def left_behind(self, held: Holding) -> Holding | None:
+        """What this thread holds for another call chain, although it has gone on to this one.
+
+        Args:
+            held: What it is about to hold now.
+        """
         ...
 
 
@@ -278,6 +314,10 @@ class Runtime(Protocol):
         """Monotonic seconds, counting suspended time where the system can."""
         ...
 
+    def check_process(self) -> None:
+        """Start afresh, as another client, if this process is the child of a fork and that was not noticed yet."""
+        ...
+
     def owner(self) -> Caller:
         """The thread or task that is asking."""
         ...
@@ -302,7 +342,15 @@ class Runtime(Protocol):
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:
-        """A lock for a few plain statements, never held across an ``await``."""
+        """A lock for a few plain statements, never held across an ``await``. Reentrant: see :meth:`inside`."""
+        ...
+
+    def inside(self, mutex: Any, /) -> bool:
+        """Whether the caller is inside of a mutex already: a signal handler that came in the middle of it."""
+        ...
+
+    def interrupts(self, thing: object, /) -> bool:
+        """Whether the caller came in the middle of another call of its thread that is at work on this."""
         ...
 
     def ticket(self) -> Ticket:
@@ -388,8 +436,14 @@ class Runtime(Protocol):
         """Let that much time pass."""
         ...
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         """Finish ``work`` although the caller is being cancelled or interrupted, within ``budget`` seconds.
+
+        Args:
+            work: What to finish.
+            budget: Seconds.
+            leaving: Whether the caller has been cancelled or interrupted already, and raises that afterwards. If not, a
+                cancellation that comes meanwhile is raised once ``work`` is over.
 
         Returns:
             Its result, or ``None`` when the budget was too small: ``work`` is then given up.
@@ -411,7 +465,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-    """Run what gives back a hold, although Ctrl-C may come at any moment.
+    """Run what gives back a hold, although Ctrl-C may come at any moment, or another interruption.
 
     ``call`` gets a list as its last argument, and puts something into it before it does anything; from then on it sees
     to its end by itself. Interrupted before that, it is called again here. A second Ctrl-C is meant.
@@ -419,9 +473,8 @@ def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object
     begun: list[None] = []
     try:
         run(call(*args, begun))
-    except Exception:
-        raise
-    except BaseException:
-        if not begun:
-            run(call(*args, begun))
+    except BaseException as error:
+        if is_interruption(error) and not begun:
+            with suppress(type(error), *_OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
+                run(call(*args, begun))
         raise

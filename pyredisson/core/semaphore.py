@@ -6,54 +6,63 @@ is lost, repeated or cancelled; waiters look again by themselves; a message of n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
-from pyredisson.core.names import SemaphoreNames
-from pyredisson.core.numbered import NumberedCore, count_of, number_in
+from pyredisson.core.deadline import wait_seconds
+from pyredisson.core.numbered import count_of, number_in
+from pyredisson.core.permit_block import SemaphoreBlock
+from pyredisson.core.permits import PermitsCore
+from pyredisson.core.runtime import is_interruption
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
     from pyredisson.core.numbered import Asking, Make
 
 __all__ = ["SemaphoreCore"]
 
 
-class SemaphoreCore(NumberedCore):
+class SemaphoreCore(PermitsCore):
     """One handle on a semaphore."""
 
     __slots__ = ()
 
     kind = "semaphore"
-    names: SemaphoreNames
-
-    def __init__(self, home: ClientCore, name: str) -> None:
-        super().__init__(home, SemaphoreNames(name))
-
-    async def try_set_permits(self, permits: int) -> bool:
-        """Give it its permits, unless it has some."""
-        value = count_of(permits, "permits")
-        asking = self.ask(
-            "a try_set_permits", lambda by: scripts.set_counter(by, self.names, value, message=str(value))
-        )
-        return await asking.once() == 1
 
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Take so many permits, all or none, if they are to be had within ``wait`` seconds."""
         wanted = count_of(permits, "permits")
         self.home.check_open()
-        if wanted == 0:
-            return True
-        asking = self._taking("an acquire", lambda by: scripts.acquire_permits(by, self.names, wanted))
+        return wanted == 0 or await self.take_permits(self.acquiring(wanted), wanted, wait)
+
+    def hold(self, permits: int, wait_time: Seconds | None, *, skip: bool) -> SemaphoreBlock:
+        """Prepare a block that takes so many permits."""
+        return SemaphoreBlock(self, count_of(permits, "permits"), wait_seconds(wait_time), skip=skip)
+
+    def acquiring(self, wanted: int) -> Asking:
+        """Prepare to take so many permits."""
+        return self._taking("an acquire", lambda by: scripts.acquire_permits(by, self.names, wanted))
+
+    async def take_permits(
+        self, asking: Asking, wanted: int, wait: float | None, granted: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Take what was prepared, within ``wait`` seconds. ``granted`` is called as soon as it was."""
+        wait = await self.first_use(wait)
         kind = f"{self.kind}:{wanted}"
 
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left = reply
+            match reply:
+                case [int() as taken, (int() | None) as left]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
+                self.note_refusal(left, wait)
                 return -1
+            granted()
             if isinstance(left, int) and left >= wanted:
                 self.home.wakeups.hint(self.names.channel, kind, 0)  # There is more: the next one may look, too.
             return None
@@ -65,32 +74,41 @@ class SemaphoreCore(NumberedCore):
         given = count_of(permits, "permits")
         self.home.check_open()
         if given:
+            await self.first_use()
             await self.ask("a release", lambda by: scripts.release_permits(by, self.names, given)).once(begun)
 
-    async def leave(self, error: BaseException | None, begun: list[None] | None = None) -> None:
-        """Give one permit back at the end of a block, whose own ``error`` goes first.
+    async def leave(self, error: BaseException | None, begun: list[None] | None = None, *, permits: int = 1) -> None:
+        """Give permits back at the end of a block, whose own ``error`` goes first.
 
-        Nobody will come and try again, so if it cannot be done now it is done in the background.
+        Nobody will come and try again, so if it cannot be done now it is done in the background. ``begun`` is given
+        where a block that is being closed (``GeneratorExit``) can wait; elsewhere that is left to the background, too.
         """
-        asking = self.ask("a release", lambda by: scripts.release_permits(by, self.names, 1))
+        closed = isinstance(error, GeneratorExit) and begun is None
         try:
-            await asking.once(begun, insist=True)
-        except Exception:
-            if error is None:
+            asking = self.ask("a release", lambda by: scripts.release_permits(by, self.names, permits), left=closed)
+            if closed:
+                asking.leave_later()
+            else:
+                await asking.once(begun, insist=True)
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
         """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
+        await self.first_use()
         await self.ask("an add_permits", lambda by: scripts.add_permits(by, self.names, more)).once(begun)
 
     async def drain_permits(self) -> int:
         """Take all permits that are available, and return how many."""
+        await self.first_use()
         asking = self._taking("a drain_permits", lambda by: scripts.drain_permits(by, self.names))
         return number_in(await asking.once(), self.names.raw)
 
     async def available_permits(self) -> int:
         """How many permits are available."""
+        await self.first_use()
         return number_in(await self.home.query("GET", self.names.raw), self.names.raw)
 
     def _taking(self, what: str, make: Make) -> Asking:

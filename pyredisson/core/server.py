@@ -208,8 +208,9 @@ class Server:
             self._told.add(complaint.setting)
         self._complain(complaint)
 
-    def forget(self) -> None:
-        """Know nothing: this is another client now, on connections of its own."""
+    def forget(self, mutex: AbstractContextManager[Any]) -> None:
+        """Know nothing: this is another client now, on connections of its own; a thread of the former may be inside."""
+        self._mutex = mutex
         self.facts = None
         self.refusal = None
         self._told = set()

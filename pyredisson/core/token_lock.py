@@ -146,9 +146,9 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         sent = runtime.now()
         try:
             reply = await self.home.perform(scripts.extend_token(runtime, self.names, token=claim.proof, until=until))
+            answer = scripts.read_extend_token(reply)
         except Failure as failure:
             raise failure.cause from None
-        answer = scripts.read_extend_token(reply)
         if answer is None:
             if claim.lose(GONE, generation):
                 self.home.watchdog.unwatch(claim)

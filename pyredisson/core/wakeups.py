@@ -24,10 +24,12 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from pyredisson.errors import LockError
+
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
 
-__all__ = ["ALL", "CROWD", "Bench", "Line", "Message", "Party", "Seat", "Wakeups", "lock_message"]
+__all__ = ["ALL", "CROWD", "INTERRUPTED", "Bench", "Line", "Message", "Party", "Seat", "Wakeups", "lock_message"]
 
 ALL = -1
 """As a number of waiters to wake."""
@@ -40,6 +42,11 @@ CROWD = 16
 
 #: Confirmations of those who sit together come in bursts: between two looks on their behalf so many seconds pass.
 LOOK_APART = 0.05
+
+INTERRUPTED = (
+    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot go on before "
+    "the handler is done. Let that set a flag or an event, and do the rest after it"
+)
 
 Message: TypeAlias = Callable[[bytes], int]
 """How many waiters a message wakes."""
@@ -202,7 +209,12 @@ class Wakeups:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
 
         ``look_in`` is the number of seconds after which the refusal is worth another attempt.
+
+        Raises:
+            LockError: A signal handler would wait for what the call that it interrupted keeps from others meanwhile.
         """
+        if self._runtime.inside(self._mutex):
+            raise LockError(INTERRUPTED)
         with self._mutex:
             entry = seat.channel = self._channels.setdefault(seat.channel.name, seat.channel)
             party = seat.bench.party

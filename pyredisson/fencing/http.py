@@ -62,7 +62,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
 
     def advance(self, resource: str, *, token: int) -> None:
         """See :meth:`Seen.advance`."""

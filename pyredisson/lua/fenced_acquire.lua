@@ -27,6 +27,8 @@ elseif held ~= ARGV[3] and wanted ~= 1 and not (ARGV[5] == '1' and tonumber(held
     return {'lost'}
 end
 local token = ARGV[6]
+-- A token that this server has not drawn is of a master that it replaced: it must draw none that a guard refuses then.
+local behind = token ~= '' and tonumber(token) > tonumber(redis.call('get', KEYS[3]) or '0')
 if token == '' then
     if held and ARGV[5] == '1' and tonumber(held) == wanted then
         -- An earlier copy of this request took the hold, and its token with it.
@@ -48,6 +50,9 @@ if ARGV[4] ~= '0' and stored ~= ARGV[4] then
     redis.call('set', KEYS[2], ARGV[4], 'px', math.max(60000, tonumber(ARGV[1])))
 end
 redis.call('hset', KEYS[1], ARGV[2], wanted)
+if behind then
+    redis.call('set', KEYS[3], token)
+end
 -- Nobody's time is cut short; a key without a TTL (PERSIST) gets one again.
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
     local ends = redis.pcall('pexpire', KEYS[1], ARGV[1])

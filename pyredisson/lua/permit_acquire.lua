@@ -3,7 +3,8 @@
 --       4 what the owner asked last
 -- ARGV  1 number of the request  2 id, sixteen bytes  3 lease, ms (-1: for ever)  4 PUBLISH or SPUBLISH
 -- Reply {1, left, wait}: taken; so many are available then, and the next of those taken expires in so many ms (-1: none
---       ever does).  {0, left, wait}: there is none. To a repeat, left and wait are 0.
+--       ever does).  {0, left, wait}: there is none; left is nil if the semaphore was never given any. To a repeat,
+--       left and wait are 0.
 --       {'stale', number}: overtaken by a newer request.
 local number, outcome = string.match(redis.call('get', KEYS[4]) or '', '^(%d+) (%-?%d+)$')
 if number == ARGV[1] then
@@ -53,4 +54,4 @@ local wait = -1
 if first[2] and tonumber(first[2]) < never then
     wait = math.max(tonumber(first[2]) - now, 0)
 end
-return {taken, left, wait}
+return {taken, stored and left, wait}

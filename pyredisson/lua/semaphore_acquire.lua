@@ -1,7 +1,8 @@
 -- Takes permits, if there are so many.
 -- KEYS  1 semaphore (string)  2 what the owner asked last
 -- ARGV  1 number of the request  2 permits
--- Reply {taken, left}: how many were taken, all or none, and how many are available then (0 to a repeat).
+-- Reply {taken, left}: how many were taken, all or none, and how many are available then (0 to a repeat; nil if the
+--       semaphore was never given any).
 --       {'stale', number}: overtaken by a newer request.
 local number, outcome = string.match(redis.call('get', KEYS[2]) or '', '^(%d+) (%-?%d+)$')
 if number == ARGV[1] then
@@ -22,4 +23,4 @@ else
     redis.call('pexpire', KEYS[2], 60000)
 end
 redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
-return {tonumber(taken), left}
+return {tonumber(taken), stored and left}

@@ -46,11 +46,23 @@ def log_event(event: events.Event) -> None:
             _of(event, logging.WARNING, "lock %r of %s: the outcome of %s is unknown (%s), settling it", request, error)
         case events.GivenBack():
             _of(event, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
+        case events.PermitsNeverSet():
+            text = (
+                "semaphore %r: %s waits for permits, and it was never given any: call try_set_permits(n), or make the "
+                "handle with permits=n"
+            )
+            _of(event, logging.WARNING, text)
         case events.Renewed(locks=locks, requests=requests):
             _renewal.debug("renewed %d locks by %d requests", locks, requests)
         case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
             level = _once_an_outage(attempt)
             _renewal.log(level, "a renewal of %d locks got no answer (%s), asking again", locks, error)
+        case events.WatchdogLate(seconds=seconds):
+            text = (
+                "the watchdog is %.1f s late, so locks may have expired under their holders. Under uWSGI start with "
+                "--enable-threads; elsewhere the process was stopped, too busy, or its event loop blocked"
+            )
+            _renewal.warning(text, seconds)
         case events.ConnectionDown(error=error, attempt=attempt):
             _pubsub.log(_once_an_outage(attempt), "subscriber: %s; reconnecting", error)
         case events.ConnectionUp(channels=channels):
@@ -65,6 +77,8 @@ def log_event(event: events.Event) -> None:
             _server.info(text, name, nodes, uptime)
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("the callback %s failed: %r", callback, error)
+        case events.BackgroundFailed(what=what, error=error):
+            _lock.error("settling %s failed, and will be tried again: %r", what, error, exc_info=error)
         case _:
             pass
 

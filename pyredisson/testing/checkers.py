@@ -14,6 +14,7 @@ from pyredisson.core.events import Acquired, Event
 from pyredisson.core.holds import Claim, Pending
 from pyredisson.core.multi_hold import MultiHold
 from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.testing.event_rules import EventRules, Violation
 from pyredisson.testing.replication import Loss
 from pyredisson.testing.runtime import AnyClient
 from pyredisson.testing.world import Node, World
@@ -27,10 +28,6 @@ __all__ = [
     "Violation",
     "leftovers",
 ]
-
-
-class Violation(AssertionError):
-    """A rule was broken."""
 
 
 class LockRules:
@@ -48,6 +45,7 @@ class LockRules:
         self._ends: dict[bytes, int] = {}
         self.grants = 0
         world.watchers.append(self._after)
+        EventRules(world, self._clients)
 
     def believers(self, name: str) -> list[Claim]:
         """The claims whose owners may, at this moment, act as holders of a lock."""
@@ -103,7 +101,8 @@ class FailoverRules(LockRules):
        the master no longer (``isolated``).
     2. Who lost a hold, and wanted to be told, is told by the end of its validity. This is looked at then for those that
        a failover has forgotten, and for all whenever the lock is granted.
-    3. Tokens grow, unless the new master has an older one than was handed out; or always, if they follow the clock.
+    3. Tokens grow, unless the new master has an older one than was handed out; or always, if they follow the clock. A
+       re-entry draws none: it names that of the hold which it joins, and from then on its master draws greater ones.
     4. While all is well a lock that is released, and waited for, is taken at once: each waiter's client hears of it.
 
     Args:
@@ -137,6 +136,7 @@ class FailoverRules(LockRules):
         self._always_growing = always_growing
         self._causes: dict[tuple[bytes, str], str] = {}
         self._last: dict[bytes, tuple[int, str]] = {}
+        self._joined: dict[bytes, int] = {}
         self.overlaps: Counter[str] = Counter()
         self.quiet_from = float("inf")
         self.tokens = 0
@@ -152,9 +152,10 @@ class FailoverRules(LockRules):
                 elif _ttl(loss.was) > _ttl(loss.remains):
                     self._blame(loss.key, owner, "lease")
             if not self._always_growing:
-                for key in list(self._last):
+                for key in {*self._last, *self._joined}:
                     if LockNames(key.decode()).token == loss.key.decode():
-                        del self._last[key]
+                        self._last.pop(key, None)
+                        self._joined.pop(key, None)
 
     def _blame(self, key: bytes, owner: str, cause: str) -> None:
         self._causes[key, owner] = cause
@@ -195,6 +196,8 @@ class FailoverRules(LockRules):
         granted = token is not None or (script == "lock_acquire" and result is None)
         owners = [arg.decode() for arg in args[1:]] if script == "lock_renew" else [args[1].decode()] if granted else []
         if node not in self._trusted(keys[0]):
+            if script == "lock_release" and result == 0:  # What remains of the hold is prolonged.
+                owners = [args[2].decode()]
             for key, owner in zip(keys, owners, strict=False):
                 self._causes[key, owner] = "isolated"
             return
@@ -227,13 +230,19 @@ class FailoverRules(LockRules):
             self.overlaps[cause] += 1
 
     def _check_token(self, key: bytes, token: int, owner: str, *, joins: bool) -> None:
+        if joins:
+            self._joined[key] = max(token, self._joined.get(key, 0))
+            return
         last, whose = self._last.get(key, (0, ""))
+        if token == last and whose == owner:
+            return  # To a copy of the same request.
         # A doubled request takes two tokens, the second of which its owner never hears of.
-        if token <= last and not (whose == owner and (joins or token == last)):
+        if token <= last:
             raise Violation(f"the token {token} of {key!r} was handed out to {owner} after {last} to {whose}")
-        if not joins:
-            self.tokens += 1
-        self._last[key] = (max(token, last), owner)
+        if token <= self._joined.get(key, 0):
+            raise Violation(f"the token {token} of {key!r} was handed out to {owner} after a hold with a greater one")
+        self.tokens += 1
+        self._last[key] = (token, owner)
 
     def _expect_taken(self, key: bytes) -> None:
         since, grants = self._world.now, self.grants
@@ -300,6 +309,7 @@ class QuorumRules:
         self._world = world
         self.grants = 0
         world.watchers.append(self._after)
+        EventRules(world, self._clients)
         for client in self._clients:
             client.core.listen(self._heard, lambda: True)
 
@@ -353,6 +363,7 @@ class ReadWriteRules:
         self._ends: dict[bytes, int] = {}
         self.grants = 0
         world.watchers.append(self._after)
+        EventRules(world, self._clients)
 
     def believers(self, name: str) -> list[Claim]:
         """The claims whose owners may, at this moment, act as holders of either side."""

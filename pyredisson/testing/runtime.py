@@ -105,7 +105,7 @@ class SimulatedLoop:
 
     def nudge(self) -> None:
         self._nudged.ring()
-        if self._task is None:
+        if self._task is None and not self._process.crashed:
             self._task = self._process.start(self._run(), self._name)
 
     async def _run(self) -> None:
@@ -150,9 +150,13 @@ class Seam:
     def now(self) -> float:
         return self.process.now()
 
+    def check_process(self) -> None:
+        pass  # Processes of the world do not fork.
+
     def owner(self) -> SimulatedOwner:
         task = self.world.current
-        assert task is not None, "a lock belongs to a task of the world"
+        if task is None or self.process.crashed:  # What is closed by a crash finds nobody.
+            raise RuntimeError("a lock belongs to a task of the world")
         if task.owner is None:
             owner = task.owner = SimulatedOwner(self.world)
             task.outcome.then(lambda: setattr(owner, "ended", True))
@@ -174,6 +178,12 @@ class Seam:
 
     def mutex(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext()
+
+    def inside(self, mutex: object) -> bool:
+        return False
+
+    def interrupts(self, thing: object) -> bool:
+        return False
 
     def ticket(self) -> Ticket:
         return SimulatedTicket(self.process)
@@ -214,20 +224,22 @@ class Seam:
         self.interruptible()
         await self.world.pause_of(self.process, seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         task = self.process.start(work, f"{self.process.name}/cleanup")
         over: Promise[bool] = Promise()
         task.outcome.then(lambda: over.settle(True))
         self.world.after(budget / self.process.rate, lambda: over.settle(False))
+        cancelled: Cancelled | None = None
         while not over.done():
             try:
                 await over
-            except Cancelled:
-                continue  # The caller is on its way out already.
-        if task.done():
-            return task.outcome.result()
-        task.cancel()
-        return None
+            except Cancelled as error:
+                cancelled = error
+        if not task.done():
+            task.cancel()
+        if cancelled is not None and not leaving:
+            raise cancelled
+        return task.outcome.result() if task.done() else None
 
     def close(self) -> None:
         """End what runs beside the callers."""

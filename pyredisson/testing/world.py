@@ -93,6 +93,7 @@ class Task(Generic[T]):
         outcome: Its result.
         owner: Whom the locks it takes belong to.
         cancel_at: At this one of its suspensions (counted from 1) it is cancelled instead of waiting.
+        close_at: At this one its coroutine is closed, as a generator is that somebody breaks out of.
         suspensions: How often it has suspended.
     """
 
@@ -102,6 +103,7 @@ class Task(Generic[T]):
         self.owner = owner
         self.outcome: Promise[T] = Promise()
         self.cancel_at = math.inf
+        self.close_at = math.inf
         self.suspensions = 0
         self._work = work
         self._waits_for: Promise[Any] | None = None
@@ -144,6 +146,10 @@ class Task(Generic[T]):
                     world.note("cancel", self.name, self.suspensions)
                     self._cancelled = True
                     continue
+                if self.suspensions == self.close_at:
+                    world.note("close", self.name, self.suspensions)
+                    self._work.close()
+                    raise Cancelled
                 break
         except StopIteration as done:
             self.outcome.settle(done.value)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final
 
 import redis
 
+from pyredisson import process
 from pyredisson.arguments import backoff_of
 from pyredisson.cluster import Cluster
 from pyredisson.config import Backoff, Config
@@ -29,16 +29,22 @@ from pyredisson.endpoints import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_settings,
+    known_url,
     settings_of,
+    url_from_env,
     url_of,
     url_of_cluster,
 )
+from pyredisson.errors import ClientClosedError
+from pyredisson.misuse import NotPortable
 from pyredisson.observe.logging import log_event, wants_all
 from pyredisson.owners import Owner, caller_of
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.threads.connections import link_to
+from pyredisson.threads.patching import check_patched, is_patched
 from pyredisson.threads.primitives import (
     CountDownLatch,
     FairLock,
@@ -55,6 +61,7 @@ from pyredisson.threads.primitives import (
     TokenLock,
 )
 from pyredisson.threads.runtime import ThreadsRuntime
+from pyredisson.valkey_client import as_redis_client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,7 +77,7 @@ R = TypeVar("R")
 
 
 @final
-class Redisson:
+class Redisson(NotPortable):
     """A client: makes locks and synchronizers, and looks after them with one watchdog and one subscriber.
 
     Nothing is sent until something is used. Handles keep their client going; once the client and all its handles are
@@ -93,6 +100,7 @@ class Redisson:
         server: EmbeddedServer | None,
         sentinels: Sentinels | None = None,
     ) -> None:
+        check_patched()
         self._config = settings_of(config)
         self._url, link = _way_to(client, self._config, sentinels)
         if server is not None:
@@ -104,16 +112,17 @@ class Redisson:
         self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
-        _clients.add(self)
+        _cores.add(self._core)
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
         """Connect to ``redis://``, ``rediss://``, ``unix://``, a cluster, sentinels, or ``embedded://``.
 
         Args:
-            url: As redis-py reads it; ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names
-                some nodes of a Redis Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the
-                master that these sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
+            url: As redis-py reads it, with ``valkey://`` and ``valkeys://`` for ``redis://`` and ``rediss://``;
+                ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names some nodes of a Redis
+                Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the master that these
+                sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
             config: What differs from the defaults.
             **redis_kwargs: Further settings for redis-py's connections; for a cluster also ``address_remap``, a
                 function from the (host, port) that a node tells to the one that can be reached from here; for
@@ -121,8 +130,10 @@ class Redisson:
 
         Raises:
             ValueError: A URL that leads nowhere.
-            TypeError: Not a ``str``.
+            TypeError: Not a ``str``; or a setting that is one of ``config``.
         """
+        check_settings(redis_kwargs)
+        url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
         cluster = cluster_at(url, redis_kwargs)
@@ -132,6 +143,18 @@ class Redisson:
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
             return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
         return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
+
+    @classmethod
+    def from_env(cls, *, config: Config | None = None) -> Self:
+        """Connect to where the environment says: ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
+
+        Args:
+            config: What differs from the defaults.
+
+        Raises:
+            ValueError: A URL that leads nowhere.
+        """
+        return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
@@ -165,6 +188,7 @@ class Redisson:
     @property
     def id(self) -> str:
         """A UUID: the ``<uuid>`` of ``<uuid>:<thread_id>``, by which holders are told apart in Redis."""
+        process.check()
         return self._core.id
 
     @property
@@ -197,8 +221,9 @@ class Redisson:
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        core = NonReentrantLockCore(self._core, check_name(name))
-        return NonReentrantLock(self, core.acting_for(caller_of(owner)), owner)
+        return NonReentrantLock(
+            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
@@ -208,8 +233,9 @@ class Redisson:
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
         self._core.check_open()
-        core = NonReentrantFairLockCore(self._core, check_name(name))
-        return NonReentrantFairLock(self, core.acting_for(caller_of(owner)), owner)
+        return NonReentrantFairLock(
+            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.
@@ -220,8 +246,9 @@ class Redisson:
             owner: As for :meth:`get_lock`.
         """
         self._core.check_open()
-        core = SpinLockCore(self._core, check_name(name), backoff_of(backoff))
-        return SpinLock(self, core.acting_for(caller_of(owner)), owner)
+        return SpinLock(
+            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+        )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
@@ -233,18 +260,24 @@ class Redisson:
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
-    def get_semaphore(self, name: str) -> Semaphore:
-        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`."""
-        self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name)))
+    def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
+        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`.
 
-    def get_permit_expirable_semaphore(self, name: str) -> PermitExpirableSemaphore:
-        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
-
-        It is not to be used under one name with :meth:`get_semaphore`.
+        Args:
+            name: The semaphore's name.
+            permits: How many permits it is given when the handle is first used, unless it has some by then: every
+                process may say so. ``None``: somebody else sets them.
         """
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name)))
+        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
+
+    def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
+        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
+
+        It is not to be used under one name with :meth:`get_semaphore`. ``permits`` is as there.
+        """
+        self._core.check_open()
+        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the latch of that name. Raises as :meth:`get_lock`."""
@@ -325,12 +358,6 @@ class Redisson:
     ) -> None:
         self.close()
 
-    def _reborn(self) -> None:
-        """This is the child of a fork: another client, on connections of its own."""
-        self._runtime.abandon()
-        self._core.begin()
-        self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
-
 
 def _default() -> redis.Redis:
     return redis.Redis.from_url(DEFAULT_URL)
@@ -346,28 +373,40 @@ def _way_to(
         tls = issubclass(client.connection_class, redis.SSLConnection)
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         return url, link_to_cluster(client, config.sharded_subscription_mode)
-    check_client(client, redis.Redis)
-    pool = client.connection_pool
+    users = as_redis_client(client, redis)
+    check_client(users, redis.Redis)
+    pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, link_to(client, sentinels)
+    return way, link_to(users, sentinels)
+
+
+def _reborn(core: ClientCore) -> None:
+    """This is the child of a fork: another client, on connections of its own."""
+    runtime = cast(ThreadsRuntime, core.runtime)
+    runtime.abandon()
+    if is_patched():
+        # Greenlets go on in the child. What they hold or wait for is the parent's.
+        core.wakeups.close(ClientClosedError("the process was forked: a greenlet of the parent waits no more"))
+        for claim in core.claims:
+            claim.clear()
+    core.begin()
+    runtime.attach(core.wakeups, core.emit, core.server.inspect)
 
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:
+    process.check()
     core.close()
     runtime.close()
     if server is not None:
         server.stop()
 
 
-_clients: weakref.WeakSet[Redisson] = weakref.WeakSet()
+_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
+@process.on_fork
 def _after_fork() -> None:
-    for client in list(_clients):
-        if not client._core.closed:
-            client._reborn()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    for core in list(_cores):
+        if not core.closed:
+            _reborn(core)

@@ -7,8 +7,6 @@ is the hot path of everything, and goes straight to the socket.
 from __future__ import annotations
 
 import contextlib
-import math
-import select
 import socket
 import struct
 import threading
@@ -38,6 +36,9 @@ from pyredisson.core.runtime import (
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.sentinel import Whereabouts
+from pyredisson.threads.inherited import close_inherited, end_inherited
+from pyredisson.threads.interruption import Flag
+from pyredisson.threads.readiness import Readiness
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -52,8 +53,7 @@ from pyredisson.wire import (
 )
 
 if TYPE_CHECKING:
-    import hiredis
-
+    from pyredisson.bounds import Reader
     from pyredisson.sentinel import Address, Locator
 
 __all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
@@ -94,10 +94,11 @@ class Connection:
         self.link: OwnLink | None = None
         self.request: Packed | None = None
         self.until = now
-        self._reader: hiredis.Reader | None = None
+        self._reader: Reader | None = None
         self._timeout = -1.0
-        # TLS needs Python's own timeouts; on a plain socket the kernel's cost a system call less each time.
-        self._plain = type(sock) is socket.socket
+        # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's; on a
+        # plain socket the kernel's cost a system call less each time.
+        self._plain = type(sock).__module__ == "socket"
         if self._plain:
             sock.settimeout(None)
 
@@ -140,9 +141,7 @@ class Connection:
     def receive_late(self, left: float, timeout: float) -> Any:
         """As :meth:`receive`, when of the timeout that was set only so much is left."""
         if self._plain:
-            poll = select.poll()
-            poll.register(self.sock, select.POLLIN)
-            if not poll.poll(max(0, math.ceil(left * 1000))):
+            if not Readiness(self.sock).wait(left):
                 raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
         else:
             self.set_timeout(left)
@@ -226,7 +225,8 @@ class Connection:
     def usable(self) -> bool:
         """Whether an idle connection still stands, and nothing has come on it that nobody asked for."""
         if not self._plain:
-            return True
+            # Over TLS there may be something to read that is no reply.
+            return hasattr(self.sock, "pending") or not Readiness(self.sock).wait(0)
         try:
             self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except _WOULD_BLOCK:
@@ -275,9 +275,7 @@ class SocketStream:
         self._bell, self._ring = socket.socketpair()
         self._bell.setblocking(False)
         self._ring.setblocking(False)
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
-        self._poll.register(self._bell, select.POLLIN)
+        self._readiness = Readiness(sock, self._bell)
         sock.settimeout(1.0)  # Only for a moment in which the kernel's buffer is full, or a TLS record incomplete.
 
     def send(self, data: bytes) -> None:
@@ -286,11 +284,11 @@ class SocketStream:
     async def read(self, timeout: float) -> list[Any] | None:
         pending = getattr(self._sock, "pending", None)
         if not (pending and pending()):
-            ready = dict(self._poll.poll(None if timeout == math.inf else max(0, math.ceil(timeout * 1000))))
-            if self._bell.fileno() in ready:
+            ready = self._readiness.wait(timeout)
+            if self._bell in ready:
                 with contextlib.suppress(OSError):
                     self._bell.recv(READ_SIZE)
-            if self._sock.fileno() not in ready:
+            if self._sock not in ready:
                 return []
         try:
             chunk = self._sock.recv(READ_SIZE)
@@ -345,7 +343,7 @@ class BorrowedStream:
             self._connection.disconnect()
 
 
-def _all(reader: hiredis.Reader) -> list[Any]:
+def _all(reader: Reader) -> list[Any]:
     found: list[Any] = []
     while (reply := reader.gets()) is not False:
         found.append(reply)
@@ -393,7 +391,7 @@ class Dial:
     """A connection being made."""
 
     def __init__(self) -> None:
-        self.done = threading.Event()
+        self.done = Flag()
         self.failure: Failure | None = None
 
 
@@ -403,7 +401,7 @@ class Apart:
     def __init__(self, link: Link, request: Request, timeout: float) -> None:
         self._timeout = timeout
         self._until = monotonic() + max(timeout, CONNECTING)
-        self._done = threading.Event()
+        self._done = Flag()
         self._answer: Any = None
         threading.Thread(target=self._run, args=(link, request), name="pyredisson-request", daemon=True).start()
 
@@ -455,6 +453,8 @@ class OwnLink:
         self._closed = False
         self.inspect: Inspect | None = None
         self.on_change: Callable[[], None] = nobody
+        self._forks = 0
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._dialling: Dial | None = None
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
@@ -652,7 +652,7 @@ class OwnLink:
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
         address, settings = self._where(timeout)
-        connection = Connection(open_socket(self._class, settings, timeout), monotonic(), address)
+        connection = Connection(self._open(settings, timeout), monotonic(), address)
         if self.inspect is not None:
             try:
                 self.inspect(inspected(connection.call(INFO, timeout), found=self._locator is not None))
@@ -668,6 +668,15 @@ class OwnLink:
                 connection.close()
                 raise
         return connection
+
+    def _open(self, settings: dict[str, Any], timeout: float) -> socket.socket:
+        forks = self._forks
+        sock = open_socket(self._class, settings, timeout)
+        if self._forks != forks:
+            close_inherited(sock)
+            raise NotSent(rx.ConnectionError("this process is the child of a fork; the connection is its parent's"))
+        self._sockets.add(sock)
+        return sock
 
     def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[Address | None, dict[str, Any]]:
         """Where the next connection leads, if that has to be looked up, and its settings."""
@@ -706,7 +715,7 @@ class OwnLink:
         return self._locator is not None
 
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(open_socket(self._class, self._where(timeout, to_hear=True)[1], timeout))
+        return SocketStream(self._open(self._where(timeout, to_hear=True)[1], timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
@@ -723,11 +732,13 @@ class OwnLink:
             self._trim()
 
     def abandon(self) -> None:
-        # Closing our copies of the descriptors ends nothing for the parent; a farewell over TLS would.
+        self._forks += 1
         idle, self._idle = self._idle, []
         for connection in idle:
-            with contextlib.suppress(OSError):
-                socket.close(connection.sock.detach())
+            close_inherited(connection.sock)
+        in_use, self._sockets = list(self._sockets), weakref.WeakSet()
+        end_inherited(in_use)  # Greenlets go on in the child, and would read the parent's replies.
+        self._dialling = None
 
 
 class BorrowedLink:
@@ -740,6 +751,7 @@ class BorrowedLink:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._reserved: Any = None
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reserved_lock = threading.Lock()
         self._reserved_for: int | None = None
         self._heard_at: object = None  # Where the subscriber is.
@@ -852,6 +864,7 @@ class BorrowedLink:
             connection.connect()
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
+        self._made.add(connection)
         return connection
 
     async def stream(self, timeout: float) -> Stream:
@@ -870,6 +883,8 @@ class BorrowedLink:
     def abandon(self) -> None:
         self._reserved = None
         self._reserved_lock = threading.Lock()
+        made, self._made = list(self._made), weakref.WeakSet()
+        end_inherited(sock for each in made if (sock := getattr(each, "_sock", None)) is not None)
 
 
 def _acknowledged(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.arguments import cores_of, wait_of
 from pyredisson.core.deadline import wait_seconds
@@ -18,6 +17,9 @@ from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
+from pyredisson.misuse import BY_HAND, NotPortable, core_of
+from pyredisson.threads.hold import Hold
+from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 
-class Lock:
+class Lock(NotPortable):
     """A reentrant lock that excludes threads of any number of processes, Java ones on Redisson among them.
 
     Made by :meth:`Redisson.get_lock`. A handle is cheap and may be shared by threads; two handles of one name are the
@@ -57,10 +59,10 @@ class Lock:
 
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Redisson, core: LockCore, owner: Owner | None = None) -> None:
-        self._owner = owner  # What it holds is renewed as long as it is in anybody's hands.
-        self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+    def __init__(self, client: Redisson = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
+        # They stay alive as long as a handle is in use.
+        self._client, self._owner = client, owner
+        self._core = core_of(LockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -167,7 +169,19 @@ class Lock:
     ) -> None:
         run_to_the_end(self._core.leave, error)
 
-    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> Hold[Any]:
         """Hold the lock for a block that is told when it loses it.
 
         Example::
@@ -179,12 +193,13 @@ class Lock:
         Args:
             wait_time: Seconds to wait at most; ``None``: as long as it takes.
             lease_time: As for :meth:`lock`.
+            skip: Run the block without the lock if it was not acquired in time: its value is ``None`` then.
 
         Raises:
-            LockTimeoutError: On entering: it was not got in time.
+            LockTimeoutError: On entering: it was not acquired in time (unless ``skip``).
             LockLostError: On leaving: it was lost meanwhile. An exception of the body goes first.
         """
-        return Hold(self, wait_time, lease_time)
+        return Hold(self, wait_time, lease_time, skip)
 
 
 @final
@@ -243,9 +258,9 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Redisson, core: FencedLockCore, owner: Owner | None = None) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
-        self._core = core
+        self._core = core_of(FencedLockCore, core, self, client)
 
     def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """Take the lock as :meth:`lock` does, and return the token of the hold."""
@@ -255,13 +270,29 @@ class FencedLock(Lock):
         """Take the lock as :meth:`try_lock` does, and return the token of the hold; ``None`` if it was not got."""
         return run(self._core.try_lock_and_get_token(wait_time, lease_time))
 
+    @overload  # type: ignore[override]  # The token is what makes the difference.
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> Hold[Lease[int]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> Hold[Lease[int] | None]: ...
+
+    def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> Hold[Any]:
+        """Hold the lock for a block as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold."""
+        return Hold(self, wait_time, lease_time, skip)
+
     def get_token(self) -> int | None:
         """Return the token that was handed out last, to whomever; ``None`` if none ever was."""
         return run(self._core.get_token())
 
 
 @final
-class ReadWriteLock:
+class ReadWriteLock(NotPortable):
     """Many readers or one writer, of any number of processes, Java ones on Redisson among them.
 
     Made by :meth:`Redisson.get_read_write_lock`. Each side is a :class:`Lock`. Whoever holds the write side may take
@@ -279,10 +310,11 @@ class ReadWriteLock:
 
     __slots__ = ("__weakref__", "_client", "_core", "_owner")
 
-    def __init__(self, client: Redisson, core: ReadWriteLockCore, owner: Owner | None = None) -> None:
-        self._owner = owner
-        self._client = client
-        self._core = core
+    def __init__(
+        self, client: Redisson = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
+    ) -> None:
+        self._client, self._owner = client, owner
+        self._core = core_of(ReadWriteLockCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<ReadWriteLock {self._core.describe()}>"
@@ -321,7 +353,7 @@ class TokenLock(Lock):
     __slots__ = ()
 
 
-class MultiLock:
+class MultiLock(NotPortable):
     """Several locks taken as one, of any kind and of any number of clients: all of them, or a quorum of nodes.
 
     With a quorum it is the Redlock algorithm: one lock on each of several independent servers, all asked at once, held
@@ -461,9 +493,21 @@ class MultiLock:
     ) -> None:
         run_to_the_end(self._core.leave, error)
 
-    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold:
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> Hold[Any]:
         """Hold it for a block that is told when it loses it; see :meth:`Lock.hold`."""
-        return Hold(self, wait_time, lease_time)
+        return Hold(self, wait_time, lease_time, skip)
 
 
 @final
@@ -480,61 +524,33 @@ class RedLock(MultiLock):
         super().__init__(*locks, quorum=majority(len(locks)))
 
 
-@final
-class Hold:
-    """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each."""
-
-    __slots__ = ("_lease", "_lease_time", "_lock", "_wait_time")
-
-    def __init__(self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
-        self._lock = lock
-        self._wait_time = wait_time
-        self._lease_time = lease_time
-        self._lease: Lease | None = None
-
-    def __enter__(self) -> Lease:
-        self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time))
-        assert self._lease is not None
-        return self._lease
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run_to_the_end(self._leave, error)
-
-    def _leave(self, error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
-        if self._lease is not None:
-            self._lease.end()
-        return self._lock._core.leave(error, begun, self._lease)
-
-
 # ---- semaphores and latches ------------------------------------------------------------------------------------------
 
 
 @final
-class Semaphore:
+class Semaphore(NotPortable):
     """So many permits, for threads of any number of processes to take and to give back.
 
     Made by :meth:`Redisson.get_semaphore`. Nobody owns a permit: whoever wants may release one, and the permits of a
     process that died stay taken; :class:`PermitExpirableSemaphore` is for those who mind. It has no permits until
-    :meth:`try_set_permits` gives it some. Source: Redisson's ``RSemaphore``.
+    somebody gives it some: ``get_semaphore(name, permits=n)``, or :meth:`try_set_permits`. Source: Redisson's
+    ``RSemaphore``.
 
     Each call takes effect once at most, whatever is lost on the way. One that is interrupted is undone if it takes
     permits, and finished if it does anything else.
 
     Example::
 
-        semaphore = client.get_semaphore("printers")
-        semaphore.try_set_permits(3)
-        with semaphore:
+        semaphore = client.get_semaphore("printers", permits=3)
+        with semaphore.hold(wait_time=5):
             ...
     """
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: SemaphoreCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(SemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -606,6 +622,43 @@ class Semaphore:
         """Make ``n`` more permits available; a negative number takes some away. Raises as :meth:`release`."""
         run_to_the_end(self._core.add_permits, n)
 
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+        """Hold so many permits, all or none, for a block.
+
+        They belong to the block: whoever leaves it gives them back, in whatever thread that is.
+
+        Example::
+
+            with semaphore.hold(wait_time=5):
+                ...
+            with semaphore.hold(wait_time=0, skip=True) as lease:
+                if lease is not None:
+                    ...
+
+        Args:
+            permits: How many.
+            wait_time: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
+            skip: Run the block with ``None`` instead of a lease if they were not available in time.
+
+        Returns:
+            A context manager. Its :class:`Lease` has no end: such permits do not expire.
+
+        Raises:
+            LockTimeoutError: On entering: they were not available in time.
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
+        """
+        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
+
     def __enter__(self) -> bool:
         return run(self._core.acquire(1, None))
 
@@ -616,16 +669,18 @@ class Semaphore:
 
 
 @final
-class PermitExpirableSemaphore:
+class PermitExpirableSemaphore(NotPortable):
     """A semaphore whose permits are told by an id each, are released by it, and may expire.
 
-    Made by :meth:`Redisson.get_permit_expirable_semaphore`. A permit that is taken without a lease never expires, and
-    no watchdog renews it: if its holder dies, it stays taken. Source: Redisson's ``RPermitExpirableSemaphore``.
+    Made by :meth:`Redisson.get_permit_expirable_semaphore`. :meth:`hold` keeps a permit for a block, and the watchdog
+    renews it. One that :meth:`acquire` takes without a lease never expires, and nobody renews it: if its holder dies,
+    it stays taken. Source: Redisson's ``RPermitExpirableSemaphore``.
 
     Example::
 
-        permits = client.get_permit_expirable_semaphore("printers")
-        permits.try_set_permits(3)
+        permits = client.get_permit_expirable_semaphore("printers", permits=3)
+        with permits.hold(wait_time=5):
+            ...
         permit = permits.acquire(lease_time=30)
         ...
         permits.release(permit)
@@ -633,9 +688,9 @@ class PermitExpirableSemaphore:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: PermitSemaphoreCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(PermitSemaphoreCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"
@@ -732,9 +787,46 @@ class PermitExpirableSemaphore:
         """Return how many permits are taken."""
         return run(self._core.acquired_permits())
 
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> PermitHold[Any]:
+        """Hold a permit for a block.
+
+        It belongs to the block: whoever leaves it gives the permit back, in whatever thread that is.
+
+        Example::
+
+            with permits.hold(wait_time=5) as lease:
+                ...
+                lease.ensure_held()
+
+        Args:
+            wait_time: Seconds to wait at most; 0 is one attempt, ``None`` is as long as it takes.
+            lease_time: Seconds after which the permit expires. ``None``: the watchdog renews it while the block runs,
+                and it expires ``Config.lock_watchdog_timeout`` after its holder died.
+            skip: Run the block with ``None`` instead of a lease if there was no permit in time.
+
+        Raises:
+            LockTimeoutError: On entering: there was no permit in time.
+            LockLostError: On leaving: the permit has expired, or somebody released it. An exception of the body goes
+                first.
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
+        """
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
+
 
 @final
-class CountDownLatch:
+class CountDownLatch(NotPortable):
     """A latch that lets all who wait through once it has been counted down to zero, in any number of processes.
 
     Made by :meth:`Redisson.get_count_down_latch`. Without a count it stands at 0, open: :meth:`wait` returns at once,
@@ -749,9 +841,9 @@ class CountDownLatch:
 
     __slots__ = ("__weakref__", "_client", "_core")
 
-    def __init__(self, client: Redisson, core: LatchCore) -> None:
+    def __init__(self, client: Redisson = BY_HAND, core: LatchCore = BY_HAND) -> None:
         self._client = client  # Keeps the client's threads going as long as a handle is in use.
-        self._core = core
+        self._core = core_of(LatchCore, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

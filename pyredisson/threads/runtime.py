@@ -15,12 +15,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson import process
 from pyredisson.clock import monotonic
 from pyredisson.cluster import ClusterLink, subscriber_for
 from pyredisson.core.runtime import Background, Caller, Request, Ticket, run
 from pyredisson.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.threads.connections import fan_out
+from pyredisson.threads.inherited import end_inherited_thread
+from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
+from pyredisson.threads.patching import check_patched
 from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
@@ -94,7 +98,7 @@ class ThreadLoop:
         self._name = f"pyredisson-{name}"
         self._runtime = runtime
         self._nudged = ThreadTicket()
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._only = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -105,6 +109,7 @@ class ThreadLoop:
             self._start()
 
     def _start(self) -> None:
+        check_patched()
         with self._mutex:
             if self._thread is None and not self._closed:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
@@ -113,7 +118,7 @@ class ThreadLoop:
         # Whoever was interrupted while starting us has left it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
-        self._thread = threading.current_thread()
+        self._thread = thread = threading.current_thread()
         while not self._closed:
             self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
@@ -123,6 +128,12 @@ class ThreadLoop:
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
             run(self._nudged.wait(pause))
+        end_inherited_thread(thread)
+
+    def abandon(self) -> None:
+        """End it in the child of a fork: a thread is not here, but a greenlet is."""
+        self._closed = True
+        self._nudged.ring()
 
     def close(self) -> None:
         with self._mutex:
@@ -130,7 +141,7 @@ class ThreadLoop:
         self._nudged.ring()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(2.0)
+            thread.join(_patience())
 
 
 class ThreadsRuntime:
@@ -164,11 +175,13 @@ class ThreadsRuntime:
     def _listen(self, subscriber: Subscriber) -> None:
         def listen() -> None:
             if only.acquire(blocking=False):  # As in ThreadLoop: there may be two of us.
-                listening.append(threading.current_thread())
+                thread = threading.current_thread()
+                listening.append(thread)
                 try:
                     run(subscriber.run())
                 finally:
-                    listening.remove(threading.current_thread())
+                    end_inherited_thread(thread)
+                    listening.remove(thread)
                     only_listener.pop(subscriber, None)
 
         listening, only_listener = self._listening, self._only_listener
@@ -178,6 +191,7 @@ class ThreadsRuntime:
     # ---- plain ---------------------------------------------------------------------------------------------------
 
     now = staticmethod(monotonic)
+    check_process = staticmethod(process.check)
     owner = staticmethod(current_owner)
 
     def stuck_behind(self, holder: Caller) -> str | None:
@@ -207,7 +221,10 @@ class ThreadsRuntime:
         return os.urandom(count)
 
     def mutex(self) -> AbstractContextManager[Any]:
-        return threading.Lock()
+        return threading.RLock()
+
+    inside = staticmethod(inside)
+    interrupts = staticmethod(interrupts)
 
     def ticket(self) -> Ticket:
         return ThreadTicket() if asyncio._get_running_loop() is None else LoopTicket()
@@ -236,7 +253,7 @@ class ThreadsRuntime:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, T], budget: float) -> T | None:
+    async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         # Under threads there is nothing to shield from but another Ctrl-C, and that one is meant.
         return await work
 
@@ -248,16 +265,25 @@ class ThreadsRuntime:
             self._subscriber.close()
             for thread in list(self._listening):
                 if thread is not threading.current_thread():
-                    thread.join(2.0)
+                    thread.join(_patience())
         for loop in self._loops:
             loop.close()
         self.link.close()
 
     def abandon(self) -> None:
         """This is the child of a fork: the threads are not here, the connections are the parent's."""
+        for loop in self._loops:
+            loop.abandon()
         self._loops = []
+        if self._subscriber is not None:
+            self._subscriber.abandon()
         self._subscriber = None
         self.link.abandon()
+
+
+def _patience() -> float:
+    """For how many seconds to wait for the end of a thread: it may need what a call that was interrupted holds."""
+    return 0.0 if interrupts_a_call() else 2.0
 
 
 def _call(callback: Callable[..., object], args: tuple[object, ...]) -> None:

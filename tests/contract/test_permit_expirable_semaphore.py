@@ -182,7 +182,7 @@ def test_a_lease_is_changed(world: World) -> None:
 
 def test_a_lease_beyond_all_time_is_one_without_end(world: World) -> None:
     mine = seats(world.actor(), world.client(), 1)
-    permit = mine.acquire(1e12)
+    permit = mine.acquire(timedelta(seconds=1e12))
     assert world.redis.everything()[TAKEN][1] == {bytes.fromhex(permit): NEVER}
 
 

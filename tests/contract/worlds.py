@@ -94,9 +94,9 @@ class Actor(ABC):
         """A handle on a lock, for this actor."""
         return self.get(client, "lock", name)
 
-    def get(self, client: Remote, kind: str, name: str = "orders", *args: Any) -> Remote:
+    def get(self, client: Remote, kind: str, name: str = "orders", *args: Any, **kwargs: Any) -> Remote:
         """A handle on any kind, for this actor: what the client's ``get_<kind>`` makes."""
-        return Remote(getattr(client.real, f"get_{kind}")(name, *args), self)
+        return Remote(getattr(client.real, f"get_{kind}")(name, *args, **kwargs), self)
 
 
 class Remote:
@@ -136,7 +136,7 @@ class Call:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self._actor.do(self, *args, **kwargs)
-        return Remote(result, self._actor) if type(result).__name__ in ("Hold", "Lock") else result
+        return Remote(result, self._actor) if type(result).__name__ in ("Hold", "Lock", "PermitHold") else result
 
 
 def method_of(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:

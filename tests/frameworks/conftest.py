@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks.common import Surroundings
-from tests.servers import Server
+pytest.register_assert_rewrite("tests.frameworks.common")
+
+from tests.frameworks.common import Surroundings  # noqa: E402
+from tests.servers import Server  # noqa: E402
 
 
 @pytest.fixture

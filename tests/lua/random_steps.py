@@ -455,6 +455,13 @@ def _permit_lease(random: Random, model: SimulatedRedis) -> Call:
     )
 
 
+@generates("permit_renew")
+def _permit_renew(random: Random, model: SimulatedRedis) -> Call:
+    held = [(random.choice(COUNTERS), random.choice(PERMITS)) for _ in range(random.randint(1, 4))]
+    lease = random.choice(LEASES)
+    return [taken_of(name) for name, _ in held], [lease, *(permit for _, permit in held)]
+
+
 @generates("permit_count")
 def _permit_count(random: Random, model: SimulatedRedis) -> Call:
     name = random.choice(COUNTERS)

@@ -247,6 +247,34 @@ FENCED: Final = [
     Case("a free lock is taken", FREE, fenced(), taken(1), lock(me=1) | token(1)),
     Case("the next token", token(6), fenced(lease=90_000), taken(7), lock(90_000, me=1) | token(7)),
     Case("re-entry joins a token", lock(me=1) | token(7), fenced(counts=1, joins="7"), taken(7), lock(me=2) | token(7)),
+    Case(
+        "re-entry tells a server of a greater token than it has drawn",
+        lock(me=1) | token(6),
+        fenced(counts=1, joins="9"),
+        taken(9),
+        lock(me=2) | token(9),
+    ),
+    Case(
+        "re-entry tells a server that has drawn none",
+        lock(me=1),
+        fenced(counts=1, joins="9"),
+        taken(9),
+        lock(me=2) | token(9),
+    ),
+    Case(
+        "re-entry leaves a token that is greater",
+        lock(me=1) | token(12),
+        fenced(counts=1, joins="9"),
+        taken(9),
+        lock(me=2) | token(12),
+    ),
+    Case("another's hold, and a greater token", lock(other=1) | token(6), fenced(counts=1, joins="9"), LOST),
+    Case(
+        "re-entry with a token key of another type takes nothing",
+        lock(me=1) | {TOKEN: Entry("list", [b"a"], None)},
+        fenced(counts=1, joins="9"),
+        WRONGTYPE,
+    ),
     Case("re-entry of a plain hold", lock(me=1) | token(7), fenced(counts=1), taken(8), lock(me=2) | token(8)),
     Case(
         "re-entry with less time does not cut",
@@ -295,6 +323,13 @@ FENCED: Final = [
     ),
     Case("the key is a string", text(LOCK), fenced(), WRONGTYPE),
     Case("out of memory: not taken", FREE, fenced(), OOM, out_of_memory=True),
+    Case(
+        "out of memory: not re-entered, and no token raised",
+        lock(me=1) | token(6),
+        fenced(counts=1, joins="9"),
+        OOM,
+        out_of_memory=True,
+    ),
     Case(
         "out of memory: a stranger is told how long",
         lock(me=1),
@@ -1878,6 +1913,10 @@ def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) ->
     return Call("permit_lease", (LOCK, TAKEN, PERMITS, DONE), (number, permit, lease, "PUBLISH"))
 
 
+def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
+    return Call("permit_renew", tuple(key for key, _ in held), (lease, *(permit for _, permit in held)))
+
+
 def count_permits() -> Call:
     return Call("permit_count", (LOCK, TAKEN, PERMITS), ("PUBLISH",))
 
@@ -1978,7 +2017,7 @@ SEMAPHORE: Final = [
     Case("keeps the time", permits(3, 90_000), take_permits(), [1, 2], permits(2, 90_000) | done(5, 1)),
     Case("takes none of too few", permits(3), take_permits(4), [0, 3], permits(3) | done(5, 0)),
     Case("takes none of a debt", permits(-2), take_permits(), [0, -2], permits(-2) | done(5, 0)),
-    Case("there is no semaphore", FREE, take_permits(), [0, 0], done(5, 0)),
+    Case("there is no semaphore", FREE, take_permits(), [0, None], done(5, 0)),
     Case("a broken record is replaced", permits(3) | done("x"), take_permits(), [1, 2], permits(2) | done(5, 1)),
     Case("what stands there is no number", permits("x"), take_permits(), NOT_AN_INTEGER),
     Case("the key is a hash", lock(me=1), take_permits(), WRONGTYPE),
@@ -2058,7 +2097,7 @@ PERMIT_SEMAPHORE: Final = [
         permits(0) | taken(ENDLESS) | done(5, 0),
     ),
     Case("takes none of a debt", permits(-2), take_permit(), [0, -2, -1], permits(-2) | done(5, 0)),
-    Case("there is no semaphore", FREE, take_permit(), [0, 0, -1], done(5, 0)),
+    Case("there is no semaphore", FREE, take_permit(), [0, None, -1], done(5, 0)),
     Case(
         "takes one that expired",
         permits(0) | taken(EXPIRED),
@@ -2119,6 +2158,17 @@ PERMIT_SEMAPHORE: Final = [
         1,
         permits(2) | taken(ENDLESS) | done(5, 1),
         out_of_memory=True,
+    ),
+    # Renewal.
+    Case("nothing to renew", FREE, renew_permits(), []),
+    Case("does not cut", permits(2) | taken(ENDLESS), renew_permits((TAKEN, PERMIT)), [1]),
+    Case("not one that is unknown", permits(2) | taken(ENDLESS), renew_permits((TAKEN, PERMIT_2)), [0]),
+    Case("not one that has expired", permits(2) | taken(EXPIRED), renew_permits((TAKEN, PERMIT)), [0]),
+    Case(
+        "a key of another type hurts none of the others",
+        lock(me=1) | taken(ENDLESS),
+        renew_permits((LOCK, PERMIT), (TAKEN, PERMIT), (b"gone", PERMIT)),
+        [0, 1, 0],
     ),
     # Counting.
     Case("there is no semaphore", FREE, count_permits(), [None, 0]),
@@ -2581,6 +2631,20 @@ def test_a_permit_expires_by_the_servers_clock(twin: Twin) -> None:
     reply = run(twin, take_permit(b"x" * 16, number=8))
     assert reply[:2] == [0, 0]
     assert 25_000 < reply[2] <= 30_000
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["", "out of memory"])
+def test_permits_are_renewed_by_the_servers_clock(twin: Twin, full: bool) -> None:
+    store(twin, permits(2))
+    assert run(twin, take_permit(lease=20_000))[0] == 1
+    assert run(twin, take_permit(PERMIT_2, lease=90_000, number=6))[0] == 1
+    before = twin.state()[TAKEN].value
+    twin.out_of_memory(full)
+    assert run(twin, renew_permits((TAKEN, PERMIT), (TAKEN, PERMIT_2))) == [1, 1]
+    twin.out_of_memory(False)
+    after = twin.state()[TAKEN].value
+    assert abs(after[PERMIT] - before[PERMIT] - 10_000) < TOLERANCE_MS
+    assert after[PERMIT_2] == before[PERMIT_2]
 
 
 def test_what_was_recorded_is_forgotten(twin: Twin) -> None:

@@ -11,12 +11,17 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 import redis
 import redis.asyncio
 
+import pyredisson.asyncio
 from pyredisson.asyncio.connections import Beside, link_to
+from pyredisson.config import Config
 from pyredisson.link import Link
+from tests.proxy import Proxy
+from tests.real.looking import calls
 from tests.servers import Server
 from tests.waiting import until
 
@@ -121,3 +126,104 @@ def test_while_one_of_several_is_waited_for() -> None:
             beside.drop()
 
     asyncio.run(use())
+
+
+# ---- while something is being given back --------------------------------------------------------------------------
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts what it is asked to run: each wake-up of a task, among other things."""
+
+    calls = 0
+
+    def call_soon(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+        self.calls += 1
+        return super().call_soon(*args, **kwargs)
+
+
+def in_counting_loop(work: Coroutine[Any, Any, None]) -> None:
+    loop = CountingLoop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
+def test_while_the_place_in_a_queue_is_given_up(valkey: Server, proxy: Proxy, unique_name: str, answered: bool) -> None:
+    """The time of a fair lock's waiter is up, and it is cancelled before it has left the queue."""
+
+    async def use() -> None:
+        config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
+        holder = pyredisson.asyncio.Redisson.from_url(valkey.url, config=config)
+        client = pyredisson.asyncio.Redisson.from_url(proxy.url, config=config)
+        async with holder, client, holder.get_fair_lock(unique_name):
+            lock = client.get_fair_lock(unique_name)
+            await lock.is_locked()
+            late = proxy.hold_request(calls("fair_release"), 1)
+            task = asyncio.ensure_future(lock.try_lock(0.3))
+            while not late.hits:  # noqa: ASYNC110 it is set by another thread
+                await asyncio.sleep(0.001)
+            assert task.cancel()
+            await asyncio.sleep(0)
+            if answered:
+                late.release()
+            await asyncio.wait({task}, timeout=10)
+            assert task.cancelled()
+            late.release()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_while_work_is_guarded(valkey: Server, leaving: bool) -> None:
+    """The work is finished; and the cancellation is raised, unless its caller raises one anyway."""
+
+    async def use() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(valkey.url)
+        runtime = client._core.runtime
+        go_on = asyncio.Event()
+
+        async def work() -> str:
+            await go_on.wait()
+            return "finished"
+
+        task = asyncio.ensure_future(runtime.guard(work(), 20.0, leaving=leaving))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            assert task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled() is not leaving
+        assert not leaving or task.result() == "finished"
+        await client.close()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
+def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str, kind: str) -> None:
+    """It cancels again at each turn of the loop. Fifty tasks wait for a server that does not answer."""
+
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, CountingLoop)
+        config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
+        async with pyredisson.asyncio.Redisson.from_url(proxy.url, config=config) as client:
+            locks = [getattr(client, f"get_{kind}")(f"{unique_name}:{each}") for each in range(50)]
+            await client.get_lock(unique_name).is_locked()
+            proxy.blackhole("down")
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as group:
+                    for lock in locks:
+                        group.start_soon(lock.acquire)
+                    await anyio.sleep(0.1)
+                    before, began = loop.calls, loop.time()
+                    scope.cancel()
+            assert scope.cancelled_caught
+            assert loop.time() - began < 10.0
+            assert loop.calls - before < 5000  # a hundred a task
+
+    in_counting_loop(use())

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from redis.exceptions import RedisError
 
 from pyredisson.config import Config
-from pyredisson.errors import LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
+from pyredisson.core import events
+from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
+from pyredisson.lease import Lease
 from pyredisson.testing.checkers import Violation, leftovers
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.runtime import SimulatedClient
 from pyredisson.testing.world import Cancelled, Process, Task, World
 
-CONFIG = Config(timeout=0.9, max_wait_without_check=2.0)
+CONFIG = Config(timeout=0.9, max_wait_without_check=2.0, lock_watchdog_timeout=3.0)
 
 NETWORK = Faults(
     lose_request=0.01,
@@ -72,7 +74,8 @@ class PermitHistory:
         self.tasks: list[Task[None]] = []
         self.held = self.taken = self.unknown = self.cancelled = self.unsynced = 0
         self.counts = 0  # Calls of count_down() that were made, or may have been.
-        self.leased: dict[str, float] = {}
+        self.leases: list[Lease[None]] = []
+        self.lost: list[str] = []  # Who was told of a loss.
 
     def _rate(self) -> float:
         return 1.0 + self.world.rng.uniform(-self.plan.drift, self.plan.drift)
@@ -88,10 +91,12 @@ class PermitHistory:
         redis.replicas = plan.replicas
         redis.command("SET", "seats", TOTAL)
         redis.command("SET", "leased", TOTAL)
+        redis.command("SET", "only", 1)
         redis.command("SET", "ready", 1 + owners * plan.rounds)
         for index in range(plan.processes):
             process = world.process(f"p{index}", rate=self._rate())
             client = SimulatedClient(process, config=CONFIG)
+            client.core.listen(self._listen, lambda: False)
             self.clients.append(client)
             for owner in range(plan.owners):
                 name = f"p{index}.{owner}"
@@ -105,19 +110,22 @@ class PermitHistory:
         world.run(seconds=150)  # Until the last straggler has come, and every record is forgotten.
         state = {key: entry.value for key, entry in redis.dump().items()}
         expected = {b"seats": b"%d" % TOTAL, b"ready": b"%d" % (1 + owners * plan.rounds - self.counts)}
-        leased = int(state.pop(b"leased"))  # type: ignore[arg-type]
-        standing = state.pop(b"{leased}:timeout", {})
-        assert isinstance(standing, dict)
         now_ms = redis.now_us / 1000
-        endless = [permit for permit, ends in standing.items() if ends > now_ms]
-        if state != expected or endless or leased + len(standing) != TOTAL:
-            raise Violation(f"in the end there is {state} and {leased} + {standing}, instead of {expected} and {TOTAL}")
+        for name, total in ((b"leased", TOTAL), (b"only", 1)):
+            left = int(state.pop(name))  # type: ignore[arg-type]
+            standing = state.pop(b"{%b}:timeout" % name, {})
+            assert isinstance(standing, dict)
+            endless = [permit for permit, ends in standing.items() if ends > now_ms]
+            if endless or left + len(standing) != total:
+                raise Violation(f"in the end there is {left} + {standing} of {name!r}, instead of {total}")
+        if state != expected:
+            raise Violation(f"in the end there is {state}, instead of {expected}")
         self._everybody_goes_on()
-        for key in ("seats", "leased", "{leased}:timeout"):
+        for key in ("seats", "leased", "{leased}:timeout", "only", "{only}:timeout"):
             redis.command("DEL", key)
         world.run(seconds=90)
-        left = leftovers(world, self.clients)
-        assert not left, left
+        remains = leftovers(world, self.clients)
+        assert not remains, remains
         assert not any(client.core.ledger.count() for client in self.clients)
         return Result(world, self.taken, self.unknown, self.cancelled, self.unsynced)
 
@@ -168,7 +176,8 @@ class PermitHistory:
         rng = self.world.rng
         for _ in range(self.plan.rounds):
             # In a task of its own, which may be cancelled anywhere; the owner is the user in any case.
-            kind = (self._seats, self._leased, self._drained)[rng.choices((0, 1, 2), (5, 4, 1))[0]]
+            kinds = (self._seats, self._leased, self._drained, self._block, self._leased_block)
+            (kind,) = rng.choices(kinds, (5, 4, 1, 2, 4))
             held = Held()
             await self._perhaps_cancelled(process, lambda kind=kind, held=held: kind(process, client, held))
             await self._surely(process, client, held)
@@ -193,8 +202,12 @@ class PermitHistory:
             self.unknown += 1
         except NoSyncedSlavesError:
             self.unsynced += 1
-        except RedisError:
+        except (RedisError, LockLostError):
             pass
+
+    def _listen(self, event: events.Event) -> None:
+        if isinstance(event, events.Lost):
+            self.lost.append(event.owner)
 
     def _take(self, held: Held, permits: int) -> None:
         held.permits += permits
@@ -218,6 +231,43 @@ class PermitHistory:
 
     async def _drained(self, process: Process, client: SimulatedClient, held: Held) -> None:
         self._take(held, await client.get_semaphore("seats").drain_permits())
+
+    async def _block(self, process: Process, client: SimulatedClient, held: Held) -> None:
+        """Nothing is left to be given back: the block sees to that, however it ends."""
+        rng = self.world.rng
+        wanted = rng.randint(1, 2)
+        hold = client.get_semaphore("seats").hold(wanted, rng.choice((0, rng.uniform(0.0, 3.0), None)), skip=True)
+        async with hold as lease:
+            if lease is not None:
+                blocked = Held()
+                self._take(blocked, wanted)
+                try:
+                    await self._work(process)
+                finally:
+                    self._give(blocked, wanted)
+
+    async def _leased_block(self, process: Process, client: SimulatedClient, held: Held) -> None:
+        rng = self.world.rng
+        permits = client.get_permit_expirable_semaphore("only")
+        wait = rng.choice((0, rng.uniform(0.0, 3.0), None))
+        lost = 0
+        owner = ""
+        async with permits.hold(wait, rng.choice((None, None, rng.uniform(0.2, 5.0))), skip=True) as lease:
+            if lease is not None:
+                assert self.world.current is not None
+                owner = f"{client.id}:{self.world.current.owner.number}"
+                lost = self.lost.count(owner)
+                self.leases.append(lease)
+                if sum(each.remaining() > 0 for each in self.leases) > 1:
+                    raise Violation(f"two are certain of the only permit at {self.world.now:.3f} s")
+                try:
+                    await self._work(process)
+                    if rng.random() < 0.3:
+                        await self.world.pause_of(process, rng.uniform(0.0, 6.0))  # Longer than a lease.
+                finally:
+                    self.leases.remove(lease)
+        if self.lost.count(owner) > lost:
+            raise Violation(f"{owner} was told of a loss, and its block ended without an error")
 
     async def _leased(self, process: Process, client: SimulatedClient, held: Held) -> None:
         rng = self.world.rng

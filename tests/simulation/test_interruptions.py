@@ -224,6 +224,7 @@ def walk(
             task = scene.begin()
             interrupt(scene, task, point)
             was = scene.finish(task)
+            assert was or task.suspensions < task.cancel_at, "a cancellation was swallowed"
             interrupted += was
             scene.check(interrupted=was)
     return interrupted
@@ -243,6 +244,16 @@ def test_interrupted_before_and_after_each_request(name: str) -> None:
         scene.client.runtime.interrupt_at = frozenset({point})
 
     assert walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls) >= 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_closed_wherever_it_waits(name: str) -> None:
+    """As by ``aclose()``: the coroutine may wait for nothing any more, and the watchdog finishes what it left."""
+
+    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
+        task.close_at = point
+
+    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -39,6 +39,21 @@ async def _block(client: SimulatedClient) -> None:
         pass
 
 
+async def _hold(client: SimulatedClient) -> None:
+    async with client.get_semaphore("seats").hold(2):
+        pass
+
+
+async def _hold_permit(client: SimulatedClient) -> None:
+    async with client.get_permit_expirable_semaphore("seats").hold():
+        pass
+
+
+async def _hold_permit_for_a_time(client: SimulatedClient) -> None:
+    async with client.get_permit_expirable_semaphore("seats").hold(lease_time=600):
+        pass
+
+
 async def _drain(client: SimulatedClient) -> None:
     await client.get_semaphore("seats").drain_permits()
 
@@ -101,6 +116,13 @@ CASES = {
     "block": Case(_block, 0),
     "block after a wait": Case(_block, 0, contended=True),
     "block, replies lost": Case(_block, 0, reply_lost=True),
+    "hold": Case(_hold, 0),
+    "hold after a wait": Case(_hold, 0, contended=True),
+    "hold, replies lost": Case(_hold, 0, reply_lost=True),
+    "hold of a permit": Case(_hold_permit, 0),
+    "hold of a permit after a wait": Case(_hold_permit, 0, contended=True),
+    "hold of a permit, replies lost": Case(_hold_permit, 0, reply_lost=True),
+    "hold of a permit, with a lease": Case(_hold_permit_for_a_time, 0),
     "drain": Case(_drain, -TOTAL),
     "drain, replies lost": Case(_drain, -TOTAL, reply_lost=True),
     "release": Case(_release, 2, finishes=True),
@@ -192,6 +214,7 @@ class Scene:
             task.outcome.result()
         assert self.count() == expected
         assert self.client.core.ledger.count() == 0
+        assert self.client.core.watchdog.watching() == 0
         assert self.client.core.ledger.seen_open == {}
         self.redis("DEL", "seats", "{seats}:timeout")
         self.world.run(seconds=90)
@@ -215,6 +238,7 @@ def _walk(
             task = scene.begin()
             interrupt(scene, task, point)
             was = scene.finish(task)
+            assert was or task.suspensions < task.cancel_at, "a cancellation was swallowed"
             interrupted += was
             scene.check(interrupted=was)
     return interrupted

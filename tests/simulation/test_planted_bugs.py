@@ -17,9 +17,11 @@ from dataclasses import dataclass
 import pytest
 
 from pyredisson.core import client, fair_lock, holds, lock, scripts, waiting
-from pyredisson.core.holds import Claim, Claims, Level
+from pyredisson.core.backlog import Backlog
+from pyredisson.core.claims import Claims
+from pyredisson.core.holds import Claim, Level
 from pyredisson.core.non_reentrant import NonReentrant
-from pyredisson.core.renewal import Watchdog
+from pyredisson.core.permit_block import PermitBlock
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.testing.runtime import SimulatedOwner
@@ -75,6 +77,10 @@ def _granted_without_counting(self: Claim, level: Level, deadline: float) -> Non
         self.levels.pop()
 
 
+def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
+    return ORIGINAL_PERMIT_GRANTED(self, begun + 0.4)
+
+
 def _never_expires(self: Claim, now: float) -> bool:
     return False
 
@@ -113,13 +119,13 @@ def _renewable_whatever_was_asked(self: Claim) -> bool:
     return self.loss is None and any(level.watchdog for level in self.levels)
 
 
-async def _settle_whoever_has_it(self: Watchdog) -> None:
-    for claim in list(self._unsettled):
+async def _settle_whoever_has_it(self: Backlog) -> None:
+    for claim in list(self.claims):
         try:
             await self._home.settle(claim, 0.2, behind=True)
         except Failure:
             pass
-        self._unsettled.pop(claim, None)
+        self.claims.pop(claim, None)
 
 
 def _sweep_without_looking(self: Claims) -> None:
@@ -141,6 +147,7 @@ def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
 
 
 ORIGINAL_GRANTED = Claim.granted
+ORIGINAL_PERMIT_GRANTED = PermitBlock._granted
 READ_FENCED = scripts.read_acquire_fenced
 
 BUGS = {
@@ -206,7 +213,7 @@ BUGS = {
     "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),
     "a failed unlock does not end the renewal": in_code(Claim, "renewable", _renewable_whatever_was_asked),
     "a dead holder is renewed": in_code(SimulatedOwner, "alive", lambda self: True),
-    "what is under way is settled for its owner": in_code(Watchdog, "_settle", _settle_whoever_has_it),
+    "what is under way is settled for its owner": in_code(Backlog, "step", _settle_whoever_has_it),
     "a claim is forgotten while it is held": in_code(Claims, "_sweep", _sweep_without_looking),
     "a fenced re-entry draws a new token": in_script("fenced_acquire", ("token = ARGV[6]", "token = ''")),
     "a token that follows the clock starts again after a loss": in_script(
@@ -280,6 +287,10 @@ BUGS = {
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[2], ARGV[2])", "")),
+    "a permit is certain from its reply on": in_code(PermitBlock, "_granted", _permit_granted_from_the_reply),
+    "a renewed permit expires": in_script(
+        "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
+    ),
     "a latch opens at one": in_script(
         "latch_count_down", ("if count and count <= 1 then", "if count and count <= 2 then")
     ),

@@ -57,6 +57,15 @@ def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable
         assert seen["WAIT"] > 0
 
 
+#: A hold joins a token of the master that was replaced; a replaced master prolongs what a partial release leaves.
+TOLD_BY_THE_REPLACED = (427, 1000)
+
+
+@pytest.mark.parametrize("seed", TOLD_BY_THE_REPLACED)
+def test_what_a_replaced_master_said_is_a_cause(seed: int) -> None:
+    SentinelHistory(seed).run()
+
+
 def test_overlaps_can_be_seen() -> None:
     """A regime in which nobody is ever in at once, though locks are lost and masters go on alone, would not look."""
     overlaps: Counter[str] = Counter()
@@ -166,6 +175,9 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "tokens go back": lambda patch: changed_script(
         patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
     ),
+    "a master that took over does not learn of greater tokens": lambda patch: changed_script(
+        patch, "fenced_acquire", "if behind then", "if behind and false then"
+    ),
     "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         wire, "_NOT_NOW", wire._NOT_NOW - {"UNBLOCKED"}
@@ -178,6 +190,7 @@ SEEDS = 60
 FOUND_BY = {
     "connections to the old master are kept": 31,
     "nobody asks who is the master": 5,
+    "a master that took over does not learn of greater tokens": 427,
     "a WAIT that a demotion breaks off is the last one": 12,
 }
 

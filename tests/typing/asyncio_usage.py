@@ -8,7 +8,7 @@ import redis.asyncio
 from typing_extensions import assert_type
 
 import pyredisson.asyncio as pyredisson
-from pyredisson.asyncio import Config, Hold, Lease, Lock, ReadWriteLock, Redisson
+from pyredisson.asyncio import Config, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson
 
 
 async def clients() -> None:
@@ -54,11 +54,29 @@ async def threadings_names(lock: Lock) -> None:
 
 
 async def holds(lock: Lock) -> None:
-    assert_type(lock.hold(), Hold)
+    assert_type(lock.hold(), Hold[Lease[None]])
     async with lock.hold(wait_time=5, lease_time=60, cancel_on_loss=True) as lease:
-        assert_type(lease, Lease)
+        assert_type(lease, Lease[None])
         assert_type(lease.remaining(), float)
         assert_type(lease.ensure_held(), None)
+
+
+async def tokens(client: Redisson) -> None:
+    async with client.get_fenced_lock("orders").hold(wait_time=5) as lease:
+        assert_type(lease, Lease[int])
+        assert_type(lease.token, int)
+
+
+async def blocks_of_permits(client: Redisson, skip: bool) -> None:
+    semaphore = client.get_semaphore("seats", permits=3)
+    async with semaphore.hold(2, wait_time=5) as lease:
+        assert_type(lease, Lease[None])
+    async with semaphore.hold(wait_time=0, skip=True) as skipped:
+        assert_type(skipped, "Lease[None] | None")
+    seats = client.get_permit_expirable_semaphore("seats", 3)
+    assert_type(seats.hold(), PermitHold[Lease[None]])
+    async with seats.hold(skip=skip) as skipped:
+        assert_type(skipped, "Lease[None] | None")
 
 
 async def after_a_block_code_goes_on(lock: Lock) -> int:

@@ -9,7 +9,7 @@ import redis
 from typing_extensions import assert_type
 
 import pyredisson
-from pyredisson import Config, Hold, Lease, Lock, ReadWriteLock, Redisson
+from pyredisson import Config, FencedLock, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson
 from pyredisson.core import events
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
 
@@ -64,13 +64,51 @@ def threadings_names(lock: Lock) -> None:
 
 
 def holds(lock: Lock) -> None:
-    assert_type(lock.hold(), Hold)
+    assert_type(lock.hold(), Hold[Lease[None]])
     with lock.hold(wait_time=5, lease_time=timedelta(minutes=1)) as lease:
-        assert_type(lease, Lease)
+        assert_type(lease, Lease[None])
         assert_type(lease.remaining(), float)
         assert_type(lease.lost, bool)
-        assert_type(lease.token, "int | None")
+        assert_type(lease.token, None)
         assert_type(lease.ensure_held(), None)
+        under(lease)
+
+
+def under(lease: Lease) -> None:
+    assert_type(lease.token, "int | None")
+
+
+def tokens(client: Redisson) -> None:
+    with client.get_fenced_lock("orders").hold(wait_time=5) as lease:
+        assert_type(lease, Lease[int])
+        assert_type(lease.token, int)
+        with_token(lease.token)
+        under(lease)
+    in_any(client.get_lock("orders").hold())
+
+
+def in_any(hold: Hold) -> None:
+    with hold as lease:
+        assert_type(lease, Lease)
+
+
+def with_token(token: int) -> None: ...
+
+
+def blocks_of_permits(client: Redisson, skip: bool) -> None:
+    semaphore = client.get_semaphore("seats", permits=3)
+    with semaphore.hold(2, wait_time=5) as lease:
+        assert_type(lease, Lease[None])
+    with semaphore.hold(wait_time=0, skip=True) as skipped:
+        assert_type(skipped, "Lease[None] | None")
+    seats = client.get_permit_expirable_semaphore("seats", 3)
+    assert_type(seats.hold(), PermitHold[Lease[None]])
+    with seats.hold(wait_time=5, lease_time=timedelta(minutes=1)) as lease:
+        assert_type(lease.token, None)
+    with seats.hold(skip=skip) as skipped:
+        assert_type(skipped, "Lease[None] | None")
+    any_hold: PermitHold = seats.hold()
+    print(any_hold)
 
 
 def after_a_block_code_goes_on(lock: Lock) -> int:
@@ -185,3 +223,12 @@ def synchronized_functions_keep_their_types(client: Redisson) -> None:
 
     assert_type(ship(7), str)
     assert_type(ship(order_id=7, note="now"), str)
+
+
+def skips(lock: Lock, fenced: FencedLock) -> None:
+    with lock.hold(skip=True) as lease:
+        assert_type(lease, Lease[None] | None)
+    with fenced.hold(1, skip=True) as token_lease:
+        assert_type(token_lease, Lease[int] | None)
+    with fenced.hold(1) as certain:
+        assert_type(certain.token, int)

@@ -22,11 +22,17 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     lock.lock("10")  # type: ignore[arg-type]
     lock.try_lock(wait_time="1")  # type: ignore[arg-type]
     lock.acquire(timeout=None)  # type: ignore[arg-type]
-    lock.hold(cancel_on_loss=True)  # type: ignore[call-arg]
+    lock.hold(cancel_on_loss=True)  # type: ignore[call-overload]
     lock.is_held_by_current_task()  # type: ignore[attr-defined]
     lock.is_held_by_thread("1")  # type: ignore[arg-type]
     lock.name = "other"  # type: ignore[misc]
     lease.lost = False  # type: ignore[misc]
+    with lock.hold() as hold:
+        token: int = hold.token  # type: ignore[assignment]
+        print(token)
+    lease.end()  # type: ignore[attr-defined]
+    with client.get_semaphore("seats").hold(skip=True) as skipped:
+        skipped.ensure_held()  # type: ignore[union-attr]
     held: bool = lock.lock()  # type: ignore[func-returns-value, assignment]
     print(held)
 

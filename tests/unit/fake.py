@@ -116,6 +116,9 @@ class FakeRuntime:
     def now(self) -> float:
         return self.time
 
+    def check_process(self) -> None:
+        pass
+
     def owner(self) -> Caller:
         return self.who
 
@@ -133,6 +136,12 @@ class FakeRuntime:
 
     def mutex(self) -> FakeMutex:
         return FakeMutex()
+
+    def inside(self, mutex: object) -> bool:
+        return False
+
+    def interrupts(self, thing: object) -> bool:
+        return False
 
     def ticket(self) -> Ticket:
         return FakeTicket(self)
@@ -182,5 +191,5 @@ class FakeRuntime:
     async def sleep(self, seconds: float) -> None:
         self.pass_time(seconds)
 
-    async def guard(self, work: Coroutine[Any, Any, Any], budget: float) -> Any:
+    async def guard(self, work: Coroutine[Any, Any, Any], budget: float, *, leaving: bool = True) -> Any:
         return await work

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from pyredisson.core.claims import Claims
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import GONE, Claim, Claims, Level, Pending, Unlock, lost_error
+from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.unit.fake import FakeOwner, FakeRuntime
 
@@ -517,6 +522,40 @@ def test_one_claim_for_each_lock_and_owner(world: FakeRuntime) -> None:
     assert list(claims) == [first, second, third]
     assert len(claims) == 3
     assert first.listed
+
+
+def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> None:
+    claims = Claims(world)
+    first, second = (claims.enter(claim_of(world, "orders", number)) for number in (1, 2))
+    claims.drop(first)
+    assert claims.of("orders") == [second]
+    claims.enter(first)
+    assert claims.of("orders") == [second, first]
+    for claim in (first, second):
+        claims.drop(claim)
+    assert claims.of("orders") == []
+    assert not claims._by_name, "names of claims that are gone pile up"
+
+
+def test_the_claims_on_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:
+    claims = Claims(world)
+    for number in range(40_000):
+        take(claims.enter(claim_of(world, f"lock {number}")), PLAIN)
+    looked_at = 0
+
+    def look(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        nonlocal looked_at
+        looked_at += event == "line"
+        return look
+
+    tracing = sys.gettrace()
+    sys.settrace(look)
+    try:
+        found = claims.of("lock 5")
+    finally:
+        sys.settrace(tracing)
+    assert [claim.name for claim in found] == ["lock 5"]
+    assert looked_at < 50
 
 
 def test_what_is_dropped_is_no_longer_listed(world: FakeRuntime) -> None:

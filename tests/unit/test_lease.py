@@ -99,7 +99,7 @@ def test_nested_holds_share_the_latest_deadline(lease: Lease, claim: Claim, worl
 
 
 def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -> None:
-    lease.end()
+    lease._end()
     assert lease.remaining() == 0.0
     assert not lease.lost
     with pytest.raises(LockLostError, match="block has been left"):
@@ -108,10 +108,10 @@ def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -
 
 def test_who_wants_to_know_is_told(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
     told: list[str] = []
-    lease.when_lost(lambda: told.append("first"))
+    lease._when_lost(lambda: told.append("first"))
     other = take(claim, world)
-    other.when_lost(lambda: told.append("second"))
-    lease.end()
+    other._when_lost(lambda: told.append("second"))
+    lease._end()
     for each in claim.on_loss:
         each()
     assert told == ["second"]
@@ -121,7 +121,7 @@ def test_it_shows_its_state(lease: Lease, claim: Claim) -> None:
     assert repr(lease) == "<Lease of 'orders': 9.898 s>"
     claim.lose("gone")
     assert repr(lease) == "<Lease of 'orders': lost>"
-    lease.end()
+    lease._end()
     assert repr(lease) == "<Lease of 'orders': ended>"
 
 

@@ -339,7 +339,12 @@ def test_a_module_opens_with_what_it_is(path: Path) -> None:
 
 
 def methods_of(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [child for child in node.body if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [
+        child
+        for child in node.body
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and "overload" not in map(ast.unparse, child.decorator_list)
+    ]
 
 
 @cache

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
-from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson import process
+from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
+from pyredisson.core.runtime import is_interruption, run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.owners import HandleOwner, current_thread_owner
 from pyredisson.threads.client import Redisson
@@ -32,7 +33,7 @@ __all__ = ["Lock", "client_of"]
 _log = logging.getLogger("pyredisson.lock")
 
 _clients: MutableMapping[Any, Redisson] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def client_of(redis: redis.Redis) -> Redisson:
@@ -42,6 +43,12 @@ def client_of(redis: redis.Redis) -> Redisson:
     """
     with _making:
         return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
+
+
+@process.on_fork
+def _after_fork() -> None:
+    global _making
+    _making = threading.RLock()  # A thread of the parent's may be at it.
 
 
 class _PerThread(Place, threading.local):
@@ -122,16 +129,14 @@ class Lock:
             self.blocking_timeout if blocking_timeout is None else blocking_timeout,
         )
         try:
-            if not run(core.try_lock(wait, self.timeout or None)):
+            if not run(core.try_lock(wait, lease_of(self.timeout))):
                 return False
             self.local.hold = core
             return True
         except RedissonError as error:
             raise translated(error, self.name) from error
-        except Exception:
-            raise
         except BaseException as error:  # Ctrl-C, perhaps when it was taken already, and noted nowhere.
-            if self.local.hold is not core:
+            if is_interruption(error) and self.local.hold is not core:
                 run_to_the_end(core.leave, error)
             raise
 
@@ -150,10 +155,9 @@ class Lock:
             if isinstance(error, LockNotOwnedError):
                 self.local.hold = None
             raise translated(error, self.name) from error
-        except Exception:
-            raise
-        except BaseException:  # Ctrl-C: it is finished nevertheless.
-            self.local.hold = None
+        except BaseException as error:
+            if is_interruption(error):  # It is finished nevertheless.
+                self.local.hold = None
             raise
         self.local.hold = None
 

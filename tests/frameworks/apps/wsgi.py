@@ -27,6 +27,9 @@ client = pyredisson.Redisson.from_url(
     ),
 )
 
+#: Made before a fork, as most programs do.
+lock = client.get_lock(NAME)
+
 if os.environ.get("PYREDISSON_TEST_USE_EARLY"):
     with client.get_lock(f"{NAME}-early"):
         assert client.get_lock(f"{NAME}-early").is_locked()
@@ -34,12 +37,12 @@ if os.environ.get("PYREDISSON_TEST_USE_EARLY"):
 
 def ready(**query: str) -> dict[str, Any]:
     """Who answers."""
-    return {"pid": os.getpid(), "client": client.id}
+    return {"pid": os.getpid()}
 
 
 def enter(hold: str = "0.005", wait: str = "20", name: str = "") -> dict[str, Any]:
     """Take a lock, be inside for ``hold`` seconds."""
-    with client.get_lock(f"{NAME}{name}").hold(wait_time=float(wait)), CriticalSection(name):
+    with (client.get_lock(f"{NAME}{name}") if name else lock).hold(wait_time=float(wait)), CriticalSection(name):
         time.sleep(float(hold))
         return {"pid": os.getpid(), "client": client.id, "owner": pyredisson.current_thread_id()}
 
@@ -66,9 +69,29 @@ def attempt(name: str = "-tried", wait: str = "0") -> dict[str, Any]:
     return {"outcome": outcome, "seconds": time.monotonic() - began}
 
 
+def begin() -> dict[str, Any]:
+    """Take the lock, and leave it to another request of this thread to release it."""
+    lock.lock()
+    return {}
+
+
+def end() -> dict[str, Any]:
+    """Release it."""
+    try:
+        lock.unlock()
+    except pyredisson.LockError as error:
+        return {"outcome": type(error).__name__}
+    return {"outcome": "released"}
+
+
+ENDPOINTS: dict[str, Callable[..., dict[str, Any]]] = {
+    endpoint.__name__: endpoint for endpoint in (ready, enter, keep, attempt, begin, end)
+}
+
+
 def app(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
     """Serve ``/name?query`` by the function of that name, whose result is sent as JSON."""
-    endpoint = {"/ready": ready, "/enter": enter, "/keep": keep, "/attempt": attempt}[environ["PATH_INFO"]]
+    endpoint = ENDPOINTS[environ["PATH_INFO"].removeprefix("/")]
     status = "200 OK"
     try:
         result = endpoint(**dict(parse_qsl(environ.get("QUERY_STRING", ""))))

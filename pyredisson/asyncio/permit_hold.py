@@ -1,0 +1,48 @@
+"""What ``hold()`` of a semaphore returns, for asyncio."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, final
+
+from typing_extensions import TypeVar
+
+from pyredisson.lease import Lease
+from pyredisson.misuse import NotPortable, warn_never_entered
+
+if TYPE_CHECKING:
+    from pyredisson.asyncio.factory import Factory
+    from pyredisson.core.permit_block import Block
+
+__all__ = ["PermitHold"]
+
+EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
+
+
+@final
+class PermitHold(NotPortable, Generic[EnteredT_co]):
+    """The asyncio twin of :class:`pyredisson.PermitHold`."""
+
+    __slots__ = ("_block", "_client")
+
+    def __init__(self, client: Factory, block: Block) -> None:
+        self._client = client
+        self._block = block
+
+    def __repr__(self) -> str:
+        return f"<PermitHold of {self._block.name!r}>"
+
+    async def __aenter__(self) -> EnteredT_co:
+        return await self._block.enter()  # type: ignore[return-value]  # None only if it may skip.
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._block.leave(error)
+
+    def __del__(self) -> None:
+        block = getattr(self, "_block", None)
+        if block is not None and block.entered:
+            block.forget()
+        elif block is not None:
+            warn_never_entered(self, block.name)

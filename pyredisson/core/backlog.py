@@ -1,0 +1,186 @@
+"""What a client's callers left open, and the watchdog settles in the background.
+
+Rules kept here:
+
+1. Each thing has a back-off of its own, and those that failed least often come first: one that cannot be settled keeps
+   none from being settled. A surprise (an error that is no ``Failure``) concerns the thing that raised it, and is told.
+2. A round is bounded, so that renewals are never far: by time, and by how often the server may fail to answer. On one
+   server that is once, since it is away for the others too; on a cluster it may be one node that is away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from pyredisson.core import events
+from pyredisson.core.runtime import Failure, Refused, Unusable
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.holds import Claim
+
+__all__ = ["Backlog", "Todo"]
+
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+#: A round takes so many seconds, and one request more.
+ROUND = 1.0
+
+#: So often a server may fail to answer in one round, on a cluster: of one node it may be many that wait.
+UNANSWERED_AT_MOST = 16
+
+#: What a node of a cluster that did not answer gets to do so, but for each fourth time.
+QUICK = 0.25
+
+
+class Todo:
+    """One thing to be settled.
+
+    Attributes:
+        turn: Of a claim, the turn that left it open.
+        at: When to try.
+        failures: How often that failed.
+    """
+
+    __slots__ = ("at", "failures", "turn")
+
+    def __init__(self, at: float, turn: int = 0) -> None:
+        self.at = at
+        self.turn = turn
+        self.failures = 0
+
+
+class Chore(Todo):
+    """Work for a time: until it raises no ``Failure``, or its time is over."""
+
+    __slots__ = ("until", "work")
+
+    def __init__(self, at: float, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+        super().__init__(at)
+        self.work = work
+        self.until = until
+
+
+class Backlog:
+    """Everything that one client has open.
+
+    Args:
+        home: The client.
+        patience: How long the watchdog may wait for one answer, now.
+
+    Attributes:
+        claims: Those with a request, or a debt, to be settled.
+    """
+
+    def __init__(self, home: ClientCore, patience: Callable[[float], float]) -> None:
+        self._home = home
+        self._runtime = home.runtime
+        self._patience = patience
+        self._several = home.runtime.place("") is not None
+        self.claims: dict[Claim, Todo] = {}
+        self._chores: dict[Chore, None] = {}
+        self._pause = RETRY_FIRST
+        self._paused_until = -math.inf
+        self._news_at = math.inf  # When something is due that came since the round began.
+
+    def settle(self, claim: Claim) -> bool:
+        """Settle what a claim has open. Returns whether that is news."""
+        known = self.claims.get(claim)
+        if known is not None:
+            known.turn = claim.turn
+            return False
+        self.claims[claim] = Todo(self._soon(), claim.turn)
+        return True
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+        """Do something, until it raises no ``Failure`` or its time is over."""
+        self._chores[Chore(self._soon(), work, until)] = None
+
+    def _soon(self) -> float:
+        at = self._runtime.now() + RETRY_FIRST
+        self._news_at = min(self._news_at, at)
+        return at
+
+    def due(self) -> float:
+        """When :meth:`step` has something to do; infinite if never."""
+        return min([self._due(each) for each, _ in self._all()], default=math.inf)
+
+    def _all(self) -> list[tuple[Todo, Claim | None]]:
+        found: list[tuple[Todo, Claim | None]] = [(each, claim) for claim, each in list(self.claims.items())]
+        found += [(each, None) for each in list(self._chores)]
+        return found
+
+    def _due(self, each: Todo) -> float:
+        """What has not been tried yet need not wait for a server that was away for others."""
+        return max(each.at, self._paused_until) if each.failures else each.at
+
+    async def step(self) -> None:
+        """Try what is due."""
+        now = self._runtime.now()
+        todo = [each for each in self._all() if self._due(each[0]) <= now]
+        todo.sort(key=_first_things_first)
+        self._news_at = math.inf
+        unanswered = 0
+        for each, claim in todo:
+            if self._runtime.now() >= (min(now + ROUND, self._news_at) if each.failures else now + ROUND):
+                return
+            if await self._try(each, claim):
+                continue
+            unanswered += 1
+            if unanswered >= (UNANSWERED_AT_MOST if self._several else 1):
+                self._paused_until = self._runtime.now() + self._pause
+                self._pause = min(2 * self._pause, RETRY_MAX)
+                return
+        if todo:
+            self._pause = RETRY_FIRST
+
+    async def _try(self, each: Todo, claim: Claim | None) -> bool:
+        """Try one. Returns whether the server is there, as far as that can be told."""
+        try:
+            if claim is not None:
+                await self._settle(claim, each)
+            else:
+                assert isinstance(each, Chore)
+                await self._work(each)
+        except (Refused, Unusable):
+            self._later(each)
+        except Failure:
+            self._later(each)
+            return False
+        except Exception as error:
+            if not each.failures:
+                self._home.emit(events.BackgroundFailed(repr(claim if claim is not None else each), error))
+            self._later(each)
+        return True
+
+    def _later(self, each: Todo) -> None:
+        pause = min(RETRY_FIRST * 2**each.failures, RETRY_MAX)
+        each.failures = min(each.failures + 1, 1000)
+        each.at = self._runtime.now() + self._runtime.jitter(pause / 2, pause)
+
+    async def _settle(self, claim: Claim, each: Todo) -> None:
+        turn = each.turn
+        if (claim.pending is not None or claim.owed) and claim.turn == turn:
+            now = self._runtime.now()
+            if now >= (claim.open_until() if claim.pending is not None else claim.deadline):
+                claim.abandon(turn)
+            else:
+                patience = self._patience(now)
+                if self._several and each.failures % 4:
+                    patience = min(patience, QUICK)
+                await self._home.settle(claim, patience, since=turn, behind=True)
+        # Else its owner has begun something new, and settles what that leaves open.
+        if each.turn == turn:
+            self.claims.pop(claim, None)
+
+    async def _work(self, each: Chore) -> None:
+        if self._runtime.now() < each.until:
+            await each.work()
+        self._chores.pop(each, None)
+
+
+def _first_things_first(each: tuple[Todo, Claim | None]) -> tuple[int, float]:
+    return each[0].failures, each[0].at

@@ -1,0 +1,62 @@
+"""What is said to those who use the library in ways that cannot work."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any, NoReturn, SupportsIndex, TypeVar
+
+__all__ = ["BY_HAND", "NotPortable", "core_of", "warn_never_entered"]
+
+C = TypeVar("C")
+
+#: Stands for an argument that only a client gives.
+BY_HAND: Any = None
+
+
+class NotPortable:
+    """Of use only in its process and through its client: whoever pickles or copies it is told what to do instead."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        kind = type(self).__name__
+        name = getattr(self, "name", None)
+        url = getattr(getattr(self, "_client", self), "url", None)
+        masked = ", with the password in place of ***" if url is not None and ":***@" in url else ""
+        made = f".get_{_snake_case(kind)}({name!r})" if isinstance(name, str) else ""
+        raise TypeError(
+            f"a {kind} cannot be pickled or copied: it belongs to its client in this process. In another process make "
+            f"a client from its URL{masked}: Redisson.from_url({url or 'url'!r}){made}"
+        )
+
+
+def core_of(kind: type[C], core: object, handle: object, client: object) -> C:
+    """Return the core that a client made for a handle.
+
+    Raises:
+        TypeError: Somebody made the handle by hand.
+    """
+    if isinstance(core, kind):
+        return core
+    name = next((repr(each) for each in (core, client) if isinstance(each, str)), "name")
+    made = type(handle).__name__
+    raise TypeError(
+        f"a {made} is made by a client: client = Redisson.from_url(url), then client.get_{_snake_case(made)}({name})"
+    )
+
+
+def _snake_case(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def warn_never_entered(block: object, name: str) -> None:
+    """Warn that the object which ``hold()`` returned was thrown away, and nothing was ever held."""
+    if not sys.is_finalizing():
+        warnings.warn(
+            f"hold() of {name!r} was never entered, so nothing was held: write `with ....hold():` "
+            "(`async with` for asyncio)",
+            ResourceWarning,
+            stacklevel=2,
+            source=block,
+        )

@@ -1,0 +1,66 @@
+"""Notice that this process is the child of a fork, also where CPython does not run its after-fork hooks.
+
+uWSGI, and other programs that embed Python, fork with ``fork(2)`` and tell the interpreter nothing: functions given to
+``os.register_at_fork`` are not called, and a worker would go on as the same client as its parent, on the same sockets.
+So the process id is compared wherever a client is used; that costs about 50 ns.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["check", "on_fork"]
+
+T = TypeVar("T", bound=Callable[[], object])
+
+_log = logging.getLogger("pyredisson")
+
+_callbacks: list[Callable[[], object]] = []
+
+#: The process whose callbacks have run, and the one whose callbacks have begun to run.
+_pid = _begun = os.getpid()
+
+#: One for each process, since a lock that is inherited may be held by a thread that is not here.
+_mutexes: dict[int, threading.RLock] = {}
+
+
+def on_fork(callback: T) -> T:
+    """Call ``callback`` once in each child of a fork, before anything of this library is used there. A decorator."""
+    _callbacks.append(callback)
+    return callback
+
+
+def check() -> None:
+    """Run the callbacks of :func:`on_fork` if this process is a new one and they have not run in it."""
+    if os.getpid() != _pid:
+        _run_callbacks()
+
+
+def _run_callbacks() -> None:
+    global _begun, _pid
+    pid = os.getpid()
+    with _mutexes.setdefault(pid, threading.RLock()):  # Other threads of the child wait here until it is done.
+        if _begun == pid:
+            return  # Done, or called by one of the callbacks.
+        before, _begun = _begun, pid
+        try:
+            for callback in tuple(_callbacks):
+                try:
+                    callback()
+                except Exception:
+                    _log.exception("%r failed in the child of a fork", callback)
+        except BaseException:
+            _begun = before  # Interrupted: the next check does it again.
+            raise
+        _pid = pid
+        for each in list(_mutexes):
+            if each != pid:
+                del _mutexes[each]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_run_callbacks)

@@ -1,0 +1,56 @@
+"""What ``hold()`` of a semaphore returns, for threads."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, final
+
+from typing_extensions import TypeVar
+
+from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.lease import Lease
+from pyredisson.misuse import NotPortable, warn_never_entered
+
+if TYPE_CHECKING:
+    from pyredisson.core.permit_block import Block
+    from pyredisson.threads.client import Redisson
+
+__all__ = ["PermitHold"]
+
+EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
+
+
+@final
+class PermitHold(NotPortable, Generic[EnteredT_co]):
+    """What ``hold()`` of a semaphore returns: a context manager whose value is a :class:`Lease`. One use each.
+
+    Permits belong to the block, not to a thread: whoever leaves the block gives them back.
+    """
+
+    __slots__ = ("_block", "_client")
+
+    def __init__(self, client: Redisson, block: Block) -> None:
+        self._client = client
+        self._block = block
+
+    def __repr__(self) -> str:
+        return f"<PermitHold of {self._block.name!r}>"
+
+    def __enter__(self) -> EnteredT_co:
+        try:
+            return run(self._block.enter())  # type: ignore[return-value]  # None only if it may skip.
+        except BaseException as error:  # Ctrl-C, just after it was acquired: nobody will leave the block.
+            run_to_the_end(self._block.leave, error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_to_the_end(self._block.leave, error)
+
+    def __del__(self) -> None:
+        block = getattr(self, "_block", None)
+        if block is not None and block.entered:
+            block.forget()
+        elif block is not None:
+            warn_never_entered(self, block.name)

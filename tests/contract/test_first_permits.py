@@ -1,0 +1,111 @@
+"""A semaphore that is made with its permits gets them once; a waiter on one without any is warned of."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyredisson.core import events
+from tests.contract.places import each_runtime
+from tests.contract.worlds import World
+
+KINDS = ["semaphore", "permit_expirable_semaphore"]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+CHANNEL = "redisson_sc:{seats}"
+
+
+@each_kind
+@pytest.mark.parametrize("first", ["acquire", "try_acquire", "available_permits", "hold"])
+def test_permits_are_there_at_the_first_use(world: World, kind: str, first: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats", permits=3)
+    assert world.redis.everything() == {}  # Making a handle sends nothing.
+    if first == "hold":
+        with mine.hold():
+            assert mine.available_permits() == 2
+    elif first == "available_permits":
+        assert mine.available_permits() == 3
+    else:
+        assert getattr(mine, first)()
+        assert mine.available_permits() == 2
+
+
+def test_permits_given_back_before_any_was_taken_come_on_top(world: World) -> None:
+    mine = world.actor().get(world.client(), "semaphore", "seats", permits=3)
+    mine.release()
+    assert mine.available_permits() == 4
+    other = world.actor().get(world.client(), "semaphore", "tables", permits=3)
+    assert other.drain_permits() == 3
+
+
+@each_kind
+def test_permits_that_are_all_taken_are_not_set_again(world: World, kind: str) -> None:
+    alice, bob = world.actors(2)
+    mine = alice.get(world.client(), kind, "seats", permits=1)
+    assert mine.acquire()
+    theirs = bob.get(world.client(), kind, "seats", permits=5)
+    assert not theirs.try_acquire()
+    assert theirs.available_permits() == 0
+
+
+@each_kind
+def test_permits_are_set_at_the_first_use_alone(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats", permits=1)
+    assert mine.try_acquire()
+    world.redis.delete("seats")
+    assert not mine.try_acquire()
+    assert world.redis.everything().get("seats") is None
+
+
+@each_runtime
+@each_kind
+def test_wrong_numbers_of_permits_are_refused_at_once(world: World, kind: str) -> None:
+    client = world.client()
+    with pytest.raises(ValueError, match="permits"):
+        world.actor().get(client, kind, "seats", permits=-1)
+    with pytest.raises(TypeError, match="permits"):
+        world.actor().get(client, kind, "seats", permits="3")
+
+
+@each_kind
+def test_a_waiter_for_permits_that_nobody_set_is_told_of_once(
+    world: World, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
+
+    def told() -> list[events.Event]:
+        return [event for event in happened if isinstance(event, events.PermitsNeverSet)]
+
+    with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
+        assert not mine.try_acquire()
+        assert told() == []  # Nobody waits.
+        waiting = [alice.start(mine.acquire), bob.start(theirs.acquire)]
+        world.until(told)
+        world.until(lambda: world.waiting(mine) == 2)
+    assert told() == [events.PermitsNeverSet("seats", told()[0].owner)]  # type: ignore[attr-defined]
+    (record,) = caplog.records
+    assert "seats" in record.getMessage()
+    assert "permits=" in record.getMessage()
+    assert world.actor().get(client, kind, "seats").try_set_permits(2)
+    for pending in waiting:
+        assert pending.result(within=10)
+
+
+@each_kind
+def test_a_waiter_for_permits_that_are_taken_is_not_told_of(
+    world: World, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice, bob = world.actors(2)
+    mine = alice.get(world.client(), kind, "seats", permits=1)
+    theirs = bob.get(world.client(), kind, "seats")
+    with (
+        caplog.at_level(logging.WARNING, logger="pyredisson.lock"),
+        mine.hold(),
+        pytest.raises(TimeoutError),
+        theirs.hold(wait_time=0.1),
+    ):
+        pytest.fail("the block was run")
+    assert caplog.records == []

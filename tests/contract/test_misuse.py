@@ -1,0 +1,105 @@
+"""Uses that cannot work say so at once, and say what to do instead."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour
+
+pytestmark = each_colour
+
+KINDS = ["Lock", "FairLock", "SpinLock", "FencedLock", "TokenLock", "NonReentrantLock", "NonReentrantFairLock"]
+KINDS += ["ReadWriteLock", "Semaphore", "PermitExpirableSemaphore", "CountDownLatch"]
+GETTERS = ["lock", "fair_lock", "fenced_lock", "read_write_lock", "semaphore", "permit_expirable_semaphore"]
+GETTERS += ["count_down_latch", "token_lock"]
+
+COPIES: list[Callable[[Any], Any]] = [pickle.dumps, copy.copy, copy.deepcopy]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_made_by_hand_names_the_method_that_makes_it(world: ClockWorld, kind: str) -> None:
+    made = getattr(world.api, kind)
+    users = redis.Redis()
+    for arguments in [("orders",), (users, "orders"), (world.client().real, "orders")]:
+        with pytest.raises(TypeError, match=r"client\.get_\w+\('orders'\)") as refusal:
+            made(*arguments)
+        method = str(refusal.value).split("client.")[1].split("(")[0]
+        assert type(getattr(world.client().real, method)("orders")) is made
+    with pytest.raises(TypeError, match=r"client\.get_"):
+        made()
+    users.close()
+
+
+@pytest.mark.parametrize("kind", GETTERS)
+@pytest.mark.parametrize("make_copy", COPIES, ids=lambda each: each.__name__)
+def test_handles_cannot_be_pickled_or_copied(world: ClockWorld, kind: str, make_copy: Callable[[Any], Any]) -> None:
+    client = world.client().real
+    handle = getattr(client, f"get_{kind}")("orders")
+    with pytest.raises(TypeError, match="cannot be pickled or copied") as refusal:
+        make_copy(handle)
+    assert f"Redisson.from_url('{client.url}').get_{kind}('orders')" in str(refusal.value)
+
+
+@pytest.mark.parametrize("make_copy", COPIES, ids=lambda each: each.__name__)
+def test_clients_leases_and_blocks_cannot_be_pickled_or_copied(
+    world: ClockWorld, make_copy: Callable[[Any], Any]
+) -> None:
+    client = world.client()
+    lock = world.actor().lock(client)
+    hold = lock.hold()
+    with hold as lease:
+        for thing in (client.real, hold.real, lease, world.api.MultiLock(lock.real)):
+            with pytest.raises(TypeError, match=r"cannot be pickled or copied.*Redisson\.from_url\("):
+                make_copy(thing)
+
+
+def test_a_password_is_not_told(world: ClockWorld) -> None:
+    client = world.api.Redisson.from_url("redis://:hunter2@localhost:1/0")
+    for thing in (client, client.get_lock("orders")):
+        with pytest.raises(TypeError) as refusal:
+            pickle.dumps(thing)
+        assert "hunter2" not in str(refusal.value)
+        assert "password" in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "semaphore", "permit_expirable_semaphore"])
+def test_a_hold_that_is_never_entered_is_warned_of(world: ClockWorld, kind: str) -> None:
+    alice = world.actor()
+    mine = alice.get(world.client(), kind, "orders")
+    if "semaphore" in kind:
+        mine.try_set_permits(1)
+
+    def forget() -> None:
+        mine.hold()
+        alice.do(gc.collect)
+
+    with pytest.warns(ResourceWarning, match=r"hold\(\) of 'orders' was never entered"):
+        forget()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with mine.hold():
+            pass
+        alice.do(gc.collect)
+
+
+def test_synchronized_without_parentheses_is_refused_at_once(world: ClockWorld) -> None:
+    client = world.client().real
+
+    def ship() -> None: ...
+
+    async def ship_async() -> None: ...
+
+    for function in (ship, ship_async):
+        with pytest.raises(TypeError, match=r"@client\.synchronized\(\"ship"):
+            client.synchronized(function)
+    with pytest.raises(TypeError, match=r"@client\.synchronized\("):
+        client.synchronized(7)

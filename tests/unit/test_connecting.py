@@ -1,0 +1,161 @@
+"""From a URL, from the environment, from a client of valkey's: to the same place; and mistakes are told at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import Config
+from pyredisson.endpoints import SCHEMES
+from tests.servers import HOST, VALKEY, SharedServers
+
+both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
+
+
+@both
+@pytest.mark.parametrize("field", [field.name for field in fields(Config)])
+@pytest.mark.parametrize("url", ["redis://h", "redis+cluster://h", "redis+sentinel://h/service", "embedded://"])
+def test_a_setting_of_config_is_refused_at_once(api: ModuleType, field: str, url: str) -> None:
+    with pytest.raises(TypeError, match=rf"config=Config\({field}=5\)"):
+        api.Redisson.from_url(url, **{field: 5})
+
+
+@both
+def test_several_are_told_together(api: ModuleType) -> None:
+    with pytest.raises(TypeError, match=r"config=Config\(lock_watchdog_timeout=5, timeout=1\)"):
+        api.Redisson.from_url("redis://h", timeout=1, lock_watchdog_timeout=5)
+
+
+@both
+def test_settings_of_the_connection_are_not(api: ModuleType) -> None:
+    assert api.Redisson.from_url("redis://h", socket_keepalive=True, db=3).url == "redis://h:6379/3"
+
+
+@both
+@pytest.mark.parametrize(
+    ("url", "leads_to"),
+    [
+        ("valkey://h", "redis://h:6379/0"),
+        ("valkey://user:secret@h:7/2", "redis://user:***@h:7/2"),
+        ("valkeys://h:7", "rediss://h:7/0"),
+    ],
+)
+def test_valkey_is_another_name(api: ModuleType, url: str, leads_to: str) -> None:
+    assert api.Redisson.from_url(url).url == leads_to
+
+
+@both
+@pytest.mark.parametrize(
+    "url", ["", "localhost:6379", "http://h", "redis-cluster://h", "redis:h", "Redis://h", "://h", "user:hunter2@h"]
+)
+def test_a_wrong_url_is_told_what_is_accepted(api: ModuleType, url: str) -> None:
+    with pytest.raises(ValueError, match="redis://localhost:6379") as refusal:
+        api.Redisson.from_url(url)
+    for scheme in SCHEMES:
+        assert f"{scheme}://" in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
+
+
+@both
+def test_a_url_is_a_str(api: ModuleType) -> None:
+    with pytest.raises(TypeError, match="url must be a str"):
+        api.Redisson.from_url(b"redis://h")
+
+
+@both
+@pytest.mark.parametrize(
+    ("environment", "leads_to"),
+    [
+        ({}, "redis://localhost:6379/0"),
+        ({"REDIS_URL": "redis://a:1"}, "redis://a:1/0"),
+        ({"REDIS_URL": "redis://a:1", "PYREDISSON_URL": "valkey://b:2"}, "redis://b:2/0"),
+        ({"REDIS_URL": "redis://a:1", "PYREDISSON_URL": ""}, "redis://a:1/0"),
+        ({"REDIS_URL": ""}, "redis://localhost:6379/0"),
+    ],
+    ids=str,
+)
+def test_the_environment_says_where(
+    api: ModuleType, environment: dict[str, str], leads_to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYREDISSON_URL", "REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    client = api.Redisson.from_env(config=Config(timeout=7))
+    assert client.url == leads_to
+    assert client.config.timeout == 7
+
+
+@both
+def test_a_wrong_url_in_the_environment_is_an_error(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYREDISSON_URL", "localhost")
+    with pytest.raises(ValueError, match="redis://"):
+        api.Redisson.from_env()
+
+
+# ---- clients of valkey's ---------------------------------------------------------------------------------------------
+
+
+def test_a_client_of_valkeys_leads_to_its_server(shared_servers: SharedServers) -> None:
+    valkey = pytest.importorskip("valkey")
+    port = shared_servers.get(VALKEY).port
+    users = valkey.Valkey(HOST, port, db=3, decode_responses=True, socket_timeout=2)
+    client = pyredisson.Redisson(users)
+    try:
+        assert client.url == f"redis://{HOST}:{port}/3"
+        with client.get_lock("by-valkey").hold(wait_time=5):
+            assert users.exists("by-valkey") == 1
+        assert users.exists("by-valkey") == 0
+    finally:
+        client.close()
+    assert users.ping()  # It is not closed.
+    users.close()
+
+
+async def _hold_by_valkey(port: int) -> None:
+    valkey = pytest.importorskip("valkey.asyncio")
+    users = valkey.Valkey(host=HOST, port=port, db=3)
+    async with pyredisson.asyncio.Redisson(users) as client:
+        assert client.url == f"redis://{HOST}:{port}/3"
+        async with client.get_lock("by-valkey").hold(wait_time=5):
+            assert await users.exists("by-valkey") == 1
+    await users.aclose()
+
+
+def test_one_for_asyncio_too(shared_servers: SharedServers) -> None:
+    asyncio.run(_hold_by_valkey(shared_servers.get(VALKEY).port))
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({"host": "h", "port": 7, "username": "u", "password": "secret"}, "redis://u:***@h:7/0"),
+        ({"unix_socket_path": "/run/valkey.sock", "db": 2}, "unix:///run/valkey.sock?db=2"),
+        ({"host": "h", "ssl": True}, "rediss://h:6379/0"),
+    ],
+    ids=str,
+)
+def test_settings_of_valkeys_are_kept(settings: dict[str, Any], url: str) -> None:
+    valkey = pytest.importorskip("valkey")
+    assert pyredisson.Redisson(valkey.Valkey(**settings)).url == url
+
+
+def test_what_cannot_be_told_from_its_settings_is_refused() -> None:
+    valkey = pytest.importorskip("valkey")
+    asyncio_valkey = pytest.importorskip("valkey.asyncio")
+
+    class Tunnel(valkey.Connection):  # type: ignore[misc,name-defined]
+        pass
+
+    with pytest.raises(TypeError, match="from_url"):
+        pyredisson.Redisson(valkey.Valkey(connection_pool=valkey.ConnectionPool(connection_class=Tunnel)))
+    with pytest.raises(TypeError, match=r"pyredisson\.asyncio"):
+        pyredisson.Redisson(asyncio_valkey.Valkey())
+    with pytest.raises(TypeError, match=r"pyredisson\.Redisson"):
+        pyredisson.asyncio.Redisson(valkey.Valkey())

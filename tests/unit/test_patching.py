@@ -1,0 +1,103 @@
+"""A monkey patch is refused that leaves greenlets without a way to be told apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pyredisson.threads import patching
+from tests.frameworks.common import require
+
+ROOT = Path(__file__).parents[2]
+
+PATCH = {
+    "gevent": "from gevent import monkey; monkey.patch_all({})",
+    "eventlet": "import eventlet; eventlet.monkey_patch({})",
+}
+
+each_kind = pytest.mark.parametrize("kind", PATCH)
+
+
+def output_of(script: str) -> str:
+    """Run a program, which has to end well, and return what it printed."""
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+CHECK = """
+try:
+    check_patched()
+except RuntimeError as error:
+    print(error)
+else:
+    print("all is well")
+"""
+IMPORT = "from pyredisson.threads.patching import check_patched, is_patched"
+
+
+def test_a_process_without_greenlets_passes() -> None:
+    patching.check_patched()
+    patching.check_patched()
+    assert not patching.is_patched()
+
+
+@each_kind
+def test_a_patch_before_the_import_passes(kind: str) -> None:
+    require(kind)
+    assert output_of("\n".join([PATCH[kind].format(""), IMPORT, CHECK, CHECK, "print(is_patched())"])).split("\n") == [
+        "all is well",
+        "all is well",
+        "True",
+    ]
+
+
+@each_kind
+@pytest.mark.parametrize("before", ["", CHECK], ids=["", "after-use"])
+def test_a_patch_after_the_import_is_refused(kind: str, before: str) -> None:
+    require(kind)
+    said = output_of("\n".join([IMPORT, before, PATCH[kind].format(""), CHECK])).split("\n")[-1]
+    assert f"{kind} patched threading after pyredisson was imported" in said
+    assert "gunicorn.conf.py" in said
+
+
+@each_kind
+@pytest.mark.parametrize("early", [False, True], ids=["after the import", "before the import"])
+def test_a_patch_without_threads_is_refused(kind: str, early: bool) -> None:
+    require(kind)
+    patch = PATCH[kind].format("thread=False")
+    said = output_of("\n".join([patch, IMPORT, CHECK] if early else [IMPORT, patch, CHECK]))
+    assert f"{kind} patched socket, but not threading" in said
+    assert "gunicorn.conf.py" in said
+
+
+@each_kind
+def test_who_only_imports_it_passes(kind: str) -> None:
+    require(kind)
+    assert output_of("\n".join([IMPORT, f"import {kind}", CHECK])) == "all is well"
+
+
+def test_other_libraries_may_replace_the_socket_class() -> None:
+    replace = "import socket\nclass Proxied(socket.socket): pass\nsocket.socket = Proxied"
+    assert output_of("\n".join([IMPORT, replace, CHECK])) == "all is well"
+
+
+@each_kind
+def test_a_client_is_not_made_after_a_late_patch(kind: str) -> None:
+    require(kind)
+    said = output_of(
+        "\n".join(
+            [
+                "import pyredisson",
+                PATCH[kind].format(""),
+                "check_patched = lambda: pyredisson.Redisson.from_url('redis://127.0.0.1:1')",
+                CHECK,
+            ]
+        )
+    )
+    assert "gunicorn.conf.py" in said
