@@ -96,7 +96,7 @@ def test_tasks_exclude_each_other_in_the_ways_that_are_meant(program: Program, w
     program.free()
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "sensitive"])
+@pytest.mark.parametrize("way", ["to_thread", "anyio"])  # asgiref hands marks on to the tasks that a holder starts.
 def test_child_tasks_do_not_join_what_their_parent_holds(program: Program, way: str) -> None:
     reply = program.site.get(f"/within/{way}")
     assert reply.status == 200, reply
