@@ -214,10 +214,11 @@ class LockCore:
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
+            if self._covers:
+                self.leave_behind(claim)
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
             elif self._covers:
-                self.leave_behind(claim)
                 claim.mark = claim.who.mark(claim, self._covers)
             holds = len(claim.levels)
             refused: int | None = None
