@@ -5,12 +5,15 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.exceptions as rx
 
+from pyredisson.doctor import run_doctor
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
+from tests.command_line import programs
 from tests.proxy import Proxy
 from tests.real.handles import handle
 from tests.real.looking import ANY_SCRIPT, side_by_side
@@ -154,3 +157,24 @@ def test_a_message_without_end(world: World, proxy: Proxy, unique_name: str, wha
     holder.do(lock.unlock)
     waits.result(10)
     waiter.do(lock.unlock)
+
+
+ESCAPE = "ERR \x1b]0;owned\x07\x1b[2J"
+
+
+def test_doctor_prints_no_control_characters_of_others(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy.refuse_request(lambda args: True, ESCAPE)
+    run_doctor([proxy.url], as_json=False)
+    shown = capsys.readouterr().out
+    assert "owned" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
+def test_run_prints_no_control_characters_of_others(proxy: Proxy, tmp_path: Path, unique_name: str) -> None:
+    proxy.refuse_request(ANY_SCRIPT, ESCAPE)
+    with programs(tmp_path) as command_line:
+        program = command_line.pyredisson("run", unique_name, "--", "true", url=proxy.url)
+        assert program.exit_code() != 0
+        assert "owned" in program.stderr
+        assert "\x1b" not in program.stderr
