@@ -12,6 +12,8 @@ import threading
 import weakref
 from typing import Any
 
+from pyredisson.misuse import no_event_loop
+
 __all__ = [
     "HandleOwner",
     "TaskOwner",
@@ -150,7 +152,10 @@ def current_task_owner() -> TaskOwner:
     Raises:
         RuntimeError: No task is running.
     """
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise no_event_loop() from None
     if task is None:
         raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")
     key = id(task)

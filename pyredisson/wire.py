@@ -9,7 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import hiredis
+try:
+    import hiredis
+except ImportError as error:
+    if "subinterpreter" not in str(error):
+        raise
+    raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from error
 import redis.exceptions as rx
 
 from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused
