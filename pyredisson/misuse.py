@@ -59,8 +59,8 @@ def no_event_loop() -> RuntimeError:
             "run the program with asyncio"
         )
     return RuntimeError(
-        "pyredisson.asyncio needs a running event loop, and there is none: call it in a coroutine under asyncio.run(), or "
-        "use pyredisson.Redisson, the client for threads"
+        "pyredisson.asyncio needs a running event loop, and there is none: call it in a coroutine under asyncio.run(), "
+        "or use pyredisson.Redisson, the client for threads"
     )
 
 
