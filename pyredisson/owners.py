@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson import process
 from pyredisson.errors import LockError
+from pyredisson.misuse import no_event_loop
 from pyredisson.threads.jobs import job_of, worker_frame
 from pyredisson.threads.patching import check_patched
 
@@ -461,7 +462,10 @@ def current_task_owner() -> TaskOwner:
         RuntimeError: No task is running.
     """
     process.check()
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise no_event_loop() from None
     if task is None:
         raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")
     return _owner_of(task)

@@ -20,6 +20,7 @@ from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
+from pyredisson.misuse import no_event_loop
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.wire import prepare
@@ -126,10 +127,13 @@ class AsyncioRuntime:
         """Make sure that this is the loop we serve, or start afresh if that one is no more.
 
         Raises:
-            RuntimeError: Another loop is served, and still alive.
+            RuntimeError: Another loop is served, and still alive; or none of asyncio's is running.
         """
         process.check()
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise no_event_loop() from None
         if loop is self._loop:
             return
         if self._loop is not None and not self._loop.is_closed():

@@ -1,8 +1,8 @@
 """Which job of a ``concurrent.futures.ThreadPoolExecutor`` the calling thread runs.
 
-A pool runs its jobs in one thread and, unless they bring one (``asyncio.to_thread``, ``sync_to_async``), in one context:
-what a job leaves held, the next one re-enters. Nothing but the pool's own frame tells them apart, so this is good for
-a warning, and for nothing that has to be right.
+A pool runs its jobs in one thread and, unless they bring one (``asyncio.to_thread``, ``sync_to_async``), in one
+context: what a job leaves held, the next one re-enters. Nothing but the frame of the pool tells them apart, so this is
+good for a warning, and for nothing that has to be right.
 """
 
 from __future__ import annotations
