@@ -102,18 +102,24 @@ def queue(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactor
     queue = Queue(surroundings)
     try:
         yield queue
+        surroundings.check_exclusion()
+        assert [each for each in surroundings.notes() if each.startswith("lost")] == []
+        surroundings.check_nothing_left()
     finally:
         queue.close()
         surroundings.close()
 
 
 @pytest.fixture(scope="module")
-def prefork(queue: Queue) -> Program:
-    return queue.worker("--pool", "prefork", "--concurrency", "3", "-n", "prefork@%h")
+def prefork(queue: Queue) -> Iterator[Program]:
+    """Processes that were forked from one whose client was in use."""
+    worker = queue.worker("--pool", "prefork", "--concurrency", "3", "-n", "prefork@%h")
+    yield worker
+    assert worker.stop() == 0, worker.output()
 
 
 def test_tasks_exclude_each_other(queue: Queue, prefork: Program, volume: Callable[[int], int]) -> None:
-    """Processes that were forked from one whose client was in use, and threads of another worker."""
+    """Forked processes, and the threads of another worker."""
     threads = queue.worker("--pool", "threads", "--concurrency", "4", "-n", "threads@%h")
     count = max(40, volume(600))
     for _ in range(count):
@@ -122,7 +128,6 @@ def test_tasks_exclude_each_other(queue: Queue, prefork: Program, volume: Callab
     queue.surroundings.check_exclusion(count)
     queue.free("")
     assert threads.stop() == 0, threads.output()
-    assert [each for each in queue.surroundings.notes() if each.startswith("lost")] == []
 
 
 @pytest.mark.parametrize("form", ["with", "hold"])
@@ -169,11 +174,10 @@ def test_a_hard_limit_lets_the_next_one_in(queue: Queue, prefork: Program) -> No
     until(lambda: not queue.keys("-hard"), 25, what="the lock is free, at the end of its lease at the latest")
 
 
-def test_a_cold_shutdown_ends_in_time(queue: Queue, prefork: Program) -> None:
-    """Run last: it ends the worker."""
-    queue.send("sleep", "-cold", "hold")
+def test_a_cold_shutdown_ends_in_time(queue: Queue) -> None:
+    cold = f"{queue.surroundings.name}-cold-queue"
+    worker = queue.worker("--pool", "prefork", "--concurrency", "1", "-n", "cold@%h", "-Q", cold)
+    queue.send("sleep", "-cold", "hold", queue=cold)
     queue.noted("holding-cold")
-    prefork.stop(signal.SIGQUIT)
+    worker.stop(signal.SIGQUIT)
     until(lambda: not queue.keys("-cold"), 25, what="the lock is free, at the end of its lease at the latest")
-    queue.surroundings.check_exclusion()
-    queue.surroundings.check_nothing_left()
