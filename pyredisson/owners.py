@@ -53,6 +53,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+_running_loop = asyncio._get_running_loop
+
 _numbers = itertools.count(1)
 
 
@@ -99,12 +101,14 @@ class AnyOwner:
         number: Never used for another owner of this process.
         shared: Whether call chains that have nothing to do with each other may come along under this owner.
         divided: Whether that has happened.
+        pooled: Whether it is a thread that a pool gives its jobs.
     """
 
     __slots__ = ("number",)
 
     shared = False
     divided = False
+    pooled = False
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -116,7 +120,7 @@ class AnyOwner:
     #: See ``Caller.innermost``.
     innermost = staticmethod(_innermost.get)
 
-    def mark(self, held: Holding, names: frozenset[str]) -> weakref.ref[Mark] | None:
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> weakref.ref[Mark] | None:
         """See ``Caller.mark``."""
         outer = _innermost.get()
         # What is only about to be held has left no mark that is still live; and this is the hot path.
@@ -130,9 +134,8 @@ class AnyOwner:
         """The holds of the calling context, innermost first."""
         return _live_marks()
 
-    def left_behind(self, held: Holding) -> Holding | None:
-        """See ``Caller.left_behind``."""
-        return None
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.look_behind``."""
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_job", "_latest", "_name", "_pool", "_root", "divided", "thread")
+    __slots__ = ("_job", "_latest", "_name", "_pool", "_root", "divided", "pooled", "thread")
 
     shared = True
 
@@ -162,7 +165,8 @@ class ThreadOwner(AnyOwner):
         self._root = root or self
         self._name: str = root._name if root is not None else _thread_name()
         self._latest: Holding | None = None
-        self._pool = worker_frame() if root is None else None
+        self._pool: FrameType | None = worker_frame() if root is None else root._pool
+        self.pooled = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
         self._job: weakref.ref[object] | None = None
 
     def __repr__(self) -> str:
@@ -205,14 +209,21 @@ class ThreadOwner(AnyOwner):
             if getattr(mark.held.who, "thread", None) is self.thread:
                 yield mark
 
-    def left_behind(self, held: Holding) -> Holding | None:
-        """See ``Caller.left_behind``. Says it once."""
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> weakref.ref[Mark] | None:
+        """See ``Caller.mark``."""
+        if self._root._latest is not held or self.pooled:
+            self.look_behind(held, tell)
+        return super().mark(held, names, tell)
+
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.look_behind``. It tells once."""
         root = self._root
         latest, root._latest = root._latest, held
         another_job = root._pool is not None and root._is_another_job(root._pool)
         if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
-            return None
-        return None if not another_job and any(mark.held is latest for mark in self.marks()) else latest
+            return
+        if another_job or all(mark.held is not latest for mark in self.marks()):
+            tell(latest)
 
     def _is_another_job(self, pool: FrameType) -> bool:
         """Whether the thread has begun another job of its pool since this was asked last."""
@@ -234,6 +245,7 @@ class _Local(threading.local):
 
 
 _local = _Local()
+_native = threading.local
 
 
 def current_thread_owner() -> ThreadOwner:
@@ -242,10 +254,12 @@ def current_thread_owner() -> ThreadOwner:
     Raises:
         RuntimeError: Greenlets are here that cannot be told apart.
     """
-    check_patched()
+    if threading.local is not _native:
+        check_patched()
     try:
         return _local.owner
     except AttributeError:
+        check_patched()
         _local.pulse = _Pulse()
         _local.owner = ThreadOwner(weakref.ref(_local.pulse))
         return _local.owner
@@ -257,7 +271,7 @@ def current_owner() -> ThreadOwner | TaskOwner:
     In the child of a fork, clients are made anew before it is looked for.
     """
     process.check()
-    loop = asyncio._get_running_loop()
+    loop = _running_loop()
     if loop is not None:
         task = asyncio.current_task(loop)
         if task is not None:

@@ -200,8 +200,9 @@ class LockCore:
 
     def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire the lock for a level, waiting at most ``wait`` seconds; ``None``: as long as it takes."""
-        acquire = self._acquire(wait, level, claim)
-        return acquire if self._caller is None else self._caller.alone(acquire)
+        if self._caller is None:
+            return self._acquire(wait, level, claim)
+        return self._caller.alone(self._acquire(wait, level, claim))
 
     async def _acquire(self, wait: float | None, level: Level, claim: Claim | None) -> bool:
         home = self.home
@@ -214,12 +215,12 @@ class LockCore:
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
-            if self._covers:
-                self.leave_behind(claim)
             if claim.levels or claim.pending:
+                if claim.who.pooled:
+                    claim.who.look_behind(claim, self.tell_left_behind)
                 await self._make_ready(claim)
             elif self._covers:
-                claim.mark = claim.who.mark(claim, self._covers)
+                claim.mark = claim.who.mark(claim, self._covers, self.tell_left_behind)
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
@@ -261,11 +262,9 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
-    def leave_behind(self, held: Holding) -> None:
-        """Tell of what a thread holds for another call chain, now that it has gone on to hold this."""
-        left = held.who.left_behind(held)
-        if left is not None:
-            self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+    def tell_left_behind(self, left: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on."""
+        self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
     def check_not_stuck(self, claim: Claim) -> None:
         """Raise ``LockError`` if a holder can only release the lock when this call is over."""
@@ -539,8 +538,9 @@ class LockCore:
 
         ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
         """
-        unlock = self._unlock(begun)
-        return unlock if self._caller is None else self._caller.alone(unlock)
+        if self._caller is None:
+            return self._unlock(begun)
+        return self._caller.alone(self._unlock(begun))
 
     async def _unlock(self, begun: list[None] | None) -> None:
         home = self.home
@@ -831,11 +831,22 @@ class LockCore:
 
     def mine(self) -> Claim:
         """The claim of who calls."""
-        who = self.owner()
-        last = self._last
-        if who.shared and not (last is not None and last.who is who and is_callers(last)):
-            who = who.acting(self._covers, self.taken)
-        return self.claim_of(who)
+        # As claim_of(self.caller()), spelt out for who comes again: this is the hot path.
+        home = self.home
+        asking = home.runtime.owner()
+        who = self._caller or asking
+        claim = self._last
+        if (
+            claim is not None
+            and claim.who is who
+            and claim.listed
+            and claim.client == home.id
+            and (not who.shared or is_callers(claim))
+        ):
+            if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
+                home.refuse_interrupter(claim)
+            return claim
+        return self.claim_of(self.caller())
 
     def claim_of(self, who: Caller) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
@@ -860,15 +871,11 @@ def _setback(reply: Reply, read: Callable[[Reply], scripts.Stale | None]) -> Fai
 
 
 def is_callers(held: Holding) -> bool:
-    """Whether what an owner held last is the calling context's to use, as far as a glance tells."""
-    who = held.who
-    if not who.shared:
-        return True
-    mark = held.mark
-    if mark is None or who.divided:
+    """Whether what a thread held last is the calling context's to use, as far as a glance tells."""
+    if held.mark is None or held.who.divided:
         return False
-    innermost = who.innermost()
-    return innermost is not None and mark() is innermost  # It holds this, or did so last.
+    innermost = held.who.innermost()
+    return innermost is not None and held.mark() is innermost  # The context holds this, or did so last.
 
 
 def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:

@@ -175,7 +175,12 @@ class MultiLockCore:
         """The hold of who calls; see :meth:`LockCore.mine`."""
         who = self.owner()
         last = self._last
-        if last is not None and last.who is who and last.listed_in is self.home.keeper and is_callers(last):
+        if (
+            last is not None
+            and last.who is who
+            and last.listed_in is self.home.keeper
+            and (not who.shared or is_callers(last))
+        ):
             return last
         return self._hold(who.acting(self._covers, self._taken) if who.shared else who)
 
@@ -256,8 +261,7 @@ class MultiLockCore:
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            self.members[0].leave_behind(hold)
-            hold.mark = hold.who.mark(hold, self._covers)
+            hold.mark = hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
         holds = self._refresh(hold)
         self.home.refuse_interrupter(hold, *hold.claims)
         try:

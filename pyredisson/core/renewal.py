@@ -70,7 +70,8 @@ class Watchdog:
 
     def watch(self, claim: Claim) -> None:
         """Renew this claim if it wants that, and tell its holder when it is lost."""
-        self._look_whether_it_runs()
+        if self._late_at < math.inf:
+            self._look_whether_it_runs()
         self._watched[claim] = None
         deadline = claim.deadline
         if deadline < self._earliest:
@@ -82,7 +83,8 @@ class Watchdog:
 
     def unwatch(self, claim: Claim) -> None:
         """Leave this claim alone."""
-        self._look_whether_it_runs()
+        if self._late_at < math.inf:
+            self._look_whether_it_runs()
         self._watched.pop(claim, None)
 
     def settle(self, claim: Claim) -> None:

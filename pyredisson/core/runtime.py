@@ -236,8 +236,18 @@ class Caller(Protocol):
         """
         ...
 
-    def mark(self, held: Holding, names: frozenset[str]) -> Callable[[], Any] | None:
+    @property
+    def pooled(self) -> bool:
+        """Whether it is a thread that a pool gives its jobs."""
+        ...
+
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> Callable[[], Any] | None:
         """Note in the calling context that something is about to be held.
+
+        Args:
+            held: What.
+            names: The locks that this is about.
+            tell: As for :meth:`look_behind`, which is done as well.
 
         Returns:
             Called, it returns the mark as long as that stands in a context, then ``None``. Or ``None`` at once, where
@@ -253,11 +263,12 @@ class Caller(Protocol):
         """The holds that this owner acquired in the calling context, innermost first."""
         ...
 
-    def left_behind(self, held: Holding) -> Holding | None:
-        """What this thread holds for another call chain, although it has gone on to this one.
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """Look whether this thread holds anything for another call chain, although it has gone on to this one.
 
         Args:
             held: What it is about to hold now.
+            tell: Called with what it has left held.
         """
         ...
 
