@@ -1,0 +1,258 @@
+"""Clients in the child of a fork, whether or not Python was told of the fork, and whatever threads were doing then."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+from tests.servers import Server
+
+ROOT = Path(__file__).parents[2]
+
+
+def locks_behind(client: Any) -> dict[int, object]:
+    """The locks that a client can reach, by their ids; not those of redis-py, of logging, or of modules."""
+    found: dict[int, object] = {}
+    seen: set[int] = set()
+    todo: list[object] = [client._core, client._runtime]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, (_thread.LockType, _thread.RLock)):
+            found[id(each)] = each
+        skipped = (types.ModuleType, type, types.FrameType, logging.Logger, threading.Thread)
+        if isinstance(each, skipped) or type(each).__module__.partition(".")[0] in ("redis", "threading"):
+            continue
+        if isinstance(each, types.FunctionType):
+            todo += [cell.cell_contents for cell in each.__closure__ or ()]
+            continue
+        todo += gc.get_referents(each)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored")
+def test_the_child_uses_no_lock_of_its_parents(valkey: Server, unique_name: str) -> None:
+    """A thread of the parent may have held it at the moment of the fork, and nobody would ever release it."""
+    client = pyredisson.Redisson.from_url(valkey.url)
+    lock = client.get_lock(unique_name)
+    with lock:
+        threads = [threading.Thread(target=lambda: lock.try_lock(20) and lock.unlock()) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while "2 waiting here" not in repr(lock):
+            pass
+        before = locks_behind(client)
+    for thread in threads:
+        thread.join()
+    assert len(before) > 5, "or else this test shows nothing"
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            shared = [repr(before[each]) for each in locks_behind(client).keys() & before.keys()]
+            for each in before.values():
+                each.acquire(blocking=False)  # type: ignore[attr-defined]  # As a thread of the parent's might have.
+            with lock:
+                assert client.get_lock(unique_name).is_locked()
+            client.close()
+            os.write(write, repr(shared).encode())
+        except BaseException:
+            os.write(write, traceback.format_exc().encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert said.read() == "[]"
+    client.close()
+
+
+HEAD = """
+    import asyncio, ctypes, os, sys, time, traceback
+    import redis, pyredisson, pyredisson.asyncio
+    URL, NAME = sys.argv[1:]
+    server = redis.Redis.from_url(URL)
+
+    def in_child(work):
+        sys.stdout.flush()
+        child = ctypes.PyDLL(None).fork()  # As uWSGI does, without the functions of os.register_at_fork().
+        if child == 0:
+            try:
+                work()
+                sys.stdout.flush()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def run_program(valkey: Server, name: str, script: str) -> tuple[str, str]:
+    """Run a program, which has to end well. Returns what it printed and what it logged."""
+    code = textwrap.dedent(HEAD) + textwrap.dedent(script)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, f"{valkey.url}?client_name={name}", name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_a_fork_that_python_is_not_told_of_makes_another_client(valkey: Server, unique_name: str) -> None:
+    """Whichever is the first thing that the child does with it."""
+    run_program(
+        valkey,
+        unique_name,
+        """
+        client = pyredisson.Redisson.from_url(URL, config=pyredisson.Config(lock_watchdog_timeout=1.8))
+        lock, other = client.get_lock(NAME), client.get_lock(NAME + "-other")
+        semaphore, latch = client.get_semaphore(NAME + "-semaphore"), client.get_count_down_latch(NAME + "-latch")
+        semaphore.try_set_permits(1)
+        parent = client.id
+
+        def connections():
+            return sorted(each["id"] for each in server.client_list() if each["name"] == NAME)
+
+        def renewals_of(lock):
+            before = lock.remain_time_to_live()
+            while (after := lock.remain_time_to_live()) <= before:
+                before = after
+                time.sleep(0.01)
+
+        lock.lock()
+        opened = connections()
+
+        def unlock():
+            try:
+                lock.unlock()
+            except pyredisson.LockNotOwnedError:
+                return
+            raise AssertionError("the child could release its parent's lock")
+
+        first_steps = [
+            lambda: client.id,
+            lambda: lock.is_locked(),
+            lambda: lock.try_lock(),
+            unlock,
+            lambda: other.lock() or other.unlock(),
+            lambda: semaphore.try_acquire() and semaphore.release(),
+            lambda: latch.wait(0.1),
+            lambda: client.get_lock(NAME + "-more"),
+            lambda: lock.is_held_by_current_thread(),
+        ]
+        for step in first_steps:
+            def child():
+                step()
+                assert client.id != parent
+                assert lock.get_hold_count() == 0
+                other.lock()
+                renewals_of(other)
+                other.unlock()
+            if step in first_steps[:3]:
+                in_child(child)
+            else:
+                in_child(lambda: (step(), client.id != parent or 1 / 0, client.close()))
+            assert client.id == parent
+            assert lock.get_hold_count() == 1
+        in_child(lambda: client.close())
+        renewals_of(lock)
+        assert set(opened) <= set(connections()), "a child ended a connection of its parent's"
+        lock.unlock()
+        client.close()
+        server.delete(NAME + "-semaphore")
+        """,
+    )
+
+
+def test_a_client_of_asyncio_notices_a_fork_that_python_is_not_told_of(valkey: Server, unique_name: str) -> None:
+    run_program(
+        valkey,
+        unique_name,
+        """
+        client = pyredisson.asyncio.Redisson.from_url(URL)
+        lock = client.get_lock(NAME)
+        ids = set()
+
+        async def work():
+            async with lock:
+                assert await lock.is_locked()
+            assert not await lock.is_locked()
+
+        def child():
+            asyncio.run(work())
+            print(client.id)
+
+        print(client.id)
+        for _ in range(3):
+            in_child(child)
+        asyncio.run(work())
+        print(client.id)
+        in_child(child)
+
+        async def ask():
+            return await lock.is_locked()
+
+        in_child(lambda: (asyncio.run(ask()), print(client.id)))
+        in_child(lambda: asyncio.run(client.close()))
+        """,
+    )
+
+
+def test_the_ids_of_an_asyncio_clients_children_differ(valkey: Server, unique_name: str) -> None:
+    said, _ = run_program(
+        valkey,
+        unique_name,
+        """
+        client = pyredisson.asyncio.Redisson.from_url(URL)
+        lock = client.get_lock(NAME)
+
+        async def holder():
+            async with lock:
+                print(server.hkeys(NAME)[0].decode().partition(":")[0])
+
+        for _ in range(3):
+            in_child(lambda: asyncio.run(holder()))
+        """,
+    )
+    assert len(set(said.split())) == 3
+
+
+def test_a_watchdog_that_cannot_run_is_warned_of_once(valkey: Server, unique_name: str) -> None:
+    """As in a process whose main thread keeps the interpreter to itself while it waits for requests."""
+    said, logged = run_program(
+        valkey,
+        unique_name,
+        """
+        events = []
+        config = pyredisson.Config(lock_watchdog_timeout=1.5, listeners=(events.append,))
+        client = pyredisson.Redisson.from_url(URL, config=config)
+        lock = client.get_lock(NAME)
+        for _ in range(2):
+            lock.lock()
+            ctypes.PyDLL(None).sleep(3)  # One call, which keeps the interpreter's lock.
+            assert not lock.is_held_by_current_thread()
+            try:
+                lock.unlock()
+            except pyredisson.LockLostError:
+                print("lost")
+        print([type(event).__name__ for event in events].count("WatchdogLate"))
+        """,
+    )
+    assert said.split() == ["lost", "lost", "1"]
+    assert logged.count("start with --enable-threads") == 1

@@ -1,0 +1,79 @@
+"""A watchdog that does not run is noticed by those who acquire and release, and warned of once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyredisson.config import Config
+from pyredisson.core import events
+from pyredisson.core.client import ClientCore
+from pyredisson.core.renewal import LATE
+from pyredisson.core.runtime import run
+from tests.unit.fake import FakeRuntime
+
+
+async def chore() -> None:
+    """Something to do in the background."""
+
+
+class Watched:
+    """A client whose watchdog runs only when it is told to.
+
+    Attributes:
+        told: By how many seconds the watchdog was said to be late.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.runtime = FakeRuntime()
+        self.told: list[float] = []
+        self.core = ClientCore(self.runtime, Config(lock_watchdog_timeout=timeout, listeners=(self._listen,)))
+        self.watchdog = self.core.watchdog
+
+    def _listen(self, event: events.Event) -> None:
+        if isinstance(event, events.WatchdogLate):
+            self.told.append(event.seconds)
+
+    def release(self) -> None:
+        """What a release does to the watchdog."""
+        claim: Any = object()
+        self.watchdog.unwatch(claim)
+
+
+@pytest.mark.parametrize(("timeout", "grace"), [(30.0, 10.0), (0.9, LATE)])
+def test_one_that_does_not_run_is_warned_of_once(timeout: float, grace: float) -> None:
+    client = Watched(timeout)
+    client.watchdog.do_later(chore, 1e9)
+    client.runtime.time += grace - 0.1
+    client.release()
+    assert client.told == []
+    client.runtime.time += 0.2
+    client.release()
+    assert client.told == [pytest.approx(grace + 0.1)]
+    client.watchdog.do_later(chore, 1e9)
+    client.runtime.time += 100
+    client.release()
+    run(client.watchdog.step())
+    assert len(client.told) == 1
+
+
+def test_one_that_runs_late_warns_by_itself() -> None:
+    client = Watched(30)
+    client.watchdog.do_later(chore, 1e9)
+    client.runtime.time += 25
+    run(client.watchdog.step())
+    assert client.told == [pytest.approx(25)]
+
+
+def test_one_that_runs_in_time_is_not_warned_of() -> None:
+    client = Watched(30)
+    for _ in range(20):
+        client.watchdog.do_later(chore, 1e9)
+        client.runtime.time += 0.5
+        client.release()
+        run(client.watchdog.step())
+    client.runtime.time += 1000  # Nothing is to be done, so it sleeps.
+    client.release()
+    run(client.watchdog.step())
+    assert client.told == []
