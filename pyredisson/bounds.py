@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import hiredis
+try:
+    import hiredis
+except ImportError as error:
+    if "subinterpreter" not in str(error):
+        raise
+    raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from error
 import redis.exceptions as rx
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Reader"]

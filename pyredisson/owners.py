@@ -21,11 +21,13 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson import process
 from pyredisson.errors import LockError
+from pyredisson.misuse import no_event_loop
+from pyredisson.threads.jobs import job_of, worker_frame
 from pyredisson.threads.patching import check_patched
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_latest", "_name", "_root", "divided", "thread")
+    __slots__ = ("_job", "_latest", "_name", "_pool", "_root", "divided", "thread")
 
     shared = True
 
@@ -160,6 +162,8 @@ class ThreadOwner(AnyOwner):
         self._root = root or self
         self._name: str = root._name if root is not None else _thread_name()
         self._latest: Holding | None = None
+        self._pool = worker_frame() if root is None else None
+        self._job: weakref.ref[object] | None = None
 
     def __repr__(self) -> str:
         return f"<thread {self.number} {self._name!r}>"
@@ -203,13 +207,19 @@ class ThreadOwner(AnyOwner):
 
     def left_behind(self, held: Holding) -> Holding | None:
         """See ``Caller.left_behind``. Says it once."""
-        latest = self._root._latest
-        if latest is held:
+        root = self._root
+        latest, root._latest = root._latest, held
+        another_job = root._pool is not None and root._is_another_job(root._pool)
+        if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
             return None
-        self._root._latest = held
-        if latest is None or not latest.in_use() or not latest.bound():
-            return None
-        return None if any(mark.held is latest for mark in self.marks()) else latest
+        return None if not another_job and any(mark.held is latest for mark in self.marks()) else latest
+
+    def _is_another_job(self, pool: FrameType) -> bool:
+        """Whether the thread has begun another job of its pool since this was asked last."""
+        before = self._job() if self._job is not None else None
+        job = job_of(pool)
+        first, self._job = self._job is None, None if job is None else weakref.ref(job)
+        return job is not None and job is not before and not first
 
 
 def _thread_name() -> str:
@@ -452,7 +462,10 @@ def current_task_owner() -> TaskOwner:
         RuntimeError: No task is running.
     """
     process.check()
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise no_event_loop() from None
     if task is None:
         raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")
     return _owner_of(task)

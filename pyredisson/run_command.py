@@ -36,6 +36,7 @@ from typing_extensions import Self
 
 from pyredisson import Config, Lease, Lock, LockLostError, LockTimeoutError, Redisson, RedissonError
 from pyredisson.core.deadline import meant
+from pyredisson.plain_text import plain
 
 __all__ = ["BadUsage", "ExitCode", "connect", "find_program", "run_command", "say"]
 
@@ -151,7 +152,7 @@ def find_program(name: str) -> str | ExitCode:
 def say(text: str) -> None:
     """One line on stderr, past its buffer: with nobody reading there, Python would end with an exit code of its own."""
     try:
-        os.write(sys.stderr.fileno(), f"pyredisson: {text}\n".encode(errors="backslashreplace"))
+        os.write(sys.stderr.fileno(), f"pyredisson: {plain(text)}\n".encode(errors="backslashreplace"))
     except (OSError, AttributeError):
         pass  # Nobody reads, or stderr was closed before we started. No reason to leave a command alone.
 

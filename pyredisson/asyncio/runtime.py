@@ -20,6 +20,7 @@ from pyredisson.asyncio.connections import fan_out
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
+from pyredisson.misuse import no_event_loop
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.wire import prepare
@@ -126,10 +127,13 @@ class AsyncioRuntime:
         """Make sure that this is the loop we serve, or start afresh if that one is no more.
 
         Raises:
-            RuntimeError: Another loop is served, and still alive.
+            RuntimeError: Another loop is served, and still alive; or none of asyncio's is running.
         """
         process.check()
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise no_event_loop() from None
         if loop is self._loop:
             return
         if self._loop is not None and not self._loop.is_closed():
@@ -217,7 +221,7 @@ class AsyncioRuntime:
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
-            _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
+            _ = self.run_beside(_call_and_await(callback, args), "pyredisson-callback")
         else:
             loop = asyncio.get_running_loop()
             threading.Thread(
@@ -281,12 +285,17 @@ class AsyncioRuntime:
         if asyncio.get_running_loop() is self._loop and tasks:
             await asyncio.wait(tasks, timeout=2.0)
 
-    def end_soon(self) -> None:
-        """As :meth:`close`, from wherever the garbage collector happens to run."""
+    def end_soon(self, then: Callable[[], None] = lambda: None) -> None:
+        """As :meth:`close`, from wherever the garbage collector happens to run. ``then`` is called on the loop."""
+
+        def end() -> None:
+            self._stop()
+            then()
+
         loop = self._loop
         if loop is not None and not loop.is_closed():
             try:
-                loop.call_soon_threadsafe(self._stop)
+                loop.call_soon_threadsafe(end)
             except RuntimeError:
                 pass  # It was closed at this very moment.
 
@@ -318,6 +327,10 @@ def _shielded_from_anyio() -> AbstractContextManager[object]:
     """
     anyio = sys.modules.get("anyio")
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+async def _call_and_await(callback: Callable[..., Any], args: tuple[object, ...]) -> None:
+    await _await(callback(*args), callback)  # Called here: a loop that ends before this runs leaves nothing behind.
 
 
 async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:

@@ -214,10 +214,11 @@ class LockCore:
         asked = claim.began = runtime.now()
         holds = -1  # not known yet
         try:
+            if self._covers:
+                self.leave_behind(claim)
             if claim.levels or claim.pending:
                 await self._make_ready(claim)
             elif self._covers:
-                self.leave_behind(claim)
                 claim.mark = claim.who.mark(claim, self._covers)
             holds = len(claim.levels)
             refused: int | None = None
@@ -740,7 +741,8 @@ class LockCore:
             if claim.levels and claim.watched():  # Left by another thread, the block's owner may hold it anew by now.
                 home.watchdog.watch(claim)
         if home.talkative():
-            home.emit(events.Released(claim.name, claim.owner, holds - 1))
+            held = home.runtime.now() - claim.since[holds - 1]
+            home.emit(events.Released(claim.name, claim.owner, holds - 1, held))
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.release_request(claim, lease, holds, epoch, repeat)

@@ -42,11 +42,12 @@ class MultiLevel:
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost.
         block: As for :class:`pyredisson.core.holds.Level`.
+        since: When it was taken; while nobody listens, when it was asked for.
         parts: The member's own level, for each member; ``None`` where it is not held.
         votes: Which members count.
     """
 
-    __slots__ = ("block", "lease_ms", "parts", "votes", "watchdog", "watched")
+    __slots__ = ("block", "lease_ms", "parts", "since", "votes", "watchdog", "watched")
 
     token: int | None = None  # Those of the members grow apart: there is none for all.
 
@@ -55,6 +56,7 @@ class MultiLevel:
         self.lease_ms = lease_ms
         self.watchdog = watchdog
         self.watched = watchdog or block
+        self.since = 0.0
         self.parts: list[Level | None] = [None] * members
         self.votes = [True] * members
 
@@ -334,6 +336,15 @@ class Keeper:
     def keeping(self) -> int:
         """How many holds are renewed or watched."""
         return len(self._kept)
+
+    def kept(self) -> list[MultiHold]:
+        """The holds that are renewed or watched."""
+        return list(self._kept)
+
+    def drop(self, hold: MultiHold) -> None:
+        """Nobody will come for it any more."""
+        self._kept.pop(hold, None)
+        self._drop(hold)
 
     def due(self) -> float:
         """When :meth:`step` has something to do next."""

@@ -251,7 +251,7 @@ class MultiLockCore:
 
     async def _acquire(self, wait: float | None, level: MultiLevel, hold: MultiHold | None) -> bool:
         runtime = self.home.runtime
-        asked = runtime.now()
+        asked = level.since = runtime.now()
         self._check_open()
         if hold is None:
             hold = self.mine()
@@ -270,6 +270,7 @@ class MultiLockCore:
             if self.home.talkative():
                 waited = runtime.now() - asked
                 if taken:
+                    level.since += waited
                     self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
                 else:
                     self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
@@ -473,7 +474,8 @@ class MultiLockCore:
             self.home.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
             raise unsure_error
         if self.home.talkative():
-            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
+            held_for = self.home.runtime.now() - level.since
+            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels), held_for))
 
     def _forget(self, hold: MultiHold, level: MultiLevel) -> None:
         """Its owner wants no more of a level, whatever becomes of its members."""

@@ -104,6 +104,10 @@ class Watchdog:
         """How many claims are watched."""
         return len(self._watched)
 
+    def claims(self) -> list[Claim]:
+        """The claims that are watched."""
+        return list(self._watched)
+
     def _nudge(self) -> None:
         self._late_at = min(self._late_at, self._runtime.now() + self._grace)
         self._background.nudge()

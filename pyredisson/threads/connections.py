@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
 import redis.exceptions as rx
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from pyredisson.clock import monotonic
 from pyredisson.core.runtime import (
@@ -33,10 +31,10 @@ from pyredisson.core.runtime import (
     Unanswered,
     run,
 )
-from pyredisson.endpoints import kept_settings, own_settings
+from pyredisson.endpoints import kept_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.sentinel import Whereabouts
-from pyredisson.threads.inherited import close_inherited, end_inherited
+from pyredisson.threads.inherited import Sockets, close_inherited, end_inherited
 from pyredisson.threads.interruption import Flag
 from pyredisson.threads.readiness import Readiness
 from pyredisson.wire import (
@@ -453,8 +451,7 @@ class OwnLink:
         self._closed = False
         self.inspect: Inspect | None = None
         self.on_change: Callable[[], None] = nobody
-        self._forks = 0
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._sockets = Sockets()
         self._dialling: Dial | None = None
         self.away = False  # It did not answer the last time; only for those who ask many servers at once.
 
@@ -652,7 +649,7 @@ class OwnLink:
         if threading.get_ident() != self._watchdog:
             timeout = max(timeout, CONNECTING)
         address, settings = self._where(timeout)
-        connection = Connection(self._open(settings, timeout), monotonic(), address)
+        connection = Connection(self._sockets.open(self._class, settings, timeout), monotonic(), address)
         if self.inspect is not None:
             try:
                 self.inspect(inspected(connection.call(INFO, timeout), found=self._locator is not None))
@@ -668,15 +665,6 @@ class OwnLink:
                 connection.close()
                 raise
         return connection
-
-    def _open(self, settings: dict[str, Any], timeout: float) -> socket.socket:
-        forks = self._forks
-        sock = open_socket(self._class, settings, timeout)
-        if self._forks != forks:
-            close_inherited(sock)
-            raise NotSent(rx.ConnectionError("this process is the child of a fork; the connection is its parent's"))
-        self._sockets.add(sock)
-        return sock
 
     def _where(self, timeout: float, *, to_hear: bool = False) -> tuple[Address | None, dict[str, Any]]:
         """Where the next connection leads, if that has to be looked up, and its settings."""
@@ -715,7 +703,7 @@ class OwnLink:
         return self._locator is not None
 
     async def stream(self, timeout: float) -> Stream:
-        return SocketStream(self._open(self._where(timeout, to_hear=True)[1], timeout))
+        return SocketStream(self._sockets.open(self._class, self._where(timeout, to_hear=True)[1], timeout))
 
     def reserve(self) -> None:
         self._watchdog = threading.get_ident()  # Each request has a connection of its own anyway.
@@ -732,12 +720,10 @@ class OwnLink:
             self._trim()
 
     def abandon(self) -> None:
-        self._forks += 1
         idle, self._idle = self._idle, []
         for connection in idle:
             close_inherited(connection.sock)
-        in_use, self._sockets = list(self._sockets), weakref.WeakSet()
-        end_inherited(in_use)  # Greenlets go on in the child, and would read the parent's replies.
+        self._sockets.abandon()
         self._dialling = None
 
 
@@ -861,10 +847,10 @@ class BorrowedLink:
         try:
             settings = self._pool.connection_kwargs
             connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
+            self._made.add(connection)
             connection.connect()
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
-        self._made.add(connection)
         return connection
 
     async def stream(self, timeout: float) -> Stream:
@@ -884,7 +870,7 @@ class BorrowedLink:
         self._reserved = None
         self._reserved_lock = threading.Lock()
         made, self._made = list(self._made), weakref.WeakSet()
-        end_inherited(sock for each in made if (sock := getattr(each, "_sock", None)) is not None)
+        end_inherited(getattr(each, "_sock", None) for each in made)
 
 
 def _acknowledged(
@@ -902,29 +888,6 @@ def _checked(reply: Any) -> Reply:
     if isinstance(reply, Exception):
         raise failure_of(reply)
     return reply  # type: ignore[no-any-return]
-
-
-def open_socket(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> socket.socket:
-    """Let redis-py connect and introduce itself, and take the socket.
-
-    Raises:
-        NotSent: No connection could be made.
-        Refused: The server did not let us in.
-    """
-    connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
-    try:
-        connection.connect()
-        sock: socket.socket | None = connection._sock
-        connection._sock = None  # Else it would be closed with the object.
-        connection.disconnect()
-    except rx.AuthenticationError as error:
-        raise failure_of(error) from None
-    except (rx.RedisError, OSError) as error:
-        failure: Failure = NotSent(as_redis_error(error))
-        raise failure from None
-    if sock is None:
-        raise NotSent(rx.ConnectionError("the connection was closed while it was made"))
-    return sock
 
 
 def link_to(client: redis.Redis, locator: Locator | None = None) -> Link:

@@ -1,6 +1,8 @@
 """Let go of what the child of a fork has inherited: sockets, and the threads that greenlets run in.
 
-Nothing is sent: the connections are the parent's.
+Nothing is sent: the connections are the parent's. Threads of the parent are not in the child, but greenlets go on
+there: one that waits for a reply would take it from the parent, and one that is connecting would talk into the parent's
+handshake.
 """
 
 from __future__ import annotations
@@ -9,9 +11,81 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
 
-__all__ = ["close_inherited", "end_inherited", "end_inherited_thread"]
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pyredisson.core.runtime import Failure, NotSent
+from pyredisson.endpoints import own_settings
+from pyredisson.wire import as_redis_error, failure_of
+
+__all__ = ["Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
+
+
+class Sockets:
+    """Opens the sockets of one link, and knows those that are open or about to be."""
+
+    def __init__(self) -> None:
+        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._opening: set[Any] = set()
+
+    def open(self, connection_class: type[Any], settings: dict[str, Any], timeout: float) -> socket.socket:
+        """Let redis-py connect and introduce itself, and take the socket.
+
+        Raises:
+            NotSent: No connection could be made.
+            Refused: The server did not let us in.
+        """
+        connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+        opening = self._opening
+        connection.redis_connect_func = _unless(lambda: self._opening is not opening, connection.redis_connect_func)
+        opening.add(connection)
+        try:
+            connection.connect()
+            sock: socket.socket | None = connection._sock
+            connection._sock = None  # Else it would be closed with the object.
+            connection.disconnect()
+        except rx.AuthenticationError as error:
+            raise failure_of(error) from None
+        except (rx.RedisError, OSError) as error:
+            failure: Failure = NotSent(as_redis_error(error))
+            raise failure from None
+        finally:
+            opening.discard(connection)
+        if sock is None:
+            raise NotSent(rx.ConnectionError("the connection was closed while it was made"))
+        if self._opening is not opening:
+            close_inherited(sock)
+            raise NotSent(rx.ConnectionError(_FORKED))
+        self._open.add(sock)
+        return sock
+
+    def abandon(self) -> None:
+        """This is the child of a fork: end all that are still used here, or being made."""
+        used, self._open = list(self._open), weakref.WeakSet()
+        opening, self._opening = list(self._opening), set()
+        end_inherited([*used, *[connection._sock for connection in opening]])
+
+
+_FORKED = "this process is the child of a fork, and the connection is its parent's"
+
+
+def _unless(forked: Callable[[], bool], greet: Callable[[Any], object] | None) -> Callable[[Any], None]:
+    """Return what says the first words on a new connection, but not where it is the parent's."""
+
+    def connected(connection: Any) -> None:
+        if forked():
+            raise rx.ConnectionError(_FORKED)
+        if greet is None:
+            connection.on_connect()
+        else:
+            greet(connection)
+
+    return connected
 
 
 def close_inherited(sock: socket.socket) -> None:
@@ -20,13 +94,13 @@ def close_inherited(sock: socket.socket) -> None:
         socket.close(sock.detach())
 
 
-def end_inherited(socks: Iterable[socket.socket]) -> None:
+def end_inherited(socks: Iterable[socket.socket | None]) -> None:
     """Let whoever still uses these sockets here find them at their end, without a word to the server.
 
     A descriptor that a greenlet waits for must not be closed under it, since the number could be used for something
     else: another file is put in its place, one that can be read at once and at whose end it is.
     """
-    descriptors = [sock.fileno() for sock in socks]
+    descriptors = [sock.fileno() for sock in socks if sock is not None]
     if not any(descriptor >= 0 for descriptor in descriptors):
         return
     end, other = os.pipe()

@@ -9,8 +9,7 @@ import redis
 from typing_extensions import assert_type
 
 import pyredisson
-from pyredisson import Config, FencedLock, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson
-from pyredisson.core import events
+from pyredisson import Config, FencedLock, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson, events
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
 
 
