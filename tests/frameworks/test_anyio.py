@@ -10,12 +10,15 @@ from tests.frameworks.common import START_WITHIN, Surroundings, require
 from tests.waiting import until
 
 
+@pytest.mark.volume
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_cancellations_leave_nothing(surroundings: Surroundings, loop: str, volume: Callable[[int], int]) -> None:
     require("anyio", "uvloop")
     count = max(450, volume(9000))
-    program = surroundings.program("-X", "dev", "-m", "tests.frameworks.apps.cancellations", loop, str(count), "7")
-    assert program.wait(60) == 0, program.output()
+    program = surroundings.program(
+        *("-W", "always", "-m", "tests.frameworks.apps.cancellations", loop, str(count), "7")
+    )
+    assert program.wait(30 + count / 20) == 0, program.output()
     assert program.output() == ""
     assert surroundings.notes().count("cancelled") >= count // 3
     surroundings.check_exclusion()

@@ -118,6 +118,7 @@ def prefork(queue: Queue) -> Iterator[Program]:
     assert worker.stop() == 0, worker.output()
 
 
+@pytest.mark.volume
 def test_tasks_exclude_each_other(queue: Queue, prefork: Program, volume: Callable[[int], int]) -> None:
     """Forked processes, and the threads of another worker."""
     threads = queue.worker("--pool", "threads", "--concurrency", "4", "-n", "threads@%h")

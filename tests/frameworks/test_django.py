@@ -54,6 +54,7 @@ def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFact
         surroundings.close()
 
 
+@pytest.mark.volume
 def test_views_of_all_kinds_exclude_each_other(program: Program, volume: Callable[[int], int]) -> None:
     paths = ["/view/sync", "/view/async", "/view/async-over-sync"] * max(8, volume(100))
     replies = program.site.get_all(paths, at_once=8)

@@ -14,6 +14,7 @@ from tests.waiting import until
 SOON = 10.0
 
 
+@pytest.mark.volume
 @pytest.mark.parametrize("worker", [["-k", "sync"], ["-k", "gthread", "--threads", "4"]], ids=["sync", "gthread"])
 def test_what_is_given_up_is_released(
     surroundings: Surroundings, worker: list[str], volume: Callable[[int], int]
