@@ -19,6 +19,7 @@ from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -420,7 +421,8 @@ class ClientCore:
                 if isinstance(failure, Unusable) or runtime.now() + PAUSE_MAX >= over:
                     raise failure.cause from None
             except Failure as failure:
-                raise failure.cause from None
+                error = await explain_type(self, failure.cause, command[1])
+                raise error from error.__cause__
             await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
 
     def explain(self, failure: Failure, claim: Claim, what: str, lease_ms: int) -> Exception:

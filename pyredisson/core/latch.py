@@ -16,6 +16,7 @@ from pyredisson.core.numbered import NumberedCore, count_of, number_in
 from pyredisson.core.runtime import Failure
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import ALL
+from pyredisson.core.wrong_type import explain_type
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -94,7 +95,8 @@ class LatchCore(NumberedCore):
                 free_after=math.inf,
             )
         except Failure as failure:
-            raise failure.cause from None
+            error = await explain_type(home, failure.cause, names.raw, self.kind)
+            raise error from error.__cause__
         finally:
             if not home.wakeups.waiting(names.channel):
                 home.ledger.seen_open.pop(names.raw, None)

@@ -19,6 +19,7 @@ from pyredisson.core.replicas import NotAcknowledged, unasked
 from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
@@ -197,6 +198,7 @@ class LockCore:
             error = home.explain(failure, claim, "an acquire", level.lease_ms)
             if claim.queued_ms:
                 await self._leave_queue(claim, at_once=isinstance(failure, Refused))
+            error = await explain_type(home, error, claim.name, self.layout)
             raise error from failure.cause
         except RedissonError:
             if claim.queued_ms:
@@ -606,7 +608,8 @@ class LockCore:
             claim.pending_until = claim.deadline
             if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
                 home.watchdog.settle(claim)
-            raise home.explain(failure, claim, "an unlock", lease) from failure.cause
+            error = home.explain(failure, claim, "an unlock", lease)
+            raise await explain_type(home, error, claim.name, self.layout) from failure.cause
         if todo is Unlock.LOST:
             raise lost_error(claim, reason)
         if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
@@ -657,7 +660,8 @@ class LockCore:
         try:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
-            raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+            error = home.explain(failure, claim, "a force_unlock", self._plain.lease_ms)
+            raise await explain_type(home, error, claim.name, self.layout) from failure.cause
         if type(reply) is bytes:
             raise home.explain(scripts.unusable(reply), claim, "a force_unlock", self._plain.lease_ms)
         if reply is None and self.one_sided:

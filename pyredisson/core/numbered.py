@@ -28,6 +28,7 @@ from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class NumberedCore:
                 asking.give_up()
             return taken
         except Failure as failure:
-            raise asking.explain(failure) from failure.cause
+            raise await explain_type(home, asking.explain(failure), self.names.raw, self.kind) from failure.cause
         except Exception:
             asking.give_up()
             raise
@@ -276,7 +277,8 @@ class Asking:
             if insist and self._doubt is None and not isinstance(failure, Refused):
                 self._later()
                 raise failure.cause from None
-            raise self.explain(failure) from failure.cause
+            core = self._core
+            raise await explain_type(core.home, self.explain(failure), self._key[0], core.kind) from failure.cause
         except (Exception, GeneratorExit):
             raise
         except BaseException:

@@ -14,6 +14,7 @@ from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.names import SemaphoreNames
 from pyredisson.core.numbered import NumberedCore, count_of, number_in
 from pyredisson.core.runtime import Failure
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ class PermitSemaphoreCore(NumberedCore):
         try:
             reply = await home.perform(scripts.count_permits(home.runtime, self.names))
         except Failure as failure:
-            raise failure.cause from None  # Nothing is in doubt: to count twice does no harm.
+            # Nothing is in doubt: to count twice does no harm.
+            error = await explain_type(home, failure.cause, self.names.raw, self.kind)
+            raise error from error.__cause__
         match reply:
             case [None, int() as taken]:
                 return None, taken
