@@ -425,6 +425,10 @@ class ClientCore:
                 raise error from error.__cause__
             await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
 
+    def waits_through(self, failure: Failure, wait: float | None) -> bool:
+        """Whether an acquire goes on, that means to wait so long, although its first request brought no answer."""
+        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Refused, Unusable))
+
     def explain(self, failure: Failure, claim: Claim, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.
 

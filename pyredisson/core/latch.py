@@ -65,10 +65,13 @@ class LatchCore(NumberedCore):
         home.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
         began = home.runtime.now()
         seen = home.wakeups.glance(names.channel) if wait != 0 else None
-        if await self.get_count() <= 0:
-            return True
-        if wait == 0:
-            return False
+        # The loop below lives through a server that is away; a question by itself does not.
+        patient = home.config.wait_while_unreachable and wait != 0
+        if not patient:
+            if await self.get_count() <= 0:
+                return True
+            if wait == 0:
+                return False
 
         async def attempt() -> int | None:
             if home.ledger.seen_open.get(names.raw, -math.inf) >= began:
@@ -84,7 +87,7 @@ class LatchCore(NumberedCore):
         try:
             return await until_taken(
                 attempt,
-                -1,
+                0 if patient else -1,
                 runtime=home.runtime,
                 wakeups=home.wakeups,
                 channel=names.channel,

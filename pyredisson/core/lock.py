@@ -180,7 +180,12 @@ class LockCore:
             if (self.polite or claim.way > asked) and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
-                refused = await self.attempt(claim, level)
+                try:
+                    refused = await self.attempt(claim, level)
+                except Failure as failure:
+                    if not home.waits_through(failure, wait):
+                        raise
+                    refused = 0  # As if it were to be asked for again at once.
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await self._wait(claim, level, refused, seen, Deadline.after(wait, asked))

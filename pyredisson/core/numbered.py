@@ -130,7 +130,12 @@ class NumberedCore:
         taken = False
         try:
             seen = home.wakeups.glance(channel) if wait != 0 else None
-            refused = await attempt()
+            try:
+                refused = await attempt()
+            except Failure as failure:
+                if not home.waits_through(failure, wait):
+                    raise
+                refused = 0  # As if it were to be asked for again at once.
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await until_taken(
