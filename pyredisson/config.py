@@ -32,6 +32,8 @@ class Config:
         slaves_sync_timeout: How long replicas have for that.
         min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.
         timeout: The budget of one request, repeats included.
+        wait_while_unreachable: Whether the wait of an acquire covers a server that cannot be reached from the first
+            moment on, as it covers one that goes away later. ``False``: that raises the connection's error at once.
         max_wait_without_check: The longest a waiter relies on being told.
         quorum_node_timeout: What one node of a quorum gets to answer, and once more its replicas, if ``min_replicas``
             demands some; ``None``: lease / 200, within 5 to 50 ms.
@@ -58,6 +60,7 @@ class Config:
     slaves_sync_timeout: float = 1.0
     min_replicas: int = 0
     timeout: float = 3.0
+    wait_while_unreachable: bool = False
     max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None
     quorum_retry_timeout: float = 30.0
@@ -92,7 +95,7 @@ class Config:
             raise TypeError(f"quorum_max_extensions must be an int or None, not {type(bound).__name__}")
         if bound is not None and bound < 0:
             raise ValueError(f"quorum_max_extensions must not be negative, not {bound}")
-        for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server"):
+        for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server", "wait_while_unreachable"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False")
         if not isinstance(self.restart_guard, bool):

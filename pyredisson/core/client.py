@@ -19,6 +19,7 @@ from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -427,8 +428,13 @@ class ClientCore:
                 if isinstance(failure, Unusable) or runtime.now() + PAUSE_MAX >= over:
                     raise failure.cause from None
             except Failure as failure:
-                raise failure.cause from None
+                error = await explain_type(self, failure.cause, command[1])
+                raise error from error.__cause__
             await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
+
+    def waits_through(self, failure: Failure, wait: float | None) -> bool:
+        """Whether an acquire goes on, that means to wait so long, although its first request brought no answer."""
+        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Refused, Unusable))
 
     def explain(self, failure: Failure, claim: Claim, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.

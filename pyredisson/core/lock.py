@@ -19,6 +19,7 @@ from pyredisson.core.replicas import NotAcknowledged, unasked
 from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
@@ -227,7 +228,12 @@ class LockCore:
             if (self.polite or claim.way > asked) and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
-                refused = await self.attempt(claim, level)
+                try:
+                    refused = await self.attempt(claim, level)
+                except Failure as failure:
+                    if not home.waits_through(failure, wait):
+                        raise
+                    refused = 0  # As if it were to be asked for again at once.
             taken = refused is None
             if refused is not None and wait != 0:
                 if not runtime.suspends:
@@ -247,6 +253,7 @@ class LockCore:
             error = home.explain(failure, claim, "an acquire", level.lease_ms)
             if claim.queued_ms:
                 await self._leave_queue(claim, at_once=isinstance(failure, Refused))
+            error = await explain_type(home, error, claim.name, self.layout)
             raise error from failure.cause
         except RedissonError:
             if claim.queued_ms:
@@ -720,7 +727,8 @@ class LockCore:
             claim.pending_until = claim.deadline
             if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
                 home.watchdog.settle(claim)
-            raise home.explain(failure, claim, "an unlock", lease) from failure.cause
+            error = home.explain(failure, claim, "an unlock", lease)
+            raise await explain_type(home, error, claim.name, self.layout) from failure.cause
         if todo is Unlock.LOST:
             raise lost_error(claim, reason)
         if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
@@ -774,7 +782,8 @@ class LockCore:
         try:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
-            raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+            error = home.explain(failure, claim, "a force_unlock", self._plain.lease_ms)
+            raise await explain_type(home, error, claim.name, self.layout) from failure.cause
         if type(reply) is bytes:
             raise home.explain(scripts.unusable(reply), claim, "a force_unlock", self._plain.lease_ms)
         if reply is None and self.one_sided:

@@ -28,6 +28,7 @@ from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_i
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -132,7 +133,12 @@ class NumberedCore:
         taken = False
         try:
             seen = home.wakeups.glance(channel) if wait != 0 else None
-            refused = await attempt()
+            try:
+                refused = await attempt()
+            except Failure as failure:
+                if not home.waits_through(failure, wait):
+                    raise
+                refused = 0  # As if it were to be asked for again at once.
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await until_taken(
@@ -151,7 +157,7 @@ class NumberedCore:
                 asking.give_up()
             return taken
         except Failure as failure:
-            raise asking.explain(failure) from failure.cause
+            raise await explain_type(home, asking.explain(failure), self.names.raw, self.kind) from failure.cause
         except GeneratorExit:
             asking.leave_later()  # A coroutine that is being closed can wait for nothing any more.
             raise
@@ -303,7 +309,8 @@ class Asking:
             if insist and self._doubt is None and not isinstance(failure, Refused):
                 self._later()
                 raise failure.cause from None
-            raise self.explain(failure) from failure.cause
+            core = self._core
+            raise await explain_type(core.home, self.explain(failure), self._key[0], core.kind) from failure.cause
         except GeneratorExit:
             self.leave_later()
             raise

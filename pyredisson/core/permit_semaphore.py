@@ -16,6 +16,7 @@ from pyredisson.core.numbered import Asking, count_of, number_in
 from pyredisson.core.permit_block import PermitBlock
 from pyredisson.core.permits import PermitsCore
 from pyredisson.core.runtime import Failure
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ class PermitSemaphoreCore(PermitsCore):
         try:
             reply = await home.perform(scripts.count_permits(home.runtime, self.names))
         except Failure as failure:
-            raise failure.cause from None  # Nothing is in doubt: to count twice does no harm.
+            # Nothing is in doubt: to count twice does no harm.
+            error = await explain_type(home, failure.cause, self.names.raw, self.kind)
+            raise error from error.__cause__
         match reply:
             case [None, int() as taken]:
                 return None, taken

@@ -24,7 +24,7 @@ TIMES = [
     "ping_interval",
     "ping_timeout",
 ]
-FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "strict_server"]
+FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "strict_server", "wait_while_unreachable"]
 
 
 def test_the_defaults() -> None:
@@ -44,6 +44,7 @@ def test_the_defaults() -> None:
         "fence_from_clock": False,
         "sharded_subscription_mode": "AUTO",
         "strict_server": False,
+        "wait_while_unreachable": False,
         "on_lock_lost": None,
         "listeners": (),
         "ping_interval": 10.0,
