@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson import process
 from pyredisson.asyncio.connections import fan_out
+from pyredisson.callbacks import Callbacks
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
@@ -95,7 +96,11 @@ class TaskLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
-            await self._nudged.wait(pause)
+            await self._nudged.wait(min(pause, self._runtime.callbacks.look()))
+
+    def wake(self) -> None:
+        """Let it look again, if it runs."""
+        self._nudged.ring()
 
 
 class AsyncioRuntime:
@@ -115,6 +120,8 @@ class AsyncioRuntime:
         self._link: Link | None = None
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loops: list[TaskLoop] = []
+        self.callbacks = Callbacks()
         self.closed = False
 
     def attach(self, core: ClientCore) -> None:
@@ -199,7 +206,9 @@ class AsyncioRuntime:
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
-        return TaskLoop(step, name, self)
+        loop = TaskLoop(step, name, self)
+        self._loops.append(loop)
+        return loop
 
     def place(self, name: str) -> int | None:
         return slot_of(name) if self._scattered else None
@@ -223,10 +232,9 @@ class AsyncioRuntime:
         if inspect.iscoroutinefunction(callback):
             _ = self.run_beside(_call_and_await(callback, args), "pyredisson-callback")
         else:
-            loop = asyncio.get_running_loop()
-            threading.Thread(
-                target=self._call, args=(loop, callback, args), name="pyredisson-callback", daemon=True
-            ).start()
+            self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
+            for loop in self._loops:
+                loop.wake()  # It looks after those that wait.
 
     def _call(self, loop: asyncio.AbstractEventLoop, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         try:
@@ -279,6 +287,7 @@ class AsyncioRuntime:
     async def close(self) -> None:
         """End the tasks and connections that were made here."""
         if self._loop is None or self._loop.is_closed():
+            self.callbacks.close()
             self.abandon()
             return
         tasks = self._stop()
@@ -301,6 +310,7 @@ class AsyncioRuntime:
 
     def _stop(self) -> set[asyncio.Task[Any]]:
         self.closed = True
+        self.callbacks.close()
         if self._subscriber is not None:
             self._subscriber.close()
         tasks = set(self._tasks)
@@ -314,7 +324,9 @@ class AsyncioRuntime:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
         self._subscriber = None
+        self.callbacks = Callbacks()
         self._tasks = set()
+        self._loops = []
         self._loop = None
         if link is not None:
             link.abandon()

@@ -50,7 +50,8 @@ class PermitSemaphoreCore(PermitsCore):
         wait = wait_seconds(wait_time)
         lease = _lease_ms(lease_time)
         permit = self.new_permit()
-        return permit.hex() if await self.take_permit(self.acquiring(permit, lease), wait) else None
+        permit_id = permit.hex()  # Made before: once it is taken, nothing is left to interrupt.
+        return permit_id if await self.take_permit(self.acquiring(permit, lease), wait) else None
 
     def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> PermitBlock:
         """Prepare a block that takes a permit; without a lease, the watchdog renews it."""
