@@ -664,7 +664,7 @@ class Holder(Protocol):
 def holder_alive(held: Holder) -> bool:
     """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
     if not held.levels:
-        return held.who.alive()
+        return held.who.alive() and not _moved_on(held)
     blocks = [level.block for level in held.levels]
     if any(block is not None and block() is not None for block in blocks):
         return True

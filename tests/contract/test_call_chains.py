@@ -361,9 +361,11 @@ def test_waiting_for_another_task_of_the_loop_raises_at_once(lock: Any, wait: st
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "token_lock"])
 def test_who_blocks_its_event_loop_is_told_after_a_second(
-    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
+    world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    lock = lock_of(world, kind)
     other = world.actor()
     other.do(lock.lock)
 
