@@ -30,7 +30,11 @@ def worker_frame() -> FrameType | None:
 
 def job_of(frame: FrameType) -> object | None:
     """Return the job that runs there; ``None`` if that is not known, or the job runs in a context of its own."""
-    job = frame.f_locals.get("work_item")
+    local = frame.f_locals
+    job = local.get("work_item")
+    if sys.version_info < (3, 13):
+        # A snapshot, which the frame keeps: it would keep the job after its end, and the context that tells it is over.
+        local.pop("work_item", None)
     if job is None or _brings_context(getattr(job, "fn", None)):
         return None
     return None if any(map(_brings_context, getattr(job, "args", ()))) else job
