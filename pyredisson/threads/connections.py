@@ -736,6 +736,63 @@ class OwnLink:
         self._dialling = None
 
 
+def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], object]) -> Any:
+    """Make a call that may take as long as it likes, and wait for it only so long; a late result is ``unwanted``.
+
+    Raises:
+        NotSent: It is not over yet.
+    """
+    over = Flag()
+    outcome: list[Any] = []
+    state: list[None] = [None]  # Popped once: by whoever waits no longer, or by whoever is done.
+
+    def work() -> None:
+        error: BaseException | None = None
+        result = None
+        try:
+            result = call()
+        except BaseException as raised:
+            error = raised
+        outcome[:] = [result, error]
+        try:
+            state.pop()
+        except IndexError:  # Nobody waits any more.
+            if error is None:
+                with contextlib.suppress(Exception):
+                    unwanted(result)
+        over.set()
+
+    threading.Thread(target=work, name="pyredisson-connecting", daemon=True).start()
+    try:
+        done = over.wait(timeout)
+    except BaseException:
+        _give_up(state, outcome, unwanted)
+        raise
+    if not done and _give_up(state, outcome, None):
+        raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+    over.wait(1.0)
+    result, error = outcome
+    if error is not None:
+        raise error
+    return result
+
+
+def _give_up(state: list[None], outcome: list[Any], unwanted: Callable[[Any], object] | None) -> bool:
+    """Wait no longer. Returns whether that was in time; else the result is here, and ``unwanted`` maybe."""
+    try:
+        state.pop()
+    except IndexError:
+        if unwanted is not None and outcome and outcome[1] is None:
+            unwanted(outcome[0])
+        return False
+    return True
+
+
+def _left(until: float, timeout: float) -> float:
+    """What is left for a reply; some of it in any case, lest a request be sent for nothing."""
+    return min(timeout, max(until - monotonic(), timeout / 4))
+
+
 class BorrowedLink:
     """Connections of the user's pool, one a request, for those that we cannot open ourselves.
 
@@ -749,6 +806,9 @@ class BorrowedLink:
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reserved_lock = threading.Lock()
         self._reserved_for: int | None = None
+        # Whether the server answered the last time. Else a connection may take as long to make as the pool's own
+        # settings let it, and so it is made in a thread of its own.
+        self._answers = False
         self._heard_at: object = None  # Where the subscriber is.
         self.inspect: Inspect | None = None
         self.on_change: Callable[[], None] = nobody
@@ -793,23 +853,25 @@ class BorrowedLink:
         return _checked(self._call(pack(*command), timeout))
 
     def _call(self, data: bytes, timeout: float) -> Any:
+        until = monotonic() + max(timeout, CONNECTING)
         if self._reserved_for == threading.get_ident():
             with self._reserved_lock:
                 if self._reserved is None:
                     self._reserved = self.make(timeout)
-                return self._exchange(self._reserved, data, timeout)
+                return self._exchange(self._reserved, data, _left(until, timeout))
         connection = self._borrow(timeout)
         try:
-            return self._exchange(connection, data, timeout)
+            return self._exchange(connection, data, _left(until, timeout))
         finally:
             self._pool.release(connection)
 
     def _borrow(self, timeout: float) -> Any:
         until = monotonic() + timeout
         pause = 0.001
+        get: Callable[[], Any] = self._pool.get_connection
         while True:
             try:
-                return self._pool.get_connection()
+                return get() if self._answers else in_time(get, max(timeout, CONNECTING), self._pool.release)
             except rx.MaxConnectionsError as error:
                 if monotonic() + pause > until:
                     raise NotSent(error) from None
@@ -819,6 +881,12 @@ class BorrowedLink:
             pause = min(2 * pause, 0.02)
 
     def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
+        self._answers = False
+        reply = self._inspect_and_exchange(connection, data, timeout)
+        self._answers = True
+        return reply
+
+    def _inspect_and_exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         if self.inspect is not None and (way := getattr(connection, "_sock", None) or connection) not in self._known:
             try:
                 self.inspect(inspected(self._exchange_once(connection, INFO, timeout)))
@@ -857,7 +925,7 @@ class BorrowedLink:
             settings = self._pool.connection_kwargs
             connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
             self._made.add(connection)
-            connection.connect()
+            in_time(connection.connect, max(timeout, CONNECTING), lambda _: connection.disconnect())
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         return connection
