@@ -52,6 +52,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
     __slots__ = ("_token",)
 
     kind = "token"
+    layout = "token lock"
     hint = ""  # A reentrant lock of the same name would be another key's type.
     renew = staticmethod(scripts.renew_tokens)
 
