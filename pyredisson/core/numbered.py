@@ -253,9 +253,9 @@ class Asking:
 
     def _begin(self) -> Request:
         home = self._core.home
+        self.begun = home.runtime.now()  # First: how long it is worth settling is counted from here.
         self._number = home.ledger.number()
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
-        self.begun = home.runtime.now()
         return self._request
 
     def refused(self) -> None:
@@ -284,7 +284,8 @@ class Asking:
             self.leave_later()
             raise
         except BaseException:
-            await self.leave()
+            if begun is None or begun:  # Else it is called again.
+                await self.leave()
             raise
 
     async def _give_back(self, short: NotAcknowledged) -> Exception:
