@@ -277,7 +277,7 @@ class Asking:
 
     def _begin(self) -> Request:
         home = self._core.home
-        self.begun = home.runtime.now()  # First: whoever is interrupted after this settles it for so long from here.
+        self.begun = home.runtime.now()  # First: how long it is worth settling is counted from here.
         self._number = home.ledger.number()
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
         return self._request
@@ -315,7 +315,7 @@ class Asking:
             self.leave_later()
             raise
         except BaseException as error:
-            if is_interruption(error):
+            if is_interruption(error) and (begun is None or begun):  # Else it is called again.
                 await self.leave()
             raise
 
