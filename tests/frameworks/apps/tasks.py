@@ -70,7 +70,7 @@ def stall(name: str, step: str) -> None:
     if step == "unlock":
         lock.lock()
     with redis.Redis.from_url(URL) as direct:
-        direct.client_pause(1500, all=False)
+        direct.client_pause(2500, all=False)
     note(f"stalled{name}")
     try:
         getattr(lock, step)()
