@@ -6,6 +6,7 @@ they raise is logged, and goes no further.
 
 from pyredisson.core.events import (
     Acquired,
+    BackgroundFailed,
     CallbackFailed,
     ClientCollected,
     ConnectionDown,
@@ -13,6 +14,7 @@ from pyredisson.core.events import (
     Event,
     GivenBack,
     HolderGone,
+    LeftBehind,
     LockEvent,
     Lost,
     NodeBarred,
@@ -24,10 +26,12 @@ from pyredisson.core.events import (
     Renewed,
     ServerUnsafe,
     TimedOut,
+    WatchdogLate,
 )
 
 __all__ = [
     "Acquired",
+    "BackgroundFailed",
     "CallbackFailed",
     "ClientCollected",
     "ConnectionDown",
@@ -35,6 +39,7 @@ __all__ = [
     "Event",
     "GivenBack",
     "HolderGone",
+    "LeftBehind",
     "LockEvent",
     "Lost",
     "NodeBarred",
@@ -46,4 +51,5 @@ __all__ = [
     "Renewed",
     "ServerUnsafe",
     "TimedOut",
+    "WatchdogLate",
 ]
