@@ -14,7 +14,7 @@ import redis.asyncio
 import redis.exceptions
 
 import pyredisson.asyncio
-from pyredisson import ClientClosedError
+from pyredisson import ClientClosedError, LockError
 from pyredisson.core.runtime import run
 from tests.contract.on_the_clock import ClockWorld
 from tests.contract.places import asyncio_only, each_runtime, each_server, on_the_clock, threads_only
@@ -479,10 +479,10 @@ def test_a_key_of_another_type(world: ClockWorld) -> None:
     world.redis.command("HSET", "seats", "f", "v")
     mine = seats(world.actor(), world.client())
     for call in (mine.acquire, mine.try_acquire, mine.release, mine.drain_permits, mine.available_permits):
-        with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        with pytest.raises(LockError, match="holds a hash"):
             call()
     for call in (mine.try_set_permits, mine.add_permits):
-        with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        with pytest.raises(LockError, match="holds a hash"):
             call(1)
     assert world.redis.hash("seats") == {"f": "v"}
 

@@ -101,6 +101,8 @@ def translated(error: RedissonError, name: str) -> Exception:
     if isinstance(error, OutcomeUnknownError):
         kind = rx.TimeoutError if isinstance(error.__cause__, rx.TimeoutError) else rx.ConnectionError
         return kind(str(error))
+    if isinstance(error.__cause__, rx.ResponseError) and not isinstance(error, LockNotOwnedError):
+        return error.__cause__  # What a key of another type is to redis-py.
     if isinstance(error, LockNotOwnedError):
         return rx.LockNotOwnedError(str(error), lock_name=name)
     if isinstance(error, LockError):
