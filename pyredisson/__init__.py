@@ -3,6 +3,7 @@
 The names here are for threads; :mod:`pyredisson.asyncio` has the same ones for asyncio.
 """
 
+from pyredisson import events as events
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,

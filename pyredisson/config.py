@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
-from pyredisson.core.deadline import MAX_SECONDS, seconds
+from pyredisson.core.deadline import MAX_SECONDS, check_meant, seconds
 from pyredisson.core.events import Event
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
@@ -21,7 +21,7 @@ LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | N
 @final
 @dataclass(frozen=True)
 class Config:
-    """The settings of a client, named as Redisson's, in seconds.
+    """The settings of a client, named as Redisson's, in seconds; more than a day of them only as a ``timedelta``.
 
     Args:
         lock_watchdog_timeout: The lease of a lock taken without one; it is renewed every third of it.
@@ -32,6 +32,8 @@ class Config:
         slaves_sync_timeout: How long replicas have for that.
         min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.
         timeout: The budget of one request, repeats included.
+        wait_while_unreachable: Whether the wait of an acquire covers a server that cannot be reached from the first
+            moment on, as it covers one that goes away later. ``False``: that raises the connection's error at once.
         max_wait_without_check: The longest a waiter relies on being told.
         quorum_node_timeout: What one node of a quorum gets to answer, and once more its replicas, if ``min_replicas``
             demands some; ``None``: lease / 200, within 5 to 50 ms.
@@ -42,7 +44,7 @@ class Config:
         sharded_subscription_mode: ``"AUTO"``, ``"ON"`` or ``"OFF"``: sharded publish/subscribe on a cluster.
         strict_server: Make an error of server settings that are otherwise a warning.
         on_lock_lost: Called when a holder lost its lock, on a thread (or as a task) of its own.
-        listeners: Called with each event of ``pyredisson.core.events``, where it happens: be quick.
+        listeners: Called with each event of ``pyredisson.events``, where it happens: be quick.
         ping_interval: How often an idle subscription asks the server for a sign of life.
         ping_timeout: How long the server has to give it.
 
@@ -58,6 +60,7 @@ class Config:
     slaves_sync_timeout: float = 1.0
     min_replicas: int = 0
     timeout: float = 3.0
+    wait_while_unreachable: bool = False
     max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None
     quorum_retry_timeout: float = 30.0
@@ -79,6 +82,7 @@ class Config:
             checked = seconds(value, name)
             if not 0 < checked <= MAX_SECONDS:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
+            check_meant(checked, name)
             object.__setattr__(self, name, checked)
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
             value = getattr(self, name)
@@ -91,13 +95,14 @@ class Config:
             raise TypeError(f"quorum_max_extensions must be an int or None, not {type(bound).__name__}")
         if bound is not None and bound < 0:
             raise ValueError(f"quorum_max_extensions must not be negative, not {bound}")
-        for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server"):
+        for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server", "wait_while_unreachable"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False")
         if not isinstance(self.restart_guard, bool):
             guard = seconds(self.restart_guard, "restart_guard")
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
+            check_meant(guard, "restart_guard")
         if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
             raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
         if self.on_lock_lost is not None and not callable(self.on_lock_lost):

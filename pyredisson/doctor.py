@@ -20,6 +20,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.server import ServerFacts, complaints, lack_of_persistence, read_info
 from pyredisson.endpoints import cluster_url, url_of, url_of_cluster
+from pyredisson.plain_text import plain
 from pyredisson.sentinel import SentinelUrl, parse_sentinel_url
 from pyredisson.watched import Follower, Watch, ask_sentinels, client_of, masters_of, read_followers, shown
 
@@ -469,14 +470,16 @@ def _show(report: Report) -> None:
     for title in first:
         table.add_column(Text(title), overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     console.print(table)
     for line in [line for node in report.nodes for line in _around(node)]:
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(plain(line)), soft_wrap=True)
     for finding in report.findings:
         style = "bold red" if finding.grade is Grade.CRITICAL else "yellow"
         where = f"{finding.node}: " if finding.node else ""
-        console.print(Text.assemble((f"{finding.grade.name}: ", style), f"{where}{finding.text}"), soft_wrap=True)
+        console.print(
+            Text.assemble((f"{finding.grade.name}: ", style), plain(f"{where}{finding.text}")), soft_wrap=True
+        )
     if len(report.nodes) > 1:
         verdict = "yes" if report.reachable >= report.needed else "no"
         console.print(f"{report.reachable} of {len(report.nodes)} reachable; majority ({report.needed}): {verdict}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import fields
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyredisson.config import Config
 
@@ -101,17 +102,33 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
 
     Raises:
         TypeError: The URL is not a ``str``, or there are settings for a server that takes none.
-        ValueError: The URL says more than that.
+        ValueError: The URL says more than that, or cannot be read. What it says of a login is not repeated.
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
     if not url.startswith("embedded:"):
+        _check_readable(url)
         return False
     if url not in ("embedded:", "embedded://"):
         raise ValueError("embedded:// takes nothing behind it: the server is private to this client")
     if settings:
         raise TypeError("embedded:// takes no connection settings")
     return True
+
+
+def _check_readable(url: str) -> None:
+    """Raise ``ValueError`` for a URL whose parts cannot be told apart. Python's own error may quote a password."""
+    if url.partition("://")[0] not in ("redis", "rediss"):
+        return  # Of no single host; whoever reads it says what is wrong with it.
+    try:
+        parts = urlsplit(url)
+        _ = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(
+            "the URL cannot be read: its port is no number from 0 to 65535, or its host is none. In a user's name or "
+            "password, characters such as # / ? : @ [ ] % are written percent-encoded: urllib.parse.quote(password, "
+            "safe='')"
+        ) from None
 
 
 _CLUSTER_SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}

@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any, NoReturn, SupportsIndex, TypeVar
 
-__all__ = ["BY_HAND", "NotPortable", "core_of", "warn_never_entered"]
+__all__ = ["BY_HAND", "NotPortable", "core_of", "no_event_loop", "warn_never_entered"]
 
 C = TypeVar("C")
 
@@ -48,6 +48,28 @@ def core_of(kind: type[C], core: object, handle: object, client: object) -> C:
 
 def _snake_case(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def no_event_loop() -> RuntimeError:
+    """The error for whoever awaits something of ``pyredisson.asyncio`` where no event loop of asyncio runs."""
+    if _in_trio():
+        return RuntimeError(
+            "pyredisson.asyncio needs the event loop of asyncio, and this is trio: use a client of pyredisson (for "
+            "threads), and await trio.to_thread.run_sync(...) for a function that acquires and releases the lock; or "
+            "run the program with asyncio"
+        )
+    return RuntimeError(
+        "pyredisson.asyncio needs a running event loop, and there is none: call it in a coroutine under asyncio.run(), "
+        "or use pyredisson.Redisson, the client for threads"
+    )
+
+
+def _in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    try:
+        return trio is not None and trio.lowlevel.current_task() is not None
+    except (AttributeError, RuntimeError):
+        return False
 
 
 def warn_never_entered(block: object, name: str) -> None:

@@ -21,11 +21,13 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson import process
 from pyredisson.errors import LockError
+from pyredisson.misuse import no_event_loop
+from pyredisson.threads.jobs import job_of, worker_frame
 from pyredisson.threads.patching import check_patched
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_running_loop = asyncio._get_running_loop
 
 _numbers = itertools.count(1)
 
@@ -97,12 +101,14 @@ class AnyOwner:
         number: Never used for another owner of this process.
         shared: Whether call chains that have nothing to do with each other may come along under this owner.
         divided: Whether that has happened.
+        pooled: Whether it is a thread that a pool gives its jobs.
     """
 
     __slots__ = ("number",)
 
     shared = False
     divided = False
+    pooled = False
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -114,7 +120,7 @@ class AnyOwner:
     #: See ``Caller.innermost``.
     innermost = staticmethod(_innermost.get)
 
-    def mark(self, held: Holding, names: frozenset[str]) -> weakref.ref[Mark] | None:
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> weakref.ref[Mark] | None:
         """See ``Caller.mark``."""
         outer = _innermost.get()
         # What is only about to be held has left no mark that is still live; and this is the hot path.
@@ -128,9 +134,8 @@ class AnyOwner:
         """The holds of the calling context, innermost first."""
         return _live_marks()
 
-    def left_behind(self, held: Holding) -> Holding | None:
-        """See ``Caller.left_behind``."""
-        return None
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.look_behind``."""
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_latest", "_name", "_root", "divided", "thread")
+    __slots__ = ("_job", "_latest", "_name", "_pool", "_root", "divided", "pooled", "thread")
 
     shared = True
 
@@ -160,6 +165,9 @@ class ThreadOwner(AnyOwner):
         self._root = root or self
         self._name: str = root._name if root is not None else _thread_name()
         self._latest: Holding | None = None
+        self._pool: FrameType | None = worker_frame() if root is None else root._pool
+        self.pooled = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._job: weakref.ref[object] | None = None
 
     def __repr__(self) -> str:
         return f"<thread {self.number} {self._name!r}>"
@@ -201,15 +209,28 @@ class ThreadOwner(AnyOwner):
             if getattr(mark.held.who, "thread", None) is self.thread:
                 yield mark
 
-    def left_behind(self, held: Holding) -> Holding | None:
-        """See ``Caller.left_behind``. Says it once."""
-        latest = self._root._latest
-        if latest is held:
-            return None
-        self._root._latest = held
-        if latest is None or not latest.in_use() or not latest.bound():
-            return None
-        return None if any(mark.held is latest for mark in self.marks()) else latest
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> weakref.ref[Mark] | None:
+        """See ``Caller.mark``."""
+        if self._root._latest is not held or self.pooled:
+            self.look_behind(held, tell)
+        return super().mark(held, names, tell)
+
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.look_behind``. It tells once."""
+        root = self._root
+        latest, root._latest = root._latest, held
+        another_job = root._pool is not None and root._is_another_job(root._pool)
+        if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
+            return
+        if another_job or all(mark.held is not latest for mark in self.marks()):
+            tell(latest)
+
+    def _is_another_job(self, pool: FrameType) -> bool:
+        """Whether the thread has begun another job of its pool since this was asked last."""
+        before = self._job() if self._job is not None else None
+        job = job_of(pool)
+        first, self._job = self._job is None, None if job is None else weakref.ref(job)
+        return job is not None and job is not before and not first
 
 
 def _thread_name() -> str:
@@ -224,6 +245,7 @@ class _Local(threading.local):
 
 
 _local = _Local()
+_native = threading.local
 
 
 def current_thread_owner() -> ThreadOwner:
@@ -232,10 +254,12 @@ def current_thread_owner() -> ThreadOwner:
     Raises:
         RuntimeError: Greenlets are here that cannot be told apart.
     """
-    check_patched()
+    if threading.local is not _native:
+        check_patched()
     try:
         return _local.owner
     except AttributeError:
+        check_patched()
         _local.pulse = _Pulse()
         _local.owner = ThreadOwner(weakref.ref(_local.pulse))
         return _local.owner
@@ -247,7 +271,7 @@ def current_owner() -> ThreadOwner | TaskOwner:
     In the child of a fork, clients are made anew before it is looked for.
     """
     process.check()
-    loop = asyncio._get_running_loop()
+    loop = _running_loop()
     if loop is not None:
         task = asyncio.current_task(loop)
         if task is not None:
@@ -452,7 +476,10 @@ def current_task_owner() -> TaskOwner:
         RuntimeError: No task is running.
     """
     process.check()
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise no_event_loop() from None
     if task is None:
         raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")
     return _owner_of(task)

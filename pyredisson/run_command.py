@@ -35,6 +35,8 @@ from redis.exceptions import RedisError, ResponseError
 from typing_extensions import Self
 
 from pyredisson import Config, Lease, Lock, LockLostError, LockTimeoutError, Redisson, RedissonError
+from pyredisson.core.deadline import meant
+from pyredisson.plain_text import plain
 
 __all__ = ["BadUsage", "ExitCode", "connect", "find_program", "run_command", "say"]
 
@@ -106,13 +108,13 @@ def run_command(
     try:
         with Signals() as signals:
             try:
-                config = Config(lock_watchdog_timeout=watchdog_timeout, on_lock_lost=lambda *_: signals.wake())
+                config = Config(lock_watchdog_timeout=meant(watchdog_timeout), on_lock_lost=lambda *_: signals.wake())
             except (ValueError, TypeError) as error:
                 raise BadUsage(str(error)) from None
             with connect(url, config) as client:
                 try:
                     run = _Run(client, name, program, command, signals, grace)
-                    return run.while_locked(wait_time, lease_time)
+                    return run.while_locked(wait_time, None if lease_time is None else meant(lease_time))
                 except LockTimeoutError:
                     say(f"the lock {name!r} is held by somebody else")
                     return ExitCode.NOT_LOCKED
@@ -150,7 +152,7 @@ def find_program(name: str) -> str | ExitCode:
 def say(text: str) -> None:
     """One line on stderr, past its buffer: with nobody reading there, Python would end with an exit code of its own."""
     try:
-        os.write(sys.stderr.fileno(), f"pyredisson: {text}\n".encode(errors="backslashreplace"))
+        os.write(sys.stderr.fileno(), f"pyredisson: {plain(text)}\n".encode(errors="backslashreplace"))
     except (OSError, AttributeError):
         pass  # Nobody reads, or stderr was closed before we started. No reason to leave a command alone.
 

@@ -97,7 +97,10 @@ def parse_sentinel_url(url: object) -> SentinelUrl | None:
 def _address(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65_536:
-        raise ValueError(f"{SCHEME} wants host:port[,host:port], not {text!r}")
+        raise ValueError(  # Not what stands there: it may be part of a password.
+            f"{SCHEME} wants host:port[,host:port]. In a user's name or password, characters such as # / ? : @ [ ] % "
+            "are written percent-encoded"
+        )
     return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
 
 

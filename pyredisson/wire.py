@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import hiredis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused
+from pyredisson.bounds import Reader
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
 
 __all__ = [
     "ASKING",
@@ -30,6 +30,8 @@ __all__ = [
     "resent",
     "script",
 ]
+
+count_as_ours(rx.RedisError)
 
 
 class Script:
@@ -171,9 +173,9 @@ def inspected(reply: Any, *, found: bool = False) -> Any:
     return reply
 
 
-def new_reader() -> hiredis.Reader:
-    """A parser whose errors are redis-py's, and whose strings are bytes."""
-    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+def new_reader() -> Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes; of replies within bounds."""
+    return Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
 
 
 def is_push(reply: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -16,6 +17,7 @@ from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.cluster import Cluster
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.endpoints import (
     DEFAULT_URL,
     asks_for_embedded,
@@ -28,7 +30,7 @@ from pyredisson.endpoints import (
     url_of_cluster,
 )
 from pyredisson.misuse import NotPortable
-from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.valkey_client import as_redis_client
 
@@ -179,8 +181,13 @@ def _reborn(core: ClientCore) -> None:
 
 def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:
     process.check()
+    held = what_it_held(core)
     core.close()
-    runtime.end_soon()
+    if held is None:
+        runtime.end_soon()
+    else:
+        log_collected(held)
+        runtime.end_soon(partial(tell_of_collected, core, held))
     if server is not None:
         server.stop()
 

@@ -40,8 +40,7 @@ from pyredisson.wire import (
 )
 
 if TYPE_CHECKING:
-    import hiredis
-
+    from pyredisson.bounds import Reader
     from pyredisson.sentinel import Address, Locator
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
@@ -57,7 +56,7 @@ class _Wire(asyncio.Protocol):
     """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
 
     def __init__(self) -> None:
-        self._reader: hiredis.Reader = new_reader()
+        self._reader: Reader = new_reader()
         self._transport: Any = None
         self._writer: Any = None
         self.broken: Exception | None = None
@@ -819,14 +818,16 @@ class AsyncBorrowedLink:
 
     async def _call_reserved(self, data: bytes, timeout: float) -> Any:
         async with self._reserved_turn:
+            until = monotonic() + max(timeout, CONNECTING)
             if self._reserved is None:
-                self._reserved = await self._make()
-            return await self._exchange(self._reserved, data, timeout)
+                self._reserved = await _in_time(self._make(), max(timeout, CONNECTING), _disconnect)
+            return await self._exchange(self._reserved, data, _left(until, timeout))
 
     async def _call_borrowed(self, data: bytes, timeout: float) -> Any:
+        until = monotonic() + max(timeout, CONNECTING)
         connection = await self._borrow(timeout)
         try:
-            return await self._exchange(connection, data, timeout)
+            return await self._exchange(connection, data, _left(until, timeout))
         finally:
             await self._pool.release(connection)
 
@@ -835,7 +836,7 @@ class AsyncBorrowedLink:
         pause = 0.001
         while True:
             try:
-                return await self._pool.get_connection()
+                return await _in_time(self._pool.get_connection(), max(timeout, CONNECTING), self._give_back)
             except rx.MaxConnectionsError as error:
                 if monotonic() + pause > until:
                     raise NotSent(error) from None
@@ -843,6 +844,9 @@ class AsyncBorrowedLink:
                 raise NotSent(as_redis_error(error)) from None
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.02)
+
+    def _give_back(self, connection: Any) -> None:
+        _spawn(self._pool.release(connection))
 
     async def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         if self.inspect is not None and (way := getattr(connection, "_reader", None) or connection) not in self._known:
@@ -996,6 +1000,37 @@ async def _apart(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object] |
     return task.result()
 
 
+async def _in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callable[[T], object]) -> T:
+    """Await ``work`` for so long. It goes on by itself; a late result is ``unwanted``.
+
+    Raises:
+        NotSent: It is not over yet.
+    """
+    task = asyncio.ensure_future(work)
+
+    def over(_: asyncio.Future[T]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            unwanted(task.result())
+
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+    except asyncio.CancelledError:
+        task.cancel()
+        task.add_done_callback(over)
+        raise
+    if task.done():
+        return task.result()
+    _leaving.add(task)  # Else nobody would keep it.
+    task.add_done_callback(_leaving.discard)
+    task.add_done_callback(over)
+    raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+
+
+def _left(until: float, timeout: float) -> float:
+    """What is left for a reply; some of it in any case, lest a request be sent for nothing."""
+    return min(timeout, max(until - monotonic(), timeout / 4))
+
+
 def _close(stream: Stream) -> None:
     stream.close()
 
@@ -1005,13 +1040,18 @@ def _look_at(task: asyncio.Future[Any]) -> None:
         task.exception()  # Nobody waits for it any more, and nobody shall complain of that.
 
 
-_leaving: set[asyncio.Task[None]] = set()
+_leaving: set[asyncio.Future[Any]] = set()
 
 
 def _disconnect(connection: Any) -> None:
+    _spawn(connection.disconnect(nowait=True))
+
+
+def _spawn(work: Coroutine[Any, Any, Any]) -> None:
     try:
-        task = asyncio.get_running_loop().create_task(connection.disconnect(nowait=True))
+        task = asyncio.get_running_loop().create_task(work)
     except RuntimeError:
+        work.close()
         return  # No loop runs any more: the connection goes with it.
     _leaving.add(task)
     task.add_done_callback(_leaving.discard)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, final, overload
-
-from typing_extensions import TypeVar
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.arguments import cores_of, wait_of
-from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
+from pyredisson.asyncio.hold import Hold
 from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.fenced_lock import FencedLockCore
@@ -20,7 +18,7 @@ from pyredisson.core.quorum import majority
 from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
-from pyredisson.misuse import BY_HAND, NotPortable, core_of, warn_never_entered
+from pyredisson.misuse import BY_HAND, NotPortable, core_of
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
@@ -43,9 +41,6 @@ __all__ = [
     "SpinLock",
     "TokenLock",
 ]
-
-
-LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 
 
 class Lock(NotPortable):
@@ -127,21 +122,43 @@ class Lock(NotPortable):
     ) -> None:
         await self._core.leave(error)
 
+    @overload
     def hold(
         self,
         wait_time: Seconds | None = None,
         lease_time: Seconds | None = None,
         *,
+        skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[None]]:
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Any]:
         """See :meth:`pyredisson.Lock.hold`.
 
         Args:
             wait_time: Seconds to wait at most; ``None``: as long as it takes.
             lease_time: As for :meth:`lock`.
+            skip: Run the block without the lock if it was not acquired in time: its value is ``None`` then.
             cancel_on_loss: Cancel the body when the lock is lost; leaving then raises ``LockLostError``.
         """
-        return Hold(self, wait_time, lease_time, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 @final
@@ -194,15 +211,36 @@ class FencedLock(Lock):
         """See :meth:`pyredisson.FencedLock.try_lock_and_get_token`."""
         return await self._core.try_lock_and_get_token(wait_time, lease_time)
 
-    def hold(  # type: ignore[override]  # The token is what makes the difference.
+    @overload  # type: ignore[override]  # The token is what makes the difference.
+    def hold(
         self,
         wait_time: Seconds | None = None,
         lease_time: Seconds | None = None,
         *,
+        skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[int]]:
+    ) -> Hold[Lease[int]]: ...
+
+    @overload
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[int] | None]: ...
+
+    def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Any]:
         """See :meth:`pyredisson.FencedLock.hold`, and :meth:`Lock.hold`."""
-        return Hold(self, wait_time, lease_time, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:
         """See :meth:`pyredisson.FencedLock.get_token`."""
@@ -329,15 +367,36 @@ class MultiLock(NotPortable):
     ) -> None:
         await self._core.leave(error)
 
+    @overload
     def hold(
         self,
         wait_time: Seconds | None = None,
         lease_time: Seconds | None = None,
         *,
+        skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[None]]:
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        cancel_on_loss: bool = False,
+    ) -> Hold[Any]:
         """See :meth:`pyredisson.MultiLock.hold`, and :meth:`Lock.hold`."""
-        return Hold(self, wait_time, lease_time, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 @final
@@ -348,45 +407,6 @@ class RedLock(MultiLock):
 
     def __init__(self, *locks: Lock) -> None:
         super().__init__(*locks, quorum=majority(len(locks)))
-
-
-@final
-class Hold(NotPortable, Generic[LeaseT_co]):
-    """The asyncio twin of :class:`pyredisson.Hold`."""
-
-    __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_wait_time", "_wanted")
-
-    def __init__(
-        self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, cancel_on_loss: bool
-    ) -> None:
-        self._lock = lock
-        self._wait_time = wait_time
-        self._lease_time = lease_time
-        self._wanted = cancel_on_loss
-        self._entered = False
-        self._lease: Lease[Any] | None = None
-        self._cancels: CancelOnLoss | None = None
-
-    def __del__(self) -> None:
-        if not getattr(self, "_entered", True):
-            warn_never_entered(self, self._lock.name)
-
-    async def __aenter__(self) -> LeaseT_co:
-        self._entered = True
-        self._lease = await self._lock._core.hold(self._wait_time, self._lease_time)
-        assert self._lease is not None
-        if self._wanted:
-            self._cancels = CancelOnLoss()
-            self._lease._when_lost(self._cancels.cancel)
-        return self._lease  # type: ignore[return-value]
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lease is not None:
-            self._lease._end()
-        ended_by = error if self._cancels is None else self._cancels.take_back(error)
-        await self._lock._core.leave(ended_by, lease=self._lease)
 
 
 # ---- semaphores and latches ------------------------------------------------------------------------------------------

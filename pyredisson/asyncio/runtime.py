@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson import process
 from pyredisson.asyncio.connections import fan_out
+from pyredisson.callbacks import Callbacks
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
+from pyredisson.misuse import no_event_loop
 from pyredisson.owners import TaskOwner, current_task_owner
 from pyredisson.slots import prepare_call, slot_of
 from pyredisson.wire import prepare
@@ -94,7 +96,11 @@ class TaskLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
-            await self._nudged.wait(pause)
+            await self._nudged.wait(min(pause, self._runtime.callbacks.look()))
+
+    def wake(self) -> None:
+        """Let it look again, if it runs."""
+        self._nudged.ring()
 
 
 class AsyncioRuntime:
@@ -114,6 +120,8 @@ class AsyncioRuntime:
         self._link: Link | None = None
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loops: list[TaskLoop] = []
+        self.callbacks = Callbacks()
         self.closed = False
 
     def attach(self, core: ClientCore) -> None:
@@ -126,10 +134,13 @@ class AsyncioRuntime:
         """Make sure that this is the loop we serve, or start afresh if that one is no more.
 
         Raises:
-            RuntimeError: Another loop is served, and still alive.
+            RuntimeError: Another loop is served, and still alive; or none of asyncio's is running.
         """
         process.check()
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise no_event_loop() from None
         if loop is self._loop:
             return
         if self._loop is not None and not self._loop.is_closed():
@@ -195,7 +206,9 @@ class AsyncioRuntime:
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
-        return TaskLoop(step, name, self)
+        loop = TaskLoop(step, name, self)
+        self._loops.append(loop)
+        return loop
 
     def place(self, name: str) -> int | None:
         return slot_of(name) if self._scattered else None
@@ -217,12 +230,11 @@ class AsyncioRuntime:
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
-            _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
+            _ = self.run_beside(_call_and_await(callback, args), "pyredisson-callback")
         else:
-            loop = asyncio.get_running_loop()
-            threading.Thread(
-                target=self._call, args=(loop, callback, args), name="pyredisson-callback", daemon=True
-            ).start()
+            self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
+            for loop in self._loops:
+                loop.wake()  # It looks after those that wait.
 
     def _call(self, loop: asyncio.AbstractEventLoop, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         try:
@@ -275,23 +287,30 @@ class AsyncioRuntime:
     async def close(self) -> None:
         """End the tasks and connections that were made here."""
         if self._loop is None or self._loop.is_closed():
+            self.callbacks.close()
             self.abandon()
             return
         tasks = self._stop()
         if asyncio.get_running_loop() is self._loop and tasks:
             await asyncio.wait(tasks, timeout=2.0)
 
-    def end_soon(self) -> None:
-        """As :meth:`close`, from wherever the garbage collector happens to run."""
+    def end_soon(self, then: Callable[[], None] = lambda: None) -> None:
+        """As :meth:`close`, from wherever the garbage collector happens to run. ``then`` is called on the loop."""
+
+        def end() -> None:
+            self._stop()
+            then()
+
         loop = self._loop
         if loop is not None and not loop.is_closed():
             try:
-                loop.call_soon_threadsafe(self._stop)
+                loop.call_soon_threadsafe(end)
             except RuntimeError:
                 pass  # It was closed at this very moment.
 
     def _stop(self) -> set[asyncio.Task[Any]]:
         self.closed = True
+        self.callbacks.close()
         if self._subscriber is not None:
             self._subscriber.close()
         tasks = set(self._tasks)
@@ -305,7 +324,9 @@ class AsyncioRuntime:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
         self._subscriber = None
+        self.callbacks = Callbacks()
         self._tasks = set()
+        self._loops = []
         self._loop = None
         if link is not None:
             link.abandon()
@@ -318,6 +339,10 @@ def _shielded_from_anyio() -> AbstractContextManager[object]:
     """
     anyio = sys.modules.get("anyio")
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+async def _call_and_await(callback: Callable[..., Any], args: tuple[object, ...]) -> None:
+    await _await(callback(*args), callback)  # Called here: a loop that ends before this runs leaves nothing behind.
 
 
 async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:

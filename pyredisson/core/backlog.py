@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.runtime import Failure, Refused, RefusedInDoubt
+from pyredisson.core.runtime import Failure, Refused, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -145,7 +145,7 @@ class Backlog:
             else:
                 assert isinstance(each, Chore)
                 await self._work(each)
-        except (Refused, RefusedInDoubt):
+        except (Refused, Unusable):
             self._later(each)
         except Failure:
             self._later(each)

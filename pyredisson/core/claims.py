@@ -81,7 +81,7 @@ class Claims:
         for claim in self:
             if not claim.pending and not claim.watched():  # The watchdog sees to the others, and tells of them.
                 claim.expire(now)
-            if claim.idle() or not claim.who.alive():
+            if claim.idle() or not claim.holder_alive():
                 self._let_go(claim)
             elif not claim.levels and not claim.pending:
                 remembered.append(claim)

@@ -16,9 +16,10 @@ from pyredisson.core.names import check_one_slot
 from pyredisson.core.renewal import Watchdog
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
 from pyredisson.core.restart_guard import Starts
-from pyredisson.core.runtime import Failure, NotNow, Refused, RefusedInDoubt, Unanswered
+from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -203,21 +204,27 @@ class ClientCore:
         patience = min(self.attempt_timeout(lease_ms), budget)
         runtime = self.runtime
         pause = PAUSE_FIRST
+        stale_before = False
         while True:
             match setback:
                 case scripts.Stale():
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
                     claim.raise_epoch(turn, above=setback)
-                    pause = 0.0
+                    pause = 0.0 if not stale_before else pause
+                    stale_before = True
+                    if runtime.now() >= over:
+                        raise scripts.unusable([b"stale", int(setback)])
                 case Unanswered():
                     claim.doubt(turn)
+                    if isinstance(setback, Unusable):
+                        raise setback
                     repeat = True
                 case _:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
                     if repeat:  # This copy had no effect; an earlier one may have had.
                         if isinstance(setback, Refused):
-                            raise RefusedInDoubt(setback.cause) from setback.cause
+                            raise Unusable(setback.cause) from setback.cause
                         setback = Unanswered(setback.cause)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
@@ -234,10 +241,10 @@ class ClientCore:
                 raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
             try:
                 reply = await self.send(make(epoch, repeat), max(min(patience, over - sent), 0.001), took)
+                stale = scripts.read_stale(reply)
             except Failure as failure:
                 setback = failure
                 continue
-            stale = scripts.read_stale(reply)
             if stale is None:
                 return reply, sent, repeat
             setback = stale
@@ -320,6 +327,8 @@ class ClientCore:
                 return False
             if pending is Pending.ACQUIRE:
                 self.emit(events.GivenBack(claim.name, claim.owner))
+        elif type(reply) is list:
+            raise scripts.unusable(reply)
         elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
@@ -375,7 +384,7 @@ class ClientCore:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
-                if self.closed or isinstance(failure, Refused) or runtime.now() + pause + spare >= over:
+                if self.closed or isinstance(failure, (Refused, Unusable)) or runtime.now() + pause + spare >= over:
                     raise in_doubt or failure from failure.cause
             await runtime.sleep(runtime.jitter(pause / 2, pause))
             pause = min(2 * pause, PAUSE_MAX)
@@ -416,11 +425,16 @@ class ClientCore:
             try:
                 return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
             except (Unanswered, NotNow) as failure:
-                if runtime.now() + PAUSE_MAX >= over:
+                if isinstance(failure, Unusable) or runtime.now() + PAUSE_MAX >= over:
                     raise failure.cause from None
             except Failure as failure:
-                raise failure.cause from None
+                error = await explain_type(self, failure.cause, command[1])
+                raise error from error.__cause__
             await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
+
+    def waits_through(self, failure: Failure, wait: float | None) -> bool:
+        """Whether an acquire goes on, that means to wait so long, although its first request brought no answer."""
+        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Refused, Unusable))
 
     def explain(self, failure: Failure, claim: Claim, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import TypeAlias
 
 __all__ = [
+    "DAY",
     "DRIFT_FACTOR",
     "DRIFT_FLOOR",
     "FOREVER",
@@ -16,9 +17,12 @@ __all__ = [
     "Deadline",
     "Seconds",
     "certain_for",
+    "check_meant",
     "lease_ms",
+    "meant",
     "seconds",
     "wait_seconds",
+    "whole_ms",
 ]
 
 Seconds: TypeAlias = float | int | timedelta
@@ -33,6 +37,30 @@ DRIFT_FLOOR = 0.002
 MAX_SECONDS = 1e12
 
 
+#: A lease beyond it, given as a plain number, is taken for one in milliseconds.
+DAY = 86_400
+
+
+class Meant(float):
+    """Seconds beyond a day that were given as a ``timedelta``: nobody mistakes the unit of these."""
+
+    __slots__ = ()
+
+
+def meant(value: float) -> float:
+    """Mark seconds as meant, however many, where their unit cannot be mistaken."""
+    return Meant(value) if math.isfinite(value) else value
+
+
+def check_meant(value: float, what: str) -> None:
+    """Raise ``ValueError`` for a plain number of seconds that looks like milliseconds: more than a day."""
+    if value > DAY and not isinstance(value, Meant):
+        raise ValueError(
+            f"{what}={value:g} is more than a day ({value / 3600:.0f} hours): is it in seconds? For milliseconds "
+            f"write {value / 1000:g}; if it is meant, give timedelta(seconds={value:g})"
+        )
+
+
 def seconds(value: object, what: str) -> float:
     """Return ``value`` (a :data:`Seconds`, or else an error) in seconds.
 
@@ -40,8 +68,11 @@ def seconds(value: object, what: str) -> float:
         TypeError: It is neither a real number nor a ``timedelta``. ``True`` is no time.
         ValueError: It is not finite, or too large for a ``float``.
     """
+    if isinstance(value, Meant):
+        return value
     if isinstance(value, timedelta):
-        return value.total_seconds()
+        total = value.total_seconds()
+        return total if total <= DAY else Meant(total)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
     try:
@@ -58,11 +89,19 @@ def lease_ms(lease_time: Seconds) -> int:
 
     Raises:
         TypeError: Not a time.
-        ValueError: Not positive, not finite, or beyond what a server can count.
+        ValueError: Not positive, not finite, or beyond what a server can count; more than a day, and no ``timedelta``.
     """
     value = seconds(lease_time, "lease_time")
+    if 0 < value <= MAX_SECONDS:
+        check_meant(value, "lease_time")
+    return whole_ms(value)
+
+
+def whole_ms(time: Seconds, what: str = "lease_time") -> int:
+    """Return a time that something is to last for in whole milliseconds, rounded up. Raises as :func:`lease_ms`."""
+    value = seconds(time, what)
     if not 0 < value <= MAX_SECONDS:
-        raise ValueError(f"lease_time must be positive (and at most {MAX_SECONDS:.0e} s), not {value}")
+        raise ValueError(f"{what} must be positive (and at most {MAX_SECONDS:.0e} s), not {value}")
     # Up to the next whole millisecond, but not one further for what only binary fractions put above it (0.003 * 1000).
     exact, nearest = value * 1000, round(value * 1000)
     if math.isclose(exact, nearest, rel_tol=5e-16, abs_tol=1e-6):

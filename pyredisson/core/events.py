@@ -13,12 +13,14 @@ __all__ = [
     "Acquired",
     "BackgroundFailed",
     "CallbackFailed",
+    "ClientCollected",
     "ConnectionDown",
     "ConnectionUp",
     "Event",
     "GivenBack",
     "HolderGone",
     "LeftBehind",
+    "LockEvent",
     "Lost",
     "NodeBarred",
     "OutcomeUnknown",
@@ -67,7 +69,7 @@ class LockEvent(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Acquired(LockEvent):
-    """A hold was taken; ``waited`` seconds after it was asked for. ``holds`` counts this one."""
+    """A hold was acquired, ``waited`` seconds after it was asked for. ``holds`` counts this one."""
 
     waited: float
     holds: int
@@ -75,16 +77,17 @@ class Acquired(LockEvent):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TimedOut(LockEvent):
-    """A lock was not got in time."""
+    """A lock was not acquired in time; somebody has ``waited`` so many seconds for it."""
 
     waited: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Released(LockEvent):
-    """A hold was given back; ``holds`` are left."""
+    """A hold was released, which was held for ``held`` seconds; ``holds`` are left."""
 
     holds: int
+    held: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,6 +193,15 @@ class QuorumIsYoung(Event):
     name: str
     nodes: int
     uptime: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClientCollected(Event):
+    """A client was garbage-collected while it held ``held`` locks, ``names`` among them: they end with their leases."""
+
+    client_id: str
+    names: tuple[str, ...]
+    held: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)

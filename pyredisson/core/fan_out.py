@@ -15,7 +15,16 @@ from pyredisson.core import scripts
 from pyredisson.core.client import ClientCore
 from pyredisson.core.quorum import node_timeout
 from pyredisson.core.replicas import NodeReplicas
-from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, Pause, Unanswered
+from pyredisson.core.runtime import (
+    Acknowledging,
+    Ask,
+    AskSynced,
+    Failure,
+    Pause,
+    Unanswered,
+    count_as_ours,
+    is_interruption,
+)
 from pyredisson.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -50,6 +59,7 @@ class Polled:
         return Pause(seconds)
 
 
+@count_as_ours
 class NotReached(Exception):
     """A member could not be asked, or what became of a request is not known. ``cause`` is the error to show."""
 
@@ -183,6 +193,8 @@ async def together(runtime: Runtime, works: Sequence[Coroutine[Any, Any, Any]]) 
         except StopIteration as done:
             results[index] = done.value
         except Exception as error:
+            if is_interruption(error):
+                raise
             results[index] = error
         else:
             if isinstance(surfaced, Ask):

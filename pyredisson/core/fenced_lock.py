@@ -28,6 +28,8 @@ class FencedLockCore(LockCore):
 
     __slots__ = ()
 
+    nil_takes = False
+
     # Each hold has a level of its own here, since the token is written on it.
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
@@ -57,7 +59,7 @@ class FencedLockCore(LockCore):
     async def get_token(self) -> int | None:
         """The token that was handed out last; ``None`` if none ever was."""
         token = await self.home.query("GET", self.names.token)
-        return int(token) if isinstance(token, bytes) else None
+        return None if token is None else scripts.read_count(token)
 
     def acquire_request(self, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock, with the token of the hold that this one joins."""

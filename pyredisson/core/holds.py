@@ -161,6 +161,7 @@ class Claim:
         "released_behind",
         "request_epoch",
         "settling",
+        "since",
         "turn",
         "way",
         "who",
@@ -178,6 +179,7 @@ class Claim:
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
         self.mutex = runtime.mutex()
         self.levels: list[Level] = []
+        self.since: list[float] = []  # When each level was asked for that is held, or was at that depth last.
         self.deadline = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
@@ -294,8 +296,13 @@ class Claim:
             if turn != self.turn:
                 return False
             self.generation += 1
-            if not self.levels or deadline > self.deadline:
+            depth = len(self.levels)
+            if not depth or deadline > self.deadline:
                 self.deadline = deadline
+            if depth < len(self.since):
+                self.since[depth] = deadline - level.certain
+            else:
+                self.since.append(deadline - level.certain)
             self.levels.append(level)
             self.pending = None
             self.queued_ms = 0
@@ -657,7 +664,7 @@ class Holder(Protocol):
 def holder_alive(held: Holder) -> bool:
     """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
     if not held.levels:
-        return held.who.alive()
+        return held.who.alive() and not _moved_on(held)
     blocks = [level.block for level in held.levels]
     if any(block is not None and block() is not None for block in blocks):
         return True

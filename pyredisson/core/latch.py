@@ -16,6 +16,7 @@ from pyredisson.core.numbered import NumberedCore, count_of, number_in
 from pyredisson.core.runtime import Failure
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import ALL
+from pyredisson.core.wrong_type import explain_type
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -64,10 +65,13 @@ class LatchCore(NumberedCore):
         home.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
         began = home.runtime.now()
         seen = home.wakeups.glance(names.channel) if wait != 0 else None
-        if await self.get_count() <= 0:
-            return True
-        if wait == 0:
-            return False
+        # The loop below lives through a server that is away; a question by itself does not.
+        patient = home.config.wait_while_unreachable and wait != 0
+        if not patient:
+            if await self.get_count() <= 0:
+                return True
+            if wait == 0:
+                return False
 
         async def attempt() -> int | None:
             if home.ledger.seen_open.get(names.raw, -math.inf) >= began:
@@ -83,7 +87,7 @@ class LatchCore(NumberedCore):
         try:
             return await until_taken(
                 attempt,
-                -1,
+                0 if patient else -1,
                 runtime=home.runtime,
                 wakeups=home.wakeups,
                 channel=names.channel,
@@ -94,7 +98,8 @@ class LatchCore(NumberedCore):
                 free_after=math.inf,
             )
         except Failure as failure:
-            raise failure.cause from None
+            error = await explain_type(home, failure.cause, names.raw, self.kind)
+            raise error from error.__cause__
         finally:
             if not home.wakeups.waiting(names.channel):
                 home.ledger.seen_open.pop(names.raw, None)

@@ -7,7 +7,7 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_secon
 from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 from pyredisson.lease import Lease
 
@@ -58,6 +59,8 @@ class LockCore:
     message = staticmethod(lock_message)
     #: What the watchdog asks for many claims at once; see ``scripts.renew_locks``.
     renew = staticmethod(scripts.renew_locks)
+    #: Whether an acquire that is answered by nil has taken it.
+    nil_takes = True
     #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
     polite = False
     #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
@@ -198,8 +201,9 @@ class LockCore:
 
     def take(self, wait: float | None, level: Level, claim: Claim | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire the lock for a level, waiting at most ``wait`` seconds; ``None``: as long as it takes."""
-        acquire = self._acquire(wait, level, claim)
-        return acquire if self._caller is None else self._caller.alone(acquire)
+        if self._caller is None:
+            return self._acquire(wait, level, claim)
+        return self._caller.alone(self._acquire(wait, level, claim))
 
     async def _acquire(self, wait: float | None, level: Level, claim: Claim | None) -> bool:
         home = self.home
@@ -213,17 +217,23 @@ class LockCore:
         holds = -1  # not known yet
         try:
             if claim.levels or claim.pending:
+                if claim.who.pooled:
+                    claim.who.look_behind(claim, self.tell_left_behind)
                 await self._make_ready(claim)
             elif self._covers:
-                self.leave_behind(claim)
-                claim.mark = claim.who.mark(claim, self._covers)
+                claim.mark = claim.who.mark(claim, self._covers, self.tell_left_behind)
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
             if (self.polite or claim.way > asked) and wait != 0 and not holds:
                 refused = self._give_way(claim, wait, asked)
             if refused is None:
-                refused = await self.attempt(claim, level)
+                try:
+                    refused = await self.attempt(claim, level)
+                except Failure as failure:
+                    if not home.waits_through(failure, wait):
+                        raise
+                    refused = 0  # As if it were to be asked for again at once.
             taken = refused is None
             if refused is not None and wait != 0:
                 if not runtime.suspends:
@@ -243,6 +253,7 @@ class LockCore:
             error = home.explain(failure, claim, "an acquire", level.lease_ms)
             if claim.queued_ms:
                 await self._leave_queue(claim, at_once=isinstance(failure, Refused))
+            error = await explain_type(home, error, claim.name, self.layout)
             raise error from failure.cause
         except RedissonError:
             if claim.queued_ms:
@@ -258,11 +269,9 @@ class LockCore:
             await self._go_away(claim, holds, level)
             raise
 
-    def leave_behind(self, held: Holding) -> None:
-        """Tell of what a thread holds for another call chain, now that it has gone on to hold this."""
-        left = held.who.left_behind(held)
-        if left is not None:
-            self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+    def tell_left_behind(self, left: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on."""
+        self.home.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
     def check_not_stuck(self, claim: Claim) -> None:
         """Raise ``LockError`` if a holder can only release the lock when this call is over."""
@@ -353,11 +362,11 @@ class LockCore:
         self, claim: Claim, level: Level, turn: int, sent: float, answer: Reply | Failure
     ) -> int | None:
         """Take what came of it, if that is not nil. Returns and raises as :meth:`attempt`; nobody watches the level."""
-        setback = answer if isinstance(answer, Failure) else scripts.read_stale(answer)
+        setback = answer if isinstance(answer, Failure) else _setback(answer, scripts.read_stale)
         if setback is not None:
             answer, sent = await self._persist(claim, level, turn, 0, False, sent, setback)
         assert not isinstance(answer, Failure)
-        said = None if answer is None else self.read_acquire(claim, level, answer)
+        said = None if answer is None and self.nil_takes else self.read_acquire(claim, level, answer)
         if said is None:
             return None if claim.granted(turn, level, sent + level.certain) else 0
         return self._refused(claim, turn, said)
@@ -374,7 +383,7 @@ class LockCore:
         if isinstance(answer, Failure):
             answer, setback = None, answer
         else:
-            setback = scripts.read_stale(answer)
+            setback = _setback(answer, scripts.read_release)
         if setback is not None or answer is None:
             answer, sent = await self._finish_release(
                 claim, turn, 1, lease, Unlock.RELEASE, GONE, sent, answer, setback
@@ -413,7 +422,7 @@ class LockCore:
             raise await self._give_back(claim, level, short) from short.cause
         if setback is not None:
             reply, sent = await self._persist(claim, level, turn, holds, repeat, sent, setback)
-        answer = None if reply is None else self.read_acquire(claim, level, reply)
+        answer = None if reply is None and self.nil_takes else self.read_acquire(claim, level, reply)
         if answer is None:
             deadline = sent + level.certain
             over = home.runtime.now() >= (max(deadline, claim.deadline) if holds else deadline)
@@ -463,7 +472,7 @@ class LockCore:
 
     def _took(self, claim: Claim, level: Level, reply: Reply) -> bool:
         """Whether the reply to an acquire says that it was taken."""
-        if reply is None:
+        if reply is None and self.nil_takes:
             return True
         return scripts.read_stale(reply) is None and self.read_acquire(claim, level, reply) is None
 
@@ -536,8 +545,9 @@ class LockCore:
 
         ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
         """
-        unlock = self._unlock(begun)
-        return unlock if self._caller is None else self._caller.alone(unlock)
+        if self._caller is None:
+            return self._unlock(begun)
+        return self._caller.alone(self._unlock(begun))
 
     async def _unlock(self, begun: list[None] | None) -> None:
         home = self.home
@@ -574,8 +584,8 @@ class LockCore:
             return
         try:
             await self._leave(begun, lease)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     def _hand_over(self, lease: Lease | None) -> None:
@@ -651,16 +661,15 @@ class LockCore:
             if begun is not None:
                 begun.append(None)
             await self._release_one(claim, block)
-        except Exception:
-            raise
-        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
-            if claim.redo_release(before):
-                claim.pending_until = claim.deadline
-                if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
-                    self.home.watchdog.settle(claim)
-                else:
-                    await self.home.settle_on_leaving(claim)
-            self._resume(claim)  # In any case: it may have been released, and be watched still.
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                if claim.redo_release(before):
+                    claim.pending_until = claim.deadline
+                    if isinstance(error, GeneratorExit) and self.home.runtime.suspends:
+                        self.home.watchdog.settle(claim)
+                    else:
+                        await self.home.settle_on_leaving(claim)
+                self._resume(claim)  # In any case: it may have been released, and be watched still.
             raise
 
     async def _release_one(self, claim: Claim, block: bool) -> None:
@@ -686,7 +695,7 @@ class LockCore:
         setback: Failure | scripts.Stale | None
         try:
             reply = await home.runtime.eval(request, home.attempt_timeout(lease))
-            setback = scripts.read_stale(reply) if type(reply) is list else None
+            setback = None if type(reply) is int else scripts.read_release(reply)
         except Failure as failure:
             setback = failure
         if setback is not None or reply is None or todo is Unlock.LOST:
@@ -718,7 +727,8 @@ class LockCore:
             claim.pending_until = claim.deadline
             if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
                 home.watchdog.settle(claim)
-            raise home.explain(failure, claim, "an unlock", lease) from failure.cause
+            error = home.explain(failure, claim, "an unlock", lease)
+            raise await explain_type(home, error, claim.name, self.layout) from failure.cause
         if todo is Unlock.LOST:
             raise lost_error(claim, reason)
         if reply is None and not (repeated and holds == 1 and home.runtime.now() < claim.deadline):
@@ -739,7 +749,8 @@ class LockCore:
             if claim.levels and claim.watched():  # Left by another thread, the block's owner may hold it anew by now.
                 home.watchdog.watch(claim)
         if home.talkative():
-            home.emit(events.Released(claim.name, claim.owner, holds - 1))
+            held = home.runtime.now() - claim.since[holds - 1]
+            home.emit(events.Released(claim.name, claim.owner, holds - 1, held))
 
     def _release_request(self, claim: Claim, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.release_request(claim, lease, holds, epoch, repeat)
@@ -771,7 +782,10 @@ class LockCore:
         try:
             reply, _, _ = await home.exchange(claim, turn, make(epoch, False), make, self._plain.lease_ms)
         except Failure as failure:
-            raise home.explain(failure, claim, "a force_unlock", self._plain.lease_ms) from failure.cause
+            error = home.explain(failure, claim, "a force_unlock", self._plain.lease_ms)
+            raise await explain_type(home, error, claim.name, self.layout) from failure.cause
+        if type(reply) is bytes:
+            raise home.explain(scripts.unusable(reply), claim, "a force_unlock", self._plain.lease_ms)
         if reply is None and self.one_sided:
             return False  # Whoever holds the other side keeps it.
         for each, generation in victims:
@@ -811,12 +825,13 @@ class LockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         count = await self.home.query("HGET", self.names.raw, self.field(self.caller().number))
-        return int(count) if isinstance(count, bytes) else 0
+        return scripts.read_count(count)
 
     async def remain_time_to_live(self) -> float | None:
         """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
         left = await self.home.query("PTTL", self.names.raw)
-        assert isinstance(left, int)
+        if type(left) is not int:
+            raise scripts.unusable(left).cause
         if left == -2:
             return None
         return math.inf if left == -1 else left / 1000
@@ -825,11 +840,22 @@ class LockCore:
 
     def mine(self) -> Claim:
         """The claim of who calls."""
-        who = self.owner()
-        last = self._last
-        if who.shared and not (last is not None and last.who is who and is_callers(last)):
-            who = who.acting(self._covers, self.taken)
-        return self.claim_of(who)
+        # As claim_of(self.caller()), spelt out for who comes again: this is the hot path.
+        home = self.home
+        asking = home.runtime.owner()
+        who = self._caller or asking
+        claim = self._last
+        if (
+            claim is not None
+            and claim.who is who
+            and claim.listed
+            and claim.client == home.id
+            and (not who.shared or is_callers(claim))
+        ):
+            if claim.pending is not None or claim.queued_ms or home.runtime.inside(claim.mutex):
+                home.refuse_interrupter(claim)
+            return claim
+        return self.claim_of(self.caller())
 
     def claim_of(self, who: Caller) -> Claim:
         """The claim of this owner: the one in the table, the one used last, or a new one."""
@@ -846,16 +872,19 @@ class LockCore:
         return claim
 
 
+def _setback(reply: Reply, read: Callable[[Reply], scripts.Stale | None]) -> Failure | scripts.Stale | None:
+    try:
+        return read(reply)
+    except Unusable as failure:
+        return failure
+
+
 def is_callers(held: Holding) -> bool:
-    """Whether what an owner held last is the calling context's to use, as far as a glance tells."""
-    who = held.who
-    if not who.shared:
-        return True
-    mark = held.mark
-    if mark is None or who.divided:
+    """Whether what a thread held last is the calling context's to use, as far as a glance tells."""
+    if held.mark is None or held.who.divided:
         return False
-    innermost = who.innermost()
-    return innermost is not None and mark() is innermost  # It holds this, or did so last.
+    innermost = held.who.innermost()
+    return innermost is not None and held.mark() is innermost  # The context holds this, or did so last.
 
 
 def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:

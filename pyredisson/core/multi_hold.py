@@ -15,6 +15,7 @@ from pyredisson.core import events
 from pyredisson.core.holds import BESIDE, GONE, Claim, Level, gone_hint, holder_alive
 from pyredisson.core.quorum import certain_until, node_timeout
 from pyredisson.core.runtime import Ask, Failure
+from pyredisson.core.scripts import read_renewed
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -41,11 +42,12 @@ class MultiLevel:
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost.
         block: As for :class:`pyredisson.core.holds.Level`.
+        since: When it was taken; while nobody listens, when it was asked for.
         parts: The member's own level, for each member; ``None`` where it is not held.
         votes: Which members count.
     """
 
-    __slots__ = ("block", "lease_ms", "parts", "votes", "watchdog", "watched")
+    __slots__ = ("block", "lease_ms", "parts", "since", "votes", "watchdog", "watched")
 
     token: int | None = None  # Those of the members grow apart: there is none for all.
 
@@ -54,6 +56,7 @@ class MultiLevel:
         self.lease_ms = lease_ms
         self.watchdog = watchdog
         self.watched = watchdog or block
+        self.since = 0.0
         self.parts: list[Level | None] = [None] * members
         self.votes = [True] * members
 
@@ -334,6 +337,15 @@ class Keeper:
         """How many holds are renewed or watched."""
         return len(self._kept)
 
+    def kept(self) -> list[MultiHold]:
+        """The holds that are renewed or watched."""
+        return list(self._kept)
+
+    def drop(self, hold: MultiHold) -> None:
+        """Nobody will come for it any more."""
+        self._kept.pop(hold, None)
+        self._drop(hold)
+
     def due(self) -> float:
         """When :meth:`step` has something to do next."""
         if not self._kept:
@@ -400,12 +412,15 @@ class Keeper:
         self._tell_of_lost()  # An extension that comes too late is none.
         failed: Failure | None = None
         for (lease, part), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Failure):
-                failed = answer
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                renewed = read_renewed(answer, len(part))
+            except Failure as failure:
+                failed = failure
                 continue
-            assert isinstance(answer, list)
-            for (core, claim, generation), kept in zip(part, answer, strict=True):
-                if kept == 1:
+            for (core, claim, generation), kept in zip(part, renewed, strict=True):
+                if kept:
                     claim.renewed(generation, sent, lease)
                 elif claim.lose(GONE, generation):
                     self._tell_others(core.home, claim)

@@ -23,7 +23,7 @@ from pyredisson.core.lock import LockCore, is_callers, not_held, timed_out
 from pyredisson.core.multi_hold import Asks, MultiHold, MultiLevel
 from pyredisson.core.quorum import free_in_ms, majority, spread
 from pyredisson.core.restart_guard import RestartGuard
-from pyredisson.core.runtime import Ask, Failure, Refused
+from pyredisson.core.runtime import Ask, Failure, Refused, is_interruption
 from pyredisson.core.spin_lock import SpinLockCore
 from pyredisson.core.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.core.wakeups import lock_message
@@ -175,7 +175,12 @@ class MultiLockCore:
         """The hold of who calls; see :meth:`LockCore.mine`."""
         who = self.owner()
         last = self._last
-        if last is not None and last.who is who and last.listed_in is self.home.keeper and is_callers(last):
+        if (
+            last is not None
+            and last.who is who
+            and last.listed_in is self.home.keeper
+            and (not who.shared or is_callers(last))
+        ):
             return last
         return self._hold(who.acting(self._covers, self._taken) if who.shared else who)
 
@@ -251,13 +256,12 @@ class MultiLockCore:
 
     async def _acquire(self, wait: float | None, level: MultiLevel, hold: MultiHold | None) -> bool:
         runtime = self.home.runtime
-        asked = runtime.now()
+        asked = level.since = runtime.now()
         self._check_open()
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            self.members[0].leave_behind(hold)
-            hold.mark = hold.who.mark(hold, self._covers)
+            hold.mark = hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
         holds = self._refresh(hold)
         self.home.refuse_interrupter(hold, *hold.claims)
         try:
@@ -266,25 +270,26 @@ class MultiLockCore:
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
+            self.home.keeper.tidy(hold)
+            if self.home.talkative():
+                waited = runtime.now() - asked
+                if taken:
+                    level.since += waited
+                    self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
+                else:
+                    self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
+            return taken
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             self._undo_all(hold, level, holds)
             self._settle_all_later(hold)
-            raise
-        except Exception:
-            await self._undo(hold, level)
-            raise
-        except BaseException:
-            await self._go_away(hold, level, holds)
-            raise
-        finally:
             self.home.keeper.tidy(hold)
-        if self.home.talkative():
-            waited = runtime.now() - asked
-            if taken:
-                self.home.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
-            else:
-                self.home.emit(events.TimedOut(hold.name, hold.owner, waited))
-        return taken
+            raise
+        except BaseException as error:
+            try:
+                await (self._go_away(hold, level, holds) if is_interruption(error) else self._undo(hold, level))
+            finally:
+                self.home.keeper.tidy(hold)
+            raise
 
     async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
         """Take it if it is to be had within ``wait``, however long that takes. Leaves nothing taken otherwise."""
@@ -390,8 +395,8 @@ class MultiLockCore:
             return
         try:
             await self._unlock(lease, begun)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     def _hold_of_block(self, lease: Lease) -> MultiHold | None:
@@ -416,11 +421,8 @@ class MultiLockCore:
         hold = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
         if hold is None or not hold.levels or (lease is not None and not lease._brought_up()):
             return
-        level = hold.levels.pop()
-        if not hold.levels:
-            hold.loss = None
-            hold.extensions = 0
-        self.home.keeper.leave_alone(hold)
+        level = hold.levels[-1]
+        self._forget(hold, level)
         for claim, part in zip(hold.claims, level.parts, strict=True):
             if part is not None and claim.has(part):
                 claim.bring_up(part)
@@ -449,27 +451,22 @@ class MultiLockCore:
                 name=hold.name,
             )
         holds = [len(claim.levels) for claim in hold.claims]
-        if begun is not None:
-            begun.append(None)
         try:
-            if level in hold.levels:
-                hold.levels.remove(level)
-            if not hold.levels:
-                hold.loss = None
-                hold.extensions = 0
-            self.home.keeper.leave_alone(hold)
+            if begun is not None:
+                begun.append(None)
+            self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
             gone, unsure = 0, 0
             if results:
                 gone, unsure = await self._persist(hold, results, now + self.home.config.timeout)
-        except Exception:
-            raise
-        except BaseException as error:  # Interrupted or cancelled, the caller has no use for the hold in any case.
-            self._redo(hold, level, holds)
-            if isinstance(error, GeneratorExit) and runtime.suspends:
-                self._settle_all_later(hold)
-            else:
-                await self._settle_now(hold)
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                self._forget(hold, level)
+                self._redo(hold, level, holds)
+                if isinstance(error, GeneratorExit) and runtime.suspends:
+                    self._settle_all_later(hold)
+                else:
+                    await self._settle_now(hold)
             raise
         parts = len(level.parts) - level.parts.count(None)
         if reason is not None:
@@ -481,7 +478,17 @@ class MultiLockCore:
             self.home.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
             raise unsure_error
         if self.home.talkative():
-            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels)))
+            held_for = self.home.runtime.now() - level.since
+            self.home.emit(events.Released(hold.name, hold.owner, len(hold.levels), held_for))
+
+    def _forget(self, hold: MultiHold, level: MultiLevel) -> None:
+        """Its owner wants no more of a level, whatever becomes of its members."""
+        if level in hold.levels:
+            hold.levels.remove(level)
+        if not hold.levels:
+            hold.loss = None
+            hold.extensions = 0
+        self.home.keeper.leave_alone(hold)
 
     async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
         """See to it that enough nodes say that one level was given back, after what they said at first.
@@ -760,7 +767,7 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, claim in enumerate(claims):
             answer = outcomes[index]
-            if answer is None:
+            if answer is None and members[index].nil_takes:
                 if not claim.granted(turns[index], parts[index], certain):
                     outcomes[index] = 0  # Somebody who had the turn since has given it back.
                     certain = -math.inf

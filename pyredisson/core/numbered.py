@@ -24,10 +24,11 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -132,7 +133,12 @@ class NumberedCore:
         taken = False
         try:
             seen = home.wakeups.glance(channel) if wait != 0 else None
-            refused = await attempt()
+            try:
+                refused = await attempt()
+            except Failure as failure:
+                if not home.waits_through(failure, wait):
+                    raise
+                refused = 0  # As if it were to be asked for again at once.
             taken = refused is None
             if refused is not None and wait != 0:
                 taken = await until_taken(
@@ -151,15 +157,15 @@ class NumberedCore:
                 asking.give_up()
             return taken
         except Failure as failure:
-            raise asking.explain(failure) from failure.cause
-        except Exception:
-            asking.give_up()
-            raise
+            raise await explain_type(home, asking.explain(failure), self.names.raw, self.kind) from failure.cause
         except GeneratorExit:
             asking.leave_later()  # A coroutine that is being closed can wait for nothing any more.
             raise
-        except BaseException:
-            await asking.leave()
+        except BaseException as error:
+            if is_interruption(error):
+                await asking.leave()
+            else:
+                asking.give_up()
             raise
 
 
@@ -256,7 +262,12 @@ class Asking:
             elif self._doubt is None:
                 self._request = None  # It had no effect.
             raise
-        if scripts.read_stale(reply) is not None:
+        try:
+            stale = scripts.read_stale(reply)
+        except Unusable as failure:
+            self._doubt = failure
+            raise
+        if stale is not None:
             raise LockError(
                 f"{self._what} of {self._core.kind} {self._key[0]!r} was overtaken by a later request of its owner",
                 name=self._key[0],
@@ -266,16 +277,21 @@ class Asking:
 
     def _begin(self) -> Request:
         home = self._core.home
-        self.begun = home.runtime.now()  # First: whoever is interrupted after this settles it for so long from here.
+        self.begun = home.runtime.now()  # First: how long it is worth settling is counted from here.
         self._number = home.ledger.number()
         self._request = self._make(NumberedRequest(home.runtime, self._key[1], self._number))
         return self._request
+
+    def unusable(self, reply: Reply) -> Unusable:
+        """The failure for an answer that this request is never given; it is in doubt then."""
+        self._doubt = failure = scripts.unusable(reply)
+        return failure
 
     def refused(self) -> None:
         """The answer was that nothing was taken."""
         self._request = None
 
-    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> Reply:
+    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> int:
         """Ask, and return the answer. For all but what waits.
 
         Args:
@@ -285,19 +301,22 @@ class Asking:
         try:
             if begun is not None:
                 begun.append(None)
-            return await self.ask()
+            reply = await self.ask()
+            if type(reply) is not int:
+                raise self.unusable(reply)
+            return reply
         except Failure as failure:
             if insist and self._doubt is None and not isinstance(failure, Refused):
                 self._later()
                 raise failure.cause from None
-            raise self.explain(failure) from failure.cause
-        except Exception:
-            raise
+            core = self._core
+            raise await explain_type(core.home, self.explain(failure), self._key[0], core.kind) from failure.cause
         except GeneratorExit:
             self.leave_later()
             raise
-        except BaseException:
-            await self.leave()
+        except BaseException as error:
+            if is_interruption(error) and (begun is None or begun):  # Else it is called again.
+                await self.leave()
             raise
 
     async def _give_back(self, short: NotAcknowledged) -> Exception:

@@ -16,6 +16,7 @@ from pyredisson.core.numbered import Asking, count_of, number_in
 from pyredisson.core.permit_block import PermitBlock
 from pyredisson.core.permits import PermitsCore
 from pyredisson.core.runtime import Failure
+from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class PermitSemaphoreCore(PermitsCore):
         wait = wait_seconds(wait_time)
         lease = _lease_ms(lease_time)
         permit = self.new_permit()
-        return permit.hex() if await self.take_permit(self.acquiring(permit, lease), wait) else None
+        permit_id = permit.hex()  # Made before: once it is taken, nothing is left to interrupt.
+        return permit_id if await self.take_permit(self.acquiring(permit, lease), wait) else None
 
     def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> PermitBlock:
         """Prepare a block that takes a permit; without a lease, the watchdog renews it."""
@@ -83,9 +85,11 @@ class PermitSemaphoreCore(PermitsCore):
 
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left, expires = reply
-            assert isinstance(expires, int)
+            match reply:
+                case [int() as taken, (int() | None) as left, int() as expires]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
                 self.note_refusal(left, wait)
@@ -165,11 +169,15 @@ class PermitSemaphoreCore(PermitsCore):
         try:
             reply = await home.perform(scripts.count_permits(home.runtime, self.names))
         except Failure as failure:
-            raise failure.cause from None  # Nothing is in doubt: to count twice does no harm.
-        assert isinstance(reply, list)
-        available, taken = reply
-        assert isinstance(taken, int)
-        return None if available is None else number_in(available, self.names.raw), taken
+            # Nothing is in doubt: to count twice does no harm.
+            error = await explain_type(home, failure.cause, self.names.raw, self.kind)
+            raise error from error.__cause__
+        match reply:
+            case [None, int() as taken]:
+                return None, taken
+            case [int() | bytes() as available, int() as taken]:
+                return number_in(available, self.names.raw), taken
+        raise scripts.unusable(reply).cause
 
 
 def _lease_ms(lease_time: Seconds | None) -> int:

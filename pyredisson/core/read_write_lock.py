@@ -165,7 +165,8 @@ class ReadLockCore(Side):
     async def is_locked(self) -> bool:
         """Whether anybody reads; a writer that reads as well is one."""
         fields = await self.home.query("HKEYS", self.names.raw)
-        assert isinstance(fields, list)
+        if type(fields) is not list:
+            raise scripts.unusable(fields).cause
         return b"mode" in fields and any(
             each != b"mode" and b":write" not in each for each in fields if isinstance(each, bytes)
         )
@@ -182,7 +183,7 @@ class ReadLockCore(Side):
         """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
         field = self.field(number)
         count = await self.home.query("HGET", self.names.raw, field)
-        holds = int(count) if isinstance(count, bytes) else 0
+        holds = scripts.read_count(count)
         names = [self.names.read_hold(field, each) for each in range(1, holds + 1)]
         return holds if names and await self.home.query("EXISTS", *names) else 0
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import events
+from pyredisson.core import events, scripts
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holds import GONE, Level
@@ -70,7 +70,8 @@ class Watchdog:
 
     def watch(self, claim: Claim) -> None:
         """Renew this claim if it wants that, and tell its holder when it is lost."""
-        self._look_whether_it_runs()
+        if self._late_at < math.inf:
+            self._look_whether_it_runs()
         self._watched[claim] = None
         deadline = claim.deadline
         if deadline < self._earliest:
@@ -82,7 +83,8 @@ class Watchdog:
 
     def unwatch(self, claim: Claim) -> None:
         """Leave this claim alone."""
-        self._look_whether_it_runs()
+        if self._late_at < math.inf:
+            self._look_whether_it_runs()
         self._watched.pop(claim, None)
 
     def settle(self, claim: Claim) -> None:
@@ -103,6 +105,10 @@ class Watchdog:
     def watching(self) -> int:
         """How many claims are watched."""
         return len(self._watched)
+
+    def claims(self) -> list[Claim]:
+        """The claims that are watched."""
+        return list(self._watched)
 
     def _nudge(self) -> None:
         self._late_at = min(self._late_at, self._runtime.now() + self._grace)
@@ -244,12 +250,15 @@ class Watchdog:
         unknown: list[Claim] = []
         setback: Failure | None = None
         for batch, generation, answer in zip(wave, generations, answers, strict=True):
-            if isinstance(answer, Failure):
-                setback = setback or answer
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                kept = scripts.read_renewed(answer, len(batch))
+            except Failure as failure:
+                setback = setback or failure
                 unknown += batch
             else:
-                assert isinstance(answer, list)
-                self._renewed(batch, generation, answer, sent)
+                self._renewed(batch, generation, kept, sent)
         if setback is not None:
             self._failed += 1
             self._home.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
@@ -262,9 +271,9 @@ class Watchdog:
         assert batch[0].by is not None, "a claim was taken by nobody"
         return batch[0].by.renew(self._runtime, [(claim.name, claim.proof) for claim in batch], lease_ms=self.lease_ms)
 
-    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[Reply], sent: float) -> None:
+    def _renewed(self, batch: list[Claim], generations: list[int], kept: list[bool], sent: float) -> None:
         for claim, generation, answer in zip(batch, generations, kept, strict=True):
-            if answer == 1:
+            if answer:
                 claim.renewed(generation, sent, self.lease_ms)
             elif claim.lose(GONE, generation):
                 self.unwatch(claim)

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyredisson.core import events
-from pyredisson.core.runtime import Failure, Refused, Unanswered
+from pyredisson.core.runtime import Failure, Refused, Unanswered, count_as_ours
 from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Syncing(Protocol):
         ...
 
 
+@count_as_ours
 class NotAcknowledged(Exception):
     """Something was taken, and too few replicas know of it. Whoever asked gives it back.
 

@@ -9,8 +9,10 @@ suspend into a seeded scheduler with virtual time.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from pyredisson.errors import RedissonError
 
 __all__ = [
     "PUBLISH",
@@ -28,17 +30,20 @@ __all__ = [
     "NotSent",
     "Pause",
     "Refused",
-    "RefusedInDoubt",
     "Reply",
     "Request",
     "Runtime",
     "Ticket",
     "Unanswered",
+    "Unusable",
+    "count_as_ours",
+    "is_interruption",
     "run",
     "run_to_the_end",
 ]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
@@ -80,12 +85,34 @@ class Unanswered(Failure):
     """The request was sent, and no reply came. It may have been executed, or may yet be."""
 
 
-class RefusedInDoubt(Unanswered):
-    """The server answered a copy with an error, and whether an earlier copy was executed is not known."""
+class Unusable(Unanswered):
+    """An answer came that says nothing of use, and asking again will not help: whether it was executed is not known.
+
+    Either an error, and an earlier copy may have been executed; or something that the script never says.
+    """
 
 
 class Refused(Failure):
     """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+_OUR_ERRORS: list[type[BaseException]] = [Failure, RedissonError]
+
+
+def count_as_ours(kind: type[E]) -> type[E]:
+    """Let this kind of error be one of ours. Those of the connection are, which the core does not know."""
+    _OUR_ERRORS.append(kind)
+    return kind
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether a call was interrupted by this, and not ended by an error of ours, which says what became of it.
+
+    ``KeyboardInterrupt`` and a cancellation are; and so is whatever else a signal handler raises, of any class, such as
+    Celery's ``SoftTimeLimitExceeded`` or a ``TimeoutError``. Whoever is interrupted sees to it that nothing is left
+    behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
+    """
+    return not isinstance(error, tuple(_OUR_ERRORS))
 
 
 class Ask:
@@ -209,8 +236,18 @@ class Caller(Protocol):
         """
         ...
 
-    def mark(self, held: Holding, names: frozenset[str]) -> Callable[[], Any] | None:
+    @property
+    def pooled(self) -> bool:
+        """Whether it is a thread that a pool gives its jobs."""
+        ...
+
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> Callable[[], Any] | None:
         """Note in the calling context that something is about to be held.
+
+        Args:
+            held: What.
+            names: The locks that this is about.
+            tell: As for :meth:`look_behind`, which is done as well.
 
         Returns:
             Called, it returns the mark as long as that stands in a context, then ``None``. Or ``None`` at once, where
@@ -226,11 +263,12 @@ class Caller(Protocol):
         """The holds that this owner acquired in the calling context, innermost first."""
         ...
 
-    def left_behind(self, held: Holding) -> Holding | None:
-        """What this thread holds for another call chain, although it has gone on to this one.
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """Look whether this thread holds anything for another call chain, although it has gone on to this one.
 
         Args:
             held: What it is about to hold now.
+            tell: Called with what it has left held.
         """
         ...
 
@@ -438,7 +476,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-    """Run what gives back a hold, although Ctrl-C may come at any moment.
+    """Run what gives back a hold, although Ctrl-C may come at any moment, or another interruption.
 
     ``call`` gets a list as its last argument, and puts something into it before it does anything; from then on it sees
     to its end by itself. Interrupted before that, it is called again here. A second Ctrl-C is meant.
@@ -446,9 +484,8 @@ def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object
     begun: list[None] = []
     try:
         run(call(*args, begun))
-    except Exception:
-        raise
-    except BaseException:
-        if not begun:
-            run(call(*args, begun))
+    except BaseException as error:
+        if is_interruption(error) and not begun:
+            with suppress(type(error), *_OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
+                run(call(*args, begun))
         raise

@@ -11,7 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from pyredisson.core.names import ReadWriteNames, SemaphoreNames, fence_key
-from pyredisson.core.runtime import PUBLISH, Reply, Request
+from pyredisson.core.runtime import PUBLISH, Reply, Request, Unusable
+from pyredisson.errors import RedissonError
 
 if TYPE_CHECKING:
     from pyredisson.core.names import LatchNames, LockNames
@@ -55,8 +56,11 @@ __all__ = [
     "read_acquire",
     "read_acquire_fenced",
     "read_acquire_writing",
+    "read_count",
     "read_extend_token",
     "read_look",
+    "read_release",
+    "read_renewed",
     "read_stale",
     "release_fair",
     "release_lock",
@@ -73,6 +77,7 @@ __all__ = [
     "set_fenced",
     "set_permits",
     "undo_permits",
+    "unusable",
     "update_permit",
 ]
 
@@ -111,10 +116,23 @@ def acquire_lock(
 
 
 def read_acquire(reply: Reply) -> Acquire:
-    """Read the reply of ``lock_acquire`` (not a stale one)."""
+    """Read the reply of ``lock_acquire`` (not a stale one). Raises ``Unusable``."""
     if reply is None or isinstance(reply, int):
         return reply
-    return LOST
+    if reply == [b"lost"]:
+        return LOST
+    raise unusable(reply)
+
+
+def unusable(reply: object) -> Unusable:
+    """The failure for an answer that no script gives."""
+    said = repr(reply)
+    return Unusable(
+        RedissonError(
+            f"the server's answer makes no sense: {said if len(said) <= 60 else said[:57] + '...'}; is something else "
+            "than Redis or Valkey at this address, or in between?"
+        )
+    )
 
 
 def acquire_fenced(
@@ -140,8 +158,10 @@ def acquire_fenced(
 def read_acquire_fenced(reply: Reply) -> tuple[Acquire, int | None]:
     """Read the reply of ``fenced_acquire`` (not a stale one): as of ``lock_acquire``, and the token if taken."""
     if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"token" and isinstance(reply[1], bytes):
-        return None, int(reply[1])
-    return (reply if isinstance(reply, int) else LOST), None
+        return None, _int(reply, reply[1])
+    if reply is None:
+        raise unusable(reply)  # Nobody takes a fenced lock without a token.
+    return read_acquire(reply), None
 
 
 def release_lock(
@@ -304,11 +324,16 @@ def extend_token(runtime: Runtime, names: LockNames, *, token: str, until: int) 
 
 
 def read_extend_token(reply: Reply) -> tuple[int, int] | None:
-    """Read the reply of ``token_extend``: now, and when the hold ends (-1: without end); ``None``: it is not held."""
+    """Read the reply of ``token_extend``: now, and when the hold ends (-1: without end); ``None``: it is not held.
+
+    Raises ``Unusable``.
+    """
     match reply:
+        case None:
+            return None
         case [int() as now, int() as ends]:
             return now, ends
-    return None
+    raise unusable(reply)
 
 
 # ---- guards with a fence ---------------------------------------------------------------------------------------------
@@ -434,19 +459,59 @@ def look_after_fair(runtime: Runtime, names: LockNames, waiters: Sequence[Waiter
 
 
 def read_look(reply: Reply) -> Look:
-    """Read the reply of ``fair_look``."""
-    assert isinstance(reply, list)
-    again_ms, *owners = reply
-    assert isinstance(again_ms, int)
-    turn, *missing = [owner.decode() for owner in owners if isinstance(owner, bytes)]
-    return Look(again_ms, turn or None, missing)
+    """Read the reply of ``fair_look``. Raises ``Unusable``."""
+    match reply:
+        case [int() as again_ms, bytes() as turn, *owners] if all(isinstance(owner, bytes) for owner in owners):
+            missing = [owner.decode(errors="replace") for owner in owners if isinstance(owner, bytes)]
+            return Look(again_ms, turn.decode(errors="replace") or None, missing)
+    raise unusable(reply)
 
 
 def read_stale(reply: Reply) -> Stale | None:
-    """Return the stored epoch if the reply says that the request was overtaken."""
-    if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"stale" and isinstance(reply[1], bytes):
-        return Stale(reply[1])
+    """Return the stored epoch if the reply says that the request was overtaken. Raises ``Unusable``."""
+    if reply is None or type(reply) is int:
+        return None
+    if type(reply) is not list or any(each is not None and type(each) not in (int, bytes) for each in reply):
+        raise unusable(reply)
+    if reply[:1] == [b"stale"]:
+        return Stale(_int(reply, *reply[1:]))
     return None
+
+
+def read_release(reply: Reply) -> Stale | None:
+    """As :func:`read_stale`, for what says nothing else by an array: a release, a forced unlock."""
+    stale = read_stale(reply)
+    if stale is None and type(reply) is list:
+        raise unusable(reply)
+    return stale
+
+
+def read_renewed(reply: Reply, count: int) -> list[bool]:
+    """Read the reply to a renewal of so many: whether each is still held. Raises ``Unusable``."""
+    if type(reply) is not list or len(reply) != count or any(each not in (0, 1) for each in reply):
+        raise unusable(reply)
+    return [each == 1 for each in reply]
+
+
+def read_count(reply: Reply) -> int:
+    """Read how often an owner holds something, as it stands in Redis. Raises the error to show."""
+    if reply is None:
+        return 0
+    try:
+        return _int(reply, reply)
+    except Unusable as failure:
+        raise failure.cause from None
+
+
+#: No script counts further.
+MAX_DIGITS = 16
+
+
+def _int(reply: Reply, *number: Reply) -> int:
+    match number:
+        case [bytes() as digits] if digits.isdigit() and len(digits) <= MAX_DIGITS:
+            return int(digits)
+    raise unusable(reply)
 
 
 # ---- semaphores and latches ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.numbered import count_of, number_in
 from pyredisson.core.permit_block import SemaphoreBlock
 from pyredisson.core.permits import PermitsCore
+from pyredisson.core.runtime import is_interruption
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -52,8 +53,11 @@ class SemaphoreCore(PermitsCore):
 
         async def attempt() -> int | None:
             reply = await asking.ask()
-            assert isinstance(reply, list)
-            taken, left = reply
+            match reply:
+                case [int() as taken, (int() | None) as left]:
+                    pass
+                case _:
+                    raise asking.unusable(reply)
             if not taken:
                 asking.refused()
                 self.note_refusal(left, wait)
@@ -86,8 +90,8 @@ class SemaphoreCore(PermitsCore):
                 asking.leave_later()
             else:
                 await asking.once(begun, insist=True)
-        except Exception:
-            if error is None:
+        except Exception as ours:
+            if error is None or is_interruption(ours):
                 raise
 
     async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:

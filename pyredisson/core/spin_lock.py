@@ -68,13 +68,14 @@ class SpinLockCore(LockCore):
         backoff = self._backoff
         delays = iter(backoff._drawn(runtime.jitter) if isinstance(backoff, Drawn) else backoff.delays())
         delay: float | None = None
+        ticket = runtime.ticket()  # Nobody rings; but it says so when it keeps an event loop waiting.
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:
                 raise ValueError(f"{backoff!r} gives no delay at all")
             until = min(now + self._pause(delay, refused), deadline.at)
             while (left := until - runtime.now()) > 0:
-                await runtime.sleep(min(left, LOOK_UP))
+                await ticket.wait(min(left, LOOK_UP))
                 self.home.check_open()
             try:
                 answer = await self.attempt(claim, level)

@@ -52,6 +52,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
     __slots__ = ("_token",)
 
     kind = "token"
+    layout = "token lock"
     hint = ""  # A reentrant lock of the same name would be another key's type.
     renew = staticmethod(scripts.renew_tokens)
 
@@ -146,9 +147,9 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         sent = runtime.now()
         try:
             reply = await self.home.perform(scripts.extend_token(runtime, self.names, token=claim.proof, until=until))
+            answer = scripts.read_extend_token(reply)
         except Failure as failure:
             raise failure.cause from None
-        answer = scripts.read_extend_token(reply)
         if answer is None:
             if claim.lose(GONE, generation):
                 self.home.watchdog.unwatch(claim)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from pyredisson.core.runtime import Failure, Refused
+from pyredisson.core.runtime import Failure, Refused, Unusable
 from pyredisson.core.wakeups import Message, Party
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def until_taken(
                 continue
             try:
                 answer = await (attempt() if party is None or seat.rung or over else party.look(seat))
-            except Refused:
+            except (Refused, Unusable):
                 raise
             except Failure as failure:
                 if over:

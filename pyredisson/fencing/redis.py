@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
 from pyredisson.core import scripts
-from pyredisson.core.deadline import lease_ms
+from pyredisson.core.deadline import whole_ms
 from pyredisson.fencing.tokens import check_token, stale
 from pyredisson.wire import script
 
@@ -38,7 +38,7 @@ _maker = _Maker()
 
 def _set(key: str, value: Value, token: int, ttl: Seconds | None) -> tuple[Any, ...]:
     made: tuple[Any, ...] = scripts.set_fenced(
-        _maker, key, value, token=check_token(token), ttl_ms=None if ttl is None else lease_ms(ttl)
+        _maker, key, value, token=check_token(token), ttl_ms=None if ttl is None else whole_ms(ttl)
     )
     return made
 

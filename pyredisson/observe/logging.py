@@ -10,7 +10,7 @@ from functools import partial
 
 from pyredisson.core import events
 
-__all__ = ["log_event", "wants_all"]
+__all__ = ["log_collected", "log_event", "wants_all"]
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
@@ -27,8 +27,8 @@ def log_event(event: events.Event) -> None:
     match event:
         case events.Acquired(waited=waited, holds=holds):
             _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
-        case events.Released(holds=holds):
-            _of(event, logging.DEBUG, "lock %r of %s: released, %d holds left", holds)
+        case events.Released(holds=holds, held=held):
+            _of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
         case events.TimedOut(waited=waited):
             _of(event, logging.DEBUG, "lock %r of %s: not got within %.3f s", waited)
         case events.Lost(reason=reason):
@@ -75,12 +75,27 @@ def log_event(event: events.Event) -> None:
         case events.QuorumIsYoung(name=name, nodes=nodes, uptime=uptime):
             text = "quorum %r: all %d nodes were started within the last %d s; taken for a first start, so they vote"
             _server.info(text, name, nodes, uptime)
+        case events.ClientCollected():
+            pass  # It was logged where it was found out; see log_collected().
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("the callback %s failed: %r", callback, error)
         case events.BackgroundFailed(what=what, error=error):
             _lock.error("settling %s failed, and will be tried again: %r", what, error, exc_info=error)
         case _:
             pass
+
+
+def log_collected(event: events.ClientCollected) -> None:
+    """Log that a client was garbage-collected; at once, since the process may be about to end."""
+    names = ", ".join(map(repr, event.names))
+    more = "" if event.held <= len(event.names) else f" and {event.held - len(event.names)} more"
+    _lock.warning(
+        "client %s was garbage-collected while it held %s%s: nobody can release them any more, so they end with their "
+        "leases. Keep the client, and release what it holds or close() it",
+        event.client_id,
+        names,
+        more,
+    )
 
 
 def _of(event: events.LockEvent, level: int, text: str, *args: object) -> None:

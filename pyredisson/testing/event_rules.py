@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from pyredisson.core.events import Acquired, Event, Lost, Released
-from pyredisson.core.holds import Claim
-from pyredisson.core.multi_hold import MultiHold
+from pyredisson.core.holds import Held
 from pyredisson.testing.runtime import AnyClient
 from pyredisson.testing.world import World
 
@@ -48,7 +47,7 @@ class EventRules:
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
-        held: list[Claim | MultiHold] = [*client.core.claims.of(name), *client.core.keeper.holds()]
+        held: list[Held] = [*client.core.claims.of(name), *client.core.keeper.holds()]
         return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:

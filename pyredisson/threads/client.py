@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -14,6 +15,7 @@ from pyredisson.arguments import backoff_of
 from pyredisson.cluster import Cluster
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
 from pyredisson.core.fenced_lock import FencedLockCore
 from pyredisson.core.latch import LatchCore
@@ -38,7 +40,7 @@ from pyredisson.endpoints import (
 )
 from pyredisson.errors import ClientClosedError
 from pyredisson.misuse import NotPortable
-from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.owners import Owner, caller_of
 from pyredisson.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.synchronized import synchronized_function
@@ -348,6 +350,7 @@ class Redisson(NotPortable):
         Waiters are woken with ``ClientClosedError``. Locks that threads still hold are not released: as after a crash,
         their leases run out.
         """
+        self._core.close()
         self._end()
 
     def __enter__(self) -> Self:
@@ -396,10 +399,24 @@ def _reborn(core: ClientCore) -> None:
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:
     process.check()
-    core.close()
-    runtime.close()
-    if server is not None:
-        server.stop()
+
+    def end() -> None:
+        core.close()
+        runtime.close()
+        if server is not None:
+            server.stop()
+
+    held = what_it_held(core)
+    if held is None:
+        end()
+        return
+
+    async def farewell() -> None:
+        tell_of_collected(core, held)
+        end()
+
+    log_collected(held)  # We may be anywhere: on the watchdog's thread there is time for the rest.
+    core.watchdog.do_later(farewell, math.inf)
 
 
 _cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()

@@ -37,6 +37,7 @@ from pyredisson.sentinel import Whereabouts
 from pyredisson.threads.inherited import Sockets, close_inherited, end_inherited
 from pyredisson.threads.interruption import Flag
 from pyredisson.threads.readiness import Readiness
+from pyredisson.threads.socket_errors import raise_if_foreign
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -51,8 +52,7 @@ from pyredisson.wire import (
 )
 
 if TYPE_CHECKING:
-    import hiredis
-
+    from pyredisson.bounds import Reader
     from pyredisson.sentinel import Address, Locator
 
 __all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
@@ -93,7 +93,7 @@ class Connection:
         self.link: OwnLink | None = None
         self.request: Packed | None = None
         self.until = now
-        self._reader: hiredis.Reader | None = None
+        self._reader: Reader | None = None
         self._timeout = -1.0
         # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's; on a
         # plain socket the kernel's cost a system call less each time.
@@ -124,6 +124,7 @@ class Connection:
         try:
             self.sock.sendall(data)
         except OSError as error:
+            raise_if_foreign(error, self.sock)
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
         return self.receive(timeout)
@@ -150,9 +151,11 @@ class Connection:
         """Return the reply to what was sent, or the error that came as one. Raises ``Unanswered``."""
         try:
             chunk = self.sock.recv(FIRST_READ)
-        except _WOULD_BLOCK:
+        except _WOULD_BLOCK as error:
+            raise_if_foreign(error, self.sock)
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
         except OSError as error:
+            raise_if_foreign(error, self.sock)
             raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
         # The replies of nearly every acquire and release.
         if chunk in (b"_\r\n", b"$-1\r\n"):
@@ -184,9 +187,11 @@ class Connection:
                 if monotonic() > until:  # The socket's own timeout begins anew with every byte.
                     raise TimeoutError
                 chunk = self.sock.recv(READ_SIZE)
-            except _WOULD_BLOCK:
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
             except OSError as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
 
     def call_all(self, data: bytes, count: int, timeout: float) -> list[Any]:
@@ -200,6 +205,7 @@ class Connection:
         try:
             self.sock.sendall(data)
         except OSError as error:
+            raise_if_foreign(error, self.sock)
             raise Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
         until = monotonic() + timeout
         reader = new_reader()
@@ -213,11 +219,13 @@ class Connection:
                     raise Unanswered(rx.ConnectionError("Connection closed by server."))
                 reader.feed(chunk)
                 replies += [reply for reply in _all(reader) if not is_push(reply)]
-            except _WOULD_BLOCK:
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
             except rx.InvalidResponse as error:
                 raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
             except OSError as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
         return replies
 
@@ -228,10 +236,9 @@ class Connection:
             return hasattr(self.sock, "pending") or not Readiness(self.sock).wait(0)
         try:
             self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except _WOULD_BLOCK:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            return isinstance(error, _WOULD_BLOCK)
         return False
 
     def take(self) -> Reply:
@@ -342,7 +349,7 @@ class BorrowedStream:
             self._connection.disconnect()
 
 
-def _all(reader: hiredis.Reader) -> list[Any]:
+def _all(reader: Reader) -> list[Any]:
     found: list[Any] = []
     while (reply := reader.gets()) is not False:
         found.append(reply)
@@ -483,8 +490,9 @@ class OwnLink:
                 continue
             try:
                 connection.post(self, request, timeout, now)
-            except OSError:
+            except OSError as error:
                 connection.close()
+                raise_if_foreign(error, connection.sock)
                 continue
             except BaseException:
                 connection.close()
@@ -728,6 +736,63 @@ class OwnLink:
         self._dialling = None
 
 
+def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], object]) -> Any:
+    """Make a call that may take as long as it likes, and wait for it only so long; a late result is ``unwanted``.
+
+    Raises:
+        NotSent: It is not over yet.
+    """
+    over = Flag()
+    outcome: list[Any] = []
+    state: list[None] = [None]  # Popped once: by whoever waits no longer, or by whoever is done.
+
+    def work() -> None:
+        error: BaseException | None = None
+        result = None
+        try:
+            result = call()
+        except BaseException as raised:
+            error = raised
+        outcome[:] = [result, error]
+        try:
+            state.pop()
+        except IndexError:  # Nobody waits any more.
+            if error is None:
+                with contextlib.suppress(Exception):
+                    unwanted(result)
+        over.set()
+
+    threading.Thread(target=work, name="pyredisson-connecting", daemon=True).start()
+    try:
+        done = over.wait(timeout)
+    except BaseException:
+        _give_up(state, outcome, unwanted)
+        raise
+    if not done and _give_up(state, outcome, None):
+        raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+    over.wait(1.0)
+    result, error = outcome
+    if error is not None:
+        raise error
+    return result
+
+
+def _give_up(state: list[None], outcome: list[Any], unwanted: Callable[[Any], object] | None) -> bool:
+    """Wait no longer. Returns whether that was in time; else the result is here, and ``unwanted`` maybe."""
+    try:
+        state.pop()
+    except IndexError:
+        if unwanted is not None and outcome and outcome[1] is None:
+            unwanted(outcome[0])
+        return False
+    return True
+
+
+def _left(until: float, timeout: float) -> float:
+    """What is left for a reply; some of it in any case, lest a request be sent for nothing."""
+    return min(timeout, max(until - monotonic(), timeout / 4))
+
+
 class BorrowedLink:
     """Connections of the user's pool, one a request, for those that we cannot open ourselves.
 
@@ -741,6 +806,9 @@ class BorrowedLink:
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reserved_lock = threading.Lock()
         self._reserved_for: int | None = None
+        # Whether the server answered the last time. Else a connection may take as long to make as the pool's own
+        # settings let it, and so it is made in a thread of its own.
+        self._answers = False
         self._heard_at: object = None  # Where the subscriber is.
         self.inspect: Inspect | None = None
         self.on_change: Callable[[], None] = nobody
@@ -785,23 +853,25 @@ class BorrowedLink:
         return _checked(self._call(pack(*command), timeout))
 
     def _call(self, data: bytes, timeout: float) -> Any:
+        until = monotonic() + max(timeout, CONNECTING)
         if self._reserved_for == threading.get_ident():
             with self._reserved_lock:
                 if self._reserved is None:
                     self._reserved = self.make(timeout)
-                return self._exchange(self._reserved, data, timeout)
+                return self._exchange(self._reserved, data, _left(until, timeout))
         connection = self._borrow(timeout)
         try:
-            return self._exchange(connection, data, timeout)
+            return self._exchange(connection, data, _left(until, timeout))
         finally:
             self._pool.release(connection)
 
     def _borrow(self, timeout: float) -> Any:
         until = monotonic() + timeout
         pause = 0.001
+        get: Callable[[], Any] = self._pool.get_connection
         while True:
             try:
-                return self._pool.get_connection()
+                return get() if self._answers else in_time(get, max(timeout, CONNECTING), self._pool.release)
             except rx.MaxConnectionsError as error:
                 if monotonic() + pause > until:
                     raise NotSent(error) from None
@@ -811,6 +881,12 @@ class BorrowedLink:
             pause = min(2 * pause, 0.02)
 
     def _exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
+        self._answers = False
+        reply = self._inspect_and_exchange(connection, data, timeout)
+        self._answers = True
+        return reply
+
+    def _inspect_and_exchange(self, connection: Any, data: bytes, timeout: float) -> Any:
         if self.inspect is not None and (way := getattr(connection, "_sock", None) or connection) not in self._known:
             try:
                 self.inspect(inspected(self._exchange_once(connection, INFO, timeout)))
@@ -849,7 +925,7 @@ class BorrowedLink:
             settings = self._pool.connection_kwargs
             connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
             self._made.add(connection)
-            connection.connect()
+            in_time(connection.connect, max(timeout, CONNECTING), lambda _: connection.disconnect())
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         return connection

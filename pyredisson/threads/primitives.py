@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, final, overload
-
-from typing_extensions import TypeVar
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.arguments import cores_of, wait_of
 from pyredisson.core.deadline import wait_seconds
@@ -20,7 +17,8 @@ from pyredisson.core.read_write_lock import ReadWriteLockCore
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
-from pyredisson.misuse import BY_HAND, NotPortable, core_of, warn_never_entered
+from pyredisson.misuse import BY_HAND, NotPortable, core_of
+from pyredisson.threads.hold import Hold
 from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
@@ -44,9 +42,6 @@ __all__ = [
     "SpinLock",
     "TokenLock",
 ]
-
-
-LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 
 
 class Lock(NotPortable):
@@ -174,7 +169,19 @@ class Lock(NotPortable):
     ) -> None:
         run_to_the_end(self._core.leave, error)
 
-    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold[Lease[None]]:
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> Hold[Any]:
         """Hold the lock for a block that is told when it loses it.
 
         Example::
@@ -186,12 +193,13 @@ class Lock(NotPortable):
         Args:
             wait_time: Seconds to wait at most; ``None``: as long as it takes.
             lease_time: As for :meth:`lock`.
+            skip: Run the block without the lock if it was not acquired in time: its value is ``None`` then.
 
         Raises:
-            LockTimeoutError: On entering: it was not got in time.
+            LockTimeoutError: On entering: it was not acquired in time (unless ``skip``).
             LockLostError: On leaving: it was lost meanwhile. An exception of the body goes first.
         """
-        return Hold(self, wait_time, lease_time)
+        return Hold(self, wait_time, lease_time, skip)
 
 
 @final
@@ -262,11 +270,21 @@ class FencedLock(Lock):
         """Take the lock as :meth:`try_lock` does, and return the token of the hold; ``None`` if it was not got."""
         return run(self._core.try_lock_and_get_token(wait_time, lease_time))
 
-    def hold(  # type: ignore[override]  # The token is what makes the difference.
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None
-    ) -> Hold[Lease[int]]:
+    @overload  # type: ignore[override]  # The token is what makes the difference.
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> Hold[Lease[int]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> Hold[Lease[int] | None]: ...
+
+    def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> Hold[Any]:
         """Hold the lock for a block as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold."""
-        return Hold(self, wait_time, lease_time)
+        return Hold(self, wait_time, lease_time, skip)
 
     def get_token(self) -> int | None:
         """Return the token that was handed out last, to whomever; ``None`` if none ever was."""
@@ -475,9 +493,21 @@ class MultiLock(NotPortable):
     ) -> None:
         run_to_the_end(self._core.leave, error)
 
-    def hold(self, wait_time: Seconds | None = None, lease_time: Seconds | None = None) -> Hold[Lease[None]]:
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> Hold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> Hold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> Hold[Any]:
         """Hold it for a block that is told when it loses it; see :meth:`Lock.hold`."""
-        return Hold(self, wait_time, lease_time)
+        return Hold(self, wait_time, lease_time, skip)
 
 
 @final
@@ -492,39 +522,6 @@ class RedLock(MultiLock):
 
     def __init__(self, *locks: Lock) -> None:
         super().__init__(*locks, quorum=majority(len(locks)))
-
-
-@final
-class Hold(NotPortable, Generic[LeaseT_co]):
-    """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each."""
-
-    __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_wait_time")
-
-    def __init__(self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
-        self._lock = lock
-        self._wait_time = wait_time
-        self._lease_time = lease_time
-        self._entered = False
-        self._lease: Lease[Any] | None = None
-
-    def __del__(self) -> None:
-        if not getattr(self, "_entered", True):
-            warn_never_entered(self, self._lock.name)
-
-    def __enter__(self) -> LeaseT_co:
-        self._entered = True
-        self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time))
-        return self._lease  # type: ignore[return-value]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run_to_the_end(self._leave, error)
-
-    def _leave(self, error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
-        if self._lease is not None:
-            self._lease._end()
-        return self._lock._core.leave(error, begun, self._lease)
 
 
 # ---- semaphores and latches ------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson import process
+from pyredisson.callbacks import Callbacks
 from pyredisson.clock import monotonic
 from pyredisson.cluster import ClusterLink, subscriber_for
 from pyredisson.core.runtime import Background, Caller, Request, Ticket, run
@@ -127,12 +128,16 @@ class ThreadLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
-            run(self._nudged.wait(pause))
+            run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
         end_inherited_thread(thread)
 
     def abandon(self) -> None:
         """End it in the child of a fork: a thread is not here, but a greenlet is."""
         self._closed = True
+        self._nudged.ring()
+
+    def wake(self) -> None:
+        """Let it look again, if it runs."""
         self._nudged.ring()
 
     def close(self) -> None:
@@ -161,6 +166,7 @@ class ThreadsRuntime:
             prepare_call if self._scattered else prepare
         )
         self._config = config
+        self.callbacks = Callbacks()
         self._loops: list[ThreadLoop] = []
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._listening: list[threading.Thread] = []
@@ -246,7 +252,9 @@ class ThreadsRuntime:
             self._subscriber.unsubscribe(channel)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
-        threading.Thread(target=_call, args=(callback, args), name="pyredisson-callback", daemon=True).start()
+        self.callbacks.add(_call, callback, args)
+        for loop in self._loops:
+            loop.wake()  # It looks after those that wait.
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
@@ -268,6 +276,7 @@ class ThreadsRuntime:
                     thread.join(_patience())
         for loop in self._loops:
             loop.close()
+        self.callbacks.close()
         self.link.close()
 
     def abandon(self) -> None:
@@ -277,6 +286,7 @@ class ThreadsRuntime:
         self._loops = []
         if self._subscriber is not None:
             self._subscriber.abandon()
+        self.callbacks = Callbacks()
         self._subscriber = None
         self.link.abandon()
 

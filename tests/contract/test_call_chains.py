@@ -268,6 +268,33 @@ def test_jobs_of_a_pool_exclude_each_other(world: ThreadsWorld) -> None:
         assert asyncio.run(main()).count(True) == 1
 
 
+def test_a_job_that_leaves_a_lock_held_is_told_of_when_the_next_one_acquires(
+    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a context of its own a job is no owner of its own: the owner is the thread, as it says."""
+    lock = lock_of(world, "lock")
+
+    def in_a_block() -> None:
+        with lock, lock:
+            pass
+
+    def told() -> int:
+        return sum("has gone on to another call" in record.getMessage() for record in caplog.records)
+
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            pool.submit(in_a_block).result()
+        assert told() == 0, "each left nothing behind"
+        pool.submit(lock.lock).result()
+        assert told() == 0
+        assert pool.submit(lock.try_lock).result()
+        assert told() == 1
+        pool.submit(lock.unlock).result()
+        pool.submit(lock.unlock).result()
+        assert told() == 1
+    assert not lock.is_locked()
+
+
 # ---- the locks of threads in coroutines ------------------------------------------------------------------------------
 
 
@@ -334,9 +361,11 @@ def test_waiting_for_another_task_of_the_loop_raises_at_once(lock: Any, wait: st
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "token_lock"])
 def test_who_blocks_its_event_loop_is_told_after_a_second(
-    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
+    world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    lock = lock_of(world, kind)
     other = world.actor()
     other.do(lock.lock)
 

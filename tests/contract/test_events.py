@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pyredisson.core import events
+from pyredisson import events
 from tests.contract.places import each_runtime
 from tests.contract.store import CHANNEL
 from tests.contract.worlds import World
@@ -61,3 +61,54 @@ def test_what_goes_as_it_should_is_not_logged(world: World, caplog: pytest.LogCa
         theirs.unlock()
         client.close()
     assert [record for record in caplog.records if record.name.startswith("pyredisson")] == []
+
+
+def test_events_tell_how_long(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
+    world.pass_time(0.2)
+    mine.lock()
+    world.pass_time(0.1)
+    mine.unlock()
+    mine.unlock()
+    waiting.result()
+    theirs.unlock()
+    inner, outer, last = [event.held for event in happened if isinstance(event, events.Released)]
+    assert 0.1 <= inner < outer - 0.19
+    assert 0.3 <= outer < 10
+    assert 0 < last < 10
+    waited = [event.waited for event in happened if isinstance(event, events.Acquired)]
+    assert waited[-1] > 0.29
+
+
+def test_a_hold_that_was_taken_before_anybody_listened_is_timed_too(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = world.actor().lock(world.client())
+    logging.getLogger("pyredisson.lock").setLevel(logging.WARNING)
+    try:
+        mine.lock()
+        world.pass_time(0.2)
+        with caplog.at_level(logging.DEBUG, logger="pyredisson.lock"):
+            mine.unlock()
+    finally:
+        logging.getLogger("pyredisson.lock").setLevel(logging.NOTSET)
+    (record,) = caplog.records
+    assert float(record.getMessage().split("released after ")[1].split(" s")[0]) >= 0.2
+
+
+def test_a_multi_lock_tells_how_long_it_was_held(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice = world.actor()
+    multi = alice.do(client.real.get_multi_lock, client.real.get_lock("a"), client.real.get_lock("b"))
+    alice.do(multi.lock)
+    world.pass_time(0.2)
+    alice.do(multi.unlock)
+    (held,) = [event.held for event in happened if isinstance(event, events.Released) and event.held > 0.1]
+    assert 0.2 <= held < 10

@@ -285,3 +285,28 @@ def test_a_lease_says_what_it_is(world: World) -> None:
         assert "orders" in repr(lease)
         assert " s" in repr(lease)
     assert "ended" in repr(lease)
+
+
+def test_a_block_that_may_skip_runs_without_the_lock(world: World) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    with theirs.hold(wait_time=0, skip=True) as lease:
+        assert lease is None
+        assert mine.is_held_by_current_thread()
+    assert mine.is_held_by_current_thread(), "leaving has released nothing"
+    mine.unlock()
+    with theirs.hold(wait_time=0, skip=True) as lease:
+        lease.ensure_held()
+    assert not mine.is_locked()
+
+
+def test_a_block_is_entered_once(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    hold = mine.hold()
+    with hold:
+        pass
+    with pytest.raises(LockError, match="entered once"):
+        hold.enter()
+    assert not mine.is_locked()

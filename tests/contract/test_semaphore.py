@@ -14,9 +14,10 @@ import redis.asyncio
 import redis.exceptions
 
 import pyredisson.asyncio
-from pyredisson import ClientClosedError
+from pyredisson import ClientClosedError, LockError
+from pyredisson.core.runtime import run
 from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import asyncio_only, each_runtime, each_server, on_the_clock
+from tests.contract.places import asyncio_only, each_runtime, each_server, on_the_clock, threads_only
 from tests.contract.worlds import Actor, Remote, World
 
 CHANNEL = "redisson_sc:{seats}"
@@ -478,9 +479,22 @@ def test_a_key_of_another_type(world: ClockWorld) -> None:
     world.redis.command("HSET", "seats", "f", "v")
     mine = seats(world.actor(), world.client())
     for call in (mine.acquire, mine.try_acquire, mine.release, mine.drain_permits, mine.available_permits):
-        with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        with pytest.raises(LockError, match="holds a hash"):
             call()
     for call in (mine.try_set_permits, mine.add_permits):
-        with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        with pytest.raises(LockError, match="holds a hash"):
             call(1)
     assert world.redis.hash("seats") == {"f": "v"}
+
+
+@threads_only
+def test_a_release_interrupted_before_it_began_is_done_once(world: World) -> None:
+    class Interrupting(list[None]):
+        def append(self, entry: None) -> None:
+            raise KeyboardInterrupt
+
+    semaphore = world.client().real.get_semaphore("seats", permits=3)
+    assert semaphore.acquire()
+    with pytest.raises(KeyboardInterrupt):
+        run(semaphore._core.release(1, Interrupting()))
+    assert semaphore.available_permits() == 2  # Whoever called it calls it again.

@@ -7,13 +7,19 @@ import pytest
 from tests.frameworks.common import Surroundings, require
 
 
-@pytest.mark.parametrize("preload", [[], ["--preload"]], ids=["", "preload"])
+@pytest.mark.parametrize(
+    ("preload", "early"),
+    [([], ""), (["--preload"], ""), (["--preload"], "1")],
+    ids=["", "preload", "preload and used before the fork"],
+)
 @pytest.mark.parametrize("worker", [["-k", "sync"], ["-k", "gthread", "--threads", "8"]], ids=["sync", "gthread"])
-def test_workers_exclude_each_other(surroundings: Surroundings, worker: list[str], preload: list[str]) -> None:
+def test_workers_exclude_each_other(
+    surroundings: Surroundings, worker: list[str], preload: list[str], early: str
+) -> None:
     require("gunicorn")
     site = surroundings.site(
         *("-m", "gunicorn", "-b", "{address}", "-w", "3", *worker, *preload, "tests.frameworks.apps.wsgi:app"),
-        environment={"PYREDISSON_TEST_USE_EARLY": "1"},
+        environment={"PYREDISSON_TEST_USE_EARLY": early},
     )
     replies = site.get_all(["/enter"] * 60, at_once=12)
     assert [reply.status for reply in replies] == [200] * 60

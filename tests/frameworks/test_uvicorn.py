@@ -64,6 +64,7 @@ def program(
         surroundings.close()
 
 
+@pytest.mark.volume
 def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume: Callable[[int], int]) -> None:
     paths = PATHS * max(6, volume(60))
     replies = program.site.get_all(paths, at_once=12)
@@ -125,6 +126,7 @@ def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_colle
     program.surroundings.check_exclusion()
 
 
+@pytest.mark.volume
 def test_readers_that_come_and_go_are_never_two_at_once(program: Program, volume: Callable[[int], int]) -> None:
     for number in range(max(8, volume(200))):
         begin_to_read(program.site, "/stream/async/hold").go_away(reset=number % 2 == 0)

@@ -15,7 +15,7 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.core.events import RenewalFailed
-from pyredisson.errors import LockLostError, LockNotOwnedError
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError
 from tests.proxy import Proxy
 from tests.real.looking import ACQUIRE, ANY_SCRIPT, RELEASE, RENEW, await_waiter, busy, held, load_scripts, nothing_left
 from tests.real.patience import await_renewals, renewed_every
@@ -318,6 +318,9 @@ OTHERS: dict[str, Callable[[redis.Redis, str], object]] = {
 }
 
 
+WORDS = {"zset": "sorted set"}
+
+
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_key_of_another_type(world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: str) -> None:
     client = world.client(valkey.url)
@@ -325,7 +328,7 @@ def test_a_key_of_another_type(world: World, valkey: Server, direct: redis.Redis
     OTHERS[kind](direct, unique_name)
     before = direct.dump(unique_name) if kind != "stream" else direct.xlen(unique_name)
     for call in (lock.lock, lock.try_lock, lock.force_unlock, lock.get_hold_count, lock.is_held_by_current_thread):
-        with pytest.raises(rx.ResponseError, match="WRONGTYPE"):
+        with pytest.raises(LockError, match=f"holds a {WORDS.get(kind, kind)}"):
             actor.do(call)
     with pytest.raises(LockNotOwnedError):
         actor.do(lock.unlock)

@@ -9,8 +9,7 @@ import redis
 from typing_extensions import assert_type
 
 import pyredisson
-from pyredisson import Config, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson
-from pyredisson.core import events
+from pyredisson import Config, FencedLock, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson, events
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
 
 
@@ -223,3 +222,12 @@ def synchronized_functions_keep_their_types(client: Redisson) -> None:
 
     assert_type(ship(7), str)
     assert_type(ship(order_id=7, note="now"), str)
+
+
+def skips(lock: Lock, fenced: FencedLock) -> None:
+    with lock.hold(skip=True) as lease:
+        assert_type(lease, Lease[None] | None)
+    with fenced.hold(1, skip=True) as token_lease:
+        assert_type(token_lease, Lease[int] | None)
+    with fenced.hold(1) as certain:
+        assert_type(certain.token, int)

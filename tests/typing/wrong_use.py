@@ -22,7 +22,7 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     lock.lock("10")  # type: ignore[arg-type]
     lock.try_lock(wait_time="1")  # type: ignore[arg-type]
     lock.acquire(timeout=None)  # type: ignore[arg-type]
-    lock.hold(cancel_on_loss=True)  # type: ignore[call-arg]
+    lock.hold(cancel_on_loss=True)  # type: ignore[call-overload]
     lock.is_held_by_current_task()  # type: ignore[attr-defined]
     lock.is_held_by_thread("1")  # type: ignore[arg-type]
     lock.name = "other"  # type: ignore[misc]

@@ -11,7 +11,7 @@ import pytest
 from pyredisson.core.backlog import QUICK, RETRY_FIRST, RETRY_MAX, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.core.events import BackgroundFailed, Event, GivenBack
 from pyredisson.core.holds import Claim, Level
-from pyredisson.core.runtime import NotSent, Refused, RefusedInDoubt, Unanswered, run
+from pyredisson.core.runtime import NotSent, Refused, Unanswered, Unusable, run
 from tests.unit.fake import FakeOwner, FakeRuntime
 
 LEVEL = Level(30_000, watchdog=True, block=False)
@@ -64,7 +64,7 @@ class Home:
         return list(self.asked)
 
 
-@pytest.mark.parametrize("error", [RefusedInDoubt, Refused, AssertionError, ValueError])
+@pytest.mark.parametrize("error", [Unusable, Refused, AssertionError, ValueError])
 def test_one_that_cannot_be_settled_keeps_none_of_the_others(error: Any) -> None:
     home = Home()
     home.trouble["bad"] = lambda: error(AWAY)
@@ -90,7 +90,7 @@ def test_a_surprise_is_told_once() -> None:
 
 def test_its_back_off_is_its_own_and_grows() -> None:
     home = Home()
-    home.trouble["bad"] = lambda: RefusedInDoubt(AWAY)
+    home.trouble["bad"] = lambda: Unusable(AWAY)
     home.open("bad")
     pauses = []
     for _ in range(8):

@@ -24,7 +24,7 @@ TIMES = [
     "ping_interval",
     "ping_timeout",
 ]
-FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "strict_server"]
+FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "strict_server", "wait_while_unreachable"]
 
 
 def test_the_defaults() -> None:
@@ -44,6 +44,7 @@ def test_the_defaults() -> None:
         "fence_from_clock": False,
         "sharded_subscription_mode": "AUTO",
         "strict_server": False,
+        "wait_while_unreachable": False,
         "on_lock_lost": None,
         "listeners": (),
         "ping_interval": 10.0,
@@ -64,11 +65,24 @@ def test_every_setting_is_covered_here() -> None:
 
 
 @pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize(("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (1e12, 1e12)])
+@pytest.mark.parametrize(
+    ("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (86_400, 86_400.0)]
+)
 def test_times_are_kept_in_seconds(name: str, value: Any, kept: float) -> None:
     result = getattr(Config(**{name: value}), name)
     assert result == kept
     assert type(result) is float
+
+
+@pytest.mark.parametrize("name", [*TIMES, "restart_guard"])
+def test_a_plain_number_beyond_a_day_is_asked_about(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}=.*seconds\?"):
+        Config(**{name: 100_000})
+    kept = Config(**{name: timedelta(days=2)})
+    assert dataclasses.replace(kept, timeout=2.0) is not None  # What was meant stays so.
+    if name != "restart_guard":
+        assert getattr(kept, name) == 172_800
+        assert repr(getattr(kept, name)) == "172800.0"
 
 
 @pytest.mark.parametrize("name", TIMES)

@@ -20,8 +20,10 @@ from pyredisson.core.deadline import (
     Deadline,
     certain_for,
     lease_ms,
+    meant,
     seconds,
     wait_seconds,
+    whole_ms,
 )
 
 
@@ -48,7 +50,8 @@ class MyFloat(float):
         (29.999, 29_999),
         (30, 30_000),
         (86_400, 86_400_000),
-        (1e12, 10**15),
+        (timedelta(seconds=1e12), 10**15),
+        (timedelta(days=30), 2_592_000_000),
         (timedelta(seconds=1), 1000),
         (timedelta(milliseconds=1), 1),
         (timedelta(microseconds=1), 1),
@@ -74,6 +77,22 @@ def test_a_lease_is_rounded_up_to_whole_milliseconds(lease: Any, milliseconds: i
 def test_a_lease_is_positive_and_finite(lease: Any) -> None:
     with pytest.raises(ValueError, match="lease_time"):
         lease_ms(lease)
+
+
+@pytest.mark.parametrize("lease", [86_400.001, 86_401, 100_000, 30_000_000, 1e12, Fraction(864_001, 10)])
+def test_a_plain_number_beyond_a_day_is_asked_about(lease: Any) -> None:
+    with pytest.raises(ValueError, match=r"lease_time=.* is more than a day .*is it in seconds\?.*timedelta\(seconds="):
+        lease_ms(lease)
+    assert lease_ms(timedelta(seconds=float(lease))) == whole_ms(lease) == lease_ms(meant(float(lease)))
+
+
+def test_the_number_that_was_probably_meant_is_told() -> None:
+    with pytest.raises(ValueError, match=r"lease_time=600000 is more than a day \(167 hours\).* write 600;"):
+        lease_ms(600_000)
+
+
+def test_waits_beyond_a_day_are_waits() -> None:
+    assert wait_seconds(1_000_000) == 1_000_000
 
 
 NO_TIMES = [None, True, False, "1", "", b"1", [1], (1,), {}, ..., 1j, Decimal(1), Decimal("nan"), int, print]
@@ -117,7 +136,7 @@ def test_a_wait_is_neither_negative_nor_infinite(wait: Any) -> None:
 
 @given(st.floats(min_value=1e-6, max_value=MAX_SECONDS))
 def test_rounding_never_takes_time_away(lease: float) -> None:
-    milliseconds = lease_ms(lease)
+    milliseconds = whole_ms(lease)
     assert milliseconds >= 1
     assert milliseconds / 1000 >= lease * (1 - 1e-9) - 1e-9
     assert milliseconds / 1000 <= lease * (1 + 1e-9) + 0.001
@@ -126,7 +145,7 @@ def test_rounding_never_takes_time_away(lease: float) -> None:
 @given(st.integers(min_value=1, max_value=10**15))
 def test_whole_milliseconds_stay_what_they_are(milliseconds: int) -> None:
     if milliseconds < 10**12:  # beyond, a float of seconds cannot tell one from the next
-        assert lease_ms(milliseconds / 1000) == milliseconds
+        assert whole_ms(milliseconds / 1000) == milliseconds
     if milliseconds < 10**13:
         assert lease_ms(timedelta(milliseconds=milliseconds)) == milliseconds
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import redis
+import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,3 +158,27 @@ def test_the_url_of_a_client_of_a_cluster(colour: Any) -> None:
     client = colour.Redisson.from_url("rediss+cluster://u:geheim@a:1,[::1]:2", socket_keepalive=True)
     assert client.url == "rediss+cluster://u:***@a:1,[::1]:2"
     assert "geheim" not in repr(client)
+
+
+SECRETS = [f"first{each}second" for each in "#/?:@[]% \\"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("host", ["host", "host:6379", "one:1,two:2/service"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "unix"])
+@pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+def test_the_error_for_a_bad_url_shows_no_part_of_a_password(api: Any, scheme: str, host: str, secret: str) -> None:
+    for login in (f"user:{secret}", f":{secret}"):
+        try:
+            client = api.Redisson.from_url(f"{scheme}://{login}@{host}")
+        except (ValueError, TypeError, rx.RedisError) as error:
+            shown = "".join(traceback.format_exception(type(error), error, None)) + repr(error)
+            assert "first" not in shown, shown
+            assert "second" not in shown, shown
+        else:
+            assert "first" not in repr(client)
+
+
+def test_the_error_for_a_bad_url_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="percent-encoded"):
+        pyredisson.Redisson.from_url("redis://user:pass#word@host:6379")

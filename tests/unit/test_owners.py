@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -183,7 +184,7 @@ def test_a_task_is_alive_until_it_is_done() -> None:
         assert not owner.alive(), "done, although the task object is still there"
         assert current_task_owner().alive()
         assert "job-7" in owner.gone_hint()
-        assert "wait_for" in owner.gone_hint()
+        assert ("wait_for" in owner.gone_hint()) == (sys.version_info < (3, 12)), "later it runs in the same task"
         assert "job-7" in repr(owner)
 
     asyncio.run(main())

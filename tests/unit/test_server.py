@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import redis.exceptions as rx
 
@@ -104,7 +106,7 @@ def test_each_complaint_comes_once_a_client() -> None:
     heard.server.inspect(bad)
     heard.server.inspect(bad.replace(b"role:master", b"role:slave"))
     assert [each.setting for each in heard.complaints] == ["maxmemory-policy", "role"]
-    heard.server.forget()
+    heard.server.forget(threading.Lock())
     assert heard.server.facts is None
     heard.server.inspect(bad)
     assert len(heard.complaints) == 3, "the child of a fork is another client"

@@ -17,8 +17,8 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson import process
-from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
+from pyredisson.core.runtime import is_interruption, run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.owners import HandleOwner, current_thread_owner
 from pyredisson.threads.client import Redisson
@@ -129,16 +129,14 @@ class Lock:
             self.blocking_timeout if blocking_timeout is None else blocking_timeout,
         )
         try:
-            if not run(core.try_lock(wait, self.timeout or None)):
+            if not run(core.try_lock(wait, lease_of(self.timeout))):
                 return False
             self.local.hold = core
             return True
         except RedissonError as error:
             raise translated(error, self.name) from error
-        except Exception:
-            raise
         except BaseException as error:  # Ctrl-C, perhaps when it was taken already, and noted nowhere.
-            if self.local.hold is not core:
+            if is_interruption(error) and self.local.hold is not core:
                 run_to_the_end(core.leave, error)
             raise
 
@@ -150,17 +148,16 @@ class Lock:
             redis.exceptions.LockNotOwnedError: It was lost.
             redis.exceptions.RedisError: The server could not be reached; calling again continues.
         """
-        hold = self._held("release a lock that's not owned or is already unlocked.")
         try:
-            run_to_the_end(hold.unlock)
+            run_to_the_end(self._held("release a lock that's not owned or is already unlocked.").unlock)
         except RedissonError as error:
             if isinstance(error, LockNotOwnedError):
                 self.local.hold = None
             raise translated(error, self.name) from error
-        except Exception:
-            raise
-        except BaseException:  # Ctrl-C: it is finished nevertheless.
-            self.local.hold = None
+        except BaseException as error:
+            if is_interruption(error) and self.local.hold is not None:  # Perhaps before anything was begun.
+                hold, self.local.hold = self.local.hold, None
+                run_to_the_end(hold.leave, error)
             raise
         self.local.hold = None
 

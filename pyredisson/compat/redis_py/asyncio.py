@@ -13,7 +13,8 @@ import redis.asyncio
 import redis.exceptions as rx
 
 from pyredisson.asyncio.client import Redisson
-from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, text_of, translated, wait_of
+from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
+from pyredisson.core.runtime import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.owners import HandleOwner
 
@@ -112,7 +113,7 @@ class Lock:
             self.blocking_timeout if blocking_timeout is None else blocking_timeout,
         )
         try:
-            taken = await core.try_lock(wait, self.timeout or None)
+            taken = await core.try_lock(wait, lease_of(self.timeout))
         except RedissonError as error:
             raise translated(error, self._settings.name) from error
         if taken:  # Nothing can come in between.
@@ -128,10 +129,9 @@ class Lock:
             if isinstance(error, LockNotOwnedError):
                 self.local.hold = None
             raise translated(error, self._settings.name) from error
-        except Exception:
-            raise
-        except BaseException:  # Cancelled: it is finished nevertheless.
-            self.local.hold = None
+        except BaseException as error:
+            if is_interruption(error):  # Cancelled: it is finished nevertheless.
+                self.local.hold = None
             raise
         self.local.hold = None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis.exceptions as rx
 
 from pyredisson.config import ConstantBackoff
-from pyredisson.core.deadline import lease_ms, seconds
+from pyredisson.core.deadline import meant, seconds, whole_ms
 from pyredisson.core.names import check_name
 from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import MadeCaller
 
-__all__ = ["Place", "Settings", "client_behind", "text_of", "translated", "wait_of"]
+__all__ = ["Place", "Settings", "client_behind", "lease_of", "text_of", "translated", "wait_of"]
 
 LEAST_SLEEP = 0.001
 
@@ -59,7 +59,7 @@ class Settings:
         check_name(self.name)
         seconds(self.sleep, "sleep")
         if self.timeout:
-            lease_ms(self.timeout)
+            whole_ms(self.timeout)
 
     def core(
         self, home: ClientCore, owner: MadeCaller | None = None, *, token: str | None = None, sleep: float | None = None
@@ -76,7 +76,12 @@ class Settings:
         """
         if self.timeout is None or time is None:
             raise rx.LockError(f"Cannot {do} a lock with no timeout", lock_name=self.name)
-        return lease_ms(time)
+        return whole_ms(time)
+
+
+def lease_of(timeout: float | None) -> float | None:
+    """Return the lease to acquire with, as long as redis-py would let it be; ``None``: kept alive."""
+    return meant(seconds(timeout, "timeout")) if timeout else None
 
 
 def wait_of(blocking: bool, longest: float | None) -> float | None:
@@ -96,6 +101,8 @@ def translated(error: RedissonError, name: str) -> Exception:
     if isinstance(error, OutcomeUnknownError):
         kind = rx.TimeoutError if isinstance(error.__cause__, rx.TimeoutError) else rx.ConnectionError
         return kind(str(error))
+    if isinstance(error.__cause__, rx.ResponseError) and not isinstance(error, LockNotOwnedError):
+        return error.__cause__  # What a key of another type is to redis-py.
     if isinstance(error, LockNotOwnedError):
         return rx.LockNotOwnedError(str(error), lock_name=name)
     if isinstance(error, LockError):

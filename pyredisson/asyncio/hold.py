@@ -1,0 +1,72 @@
+"""What ``hold()`` of a lock returns, for asyncio."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, final
+
+from typing_extensions import TypeVar
+
+from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
+from pyredisson.errors import LockError
+from pyredisson.lease import Lease
+from pyredisson.misuse import NotPortable, warn_never_entered
+
+if TYPE_CHECKING:
+    from pyredisson.asyncio.primitives import Lock, MultiLock
+    from pyredisson.core.deadline import Seconds
+
+__all__ = ["Hold"]
+
+LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+
+
+@final
+class Hold(NotPortable, Generic[LeaseT_co]):
+    """The asyncio twin of :class:`pyredisson.Hold`."""
+
+    __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time", "_wanted")
+
+    def __init__(
+        self,
+        lock: Lock | MultiLock,
+        wait_time: Seconds | None,
+        lease_time: Seconds | None,
+        skip: bool,
+        cancel_on_loss: bool,
+    ) -> None:
+        self._lock = lock
+        self._wait_time = wait_time
+        self._lease_time = lease_time
+        self._skip = skip
+        self._wanted = cancel_on_loss
+        self._entered = False
+        self._lease: Lease[Any] | None = None
+        self._cancels: CancelOnLoss | None = None
+
+    def __repr__(self) -> str:
+        return f"<Hold of {self._lock.name!r}>"
+
+    def __del__(self) -> None:
+        if not getattr(self, "_entered", True):
+            warn_never_entered(self, self._lock.name)
+
+    async def __aenter__(self) -> LeaseT_co:
+        if self._entered:
+            name = self._lock.name
+            raise LockError(f"a hold() of {name!r} can be entered once: call hold() again", name=name)
+        self._entered = True
+        self._lease = await self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip)
+        if self._wanted and self._lease is not None:
+            self._cancels = CancelOnLoss()
+            self._lease._when_lost(self._cancels.cancel)
+        return self._lease  # type: ignore[return-value]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is None:
+            return  # The block was run without the lock.
+        self._lease._end()
+        ended_by = error if self._cancels is None else self._cancels.take_back(error)
+        await self._lock._core.leave(ended_by, lease=self._lease)

@@ -1,0 +1,118 @@
+"""How much of a server's reply is believed. All that is asked here is answered by little; more is an attack or a fault.
+
+A parser makes room for what a reply says that it will be. So its framing is read along, before the parser sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+try:
+    import hiredis
+except ImportError as error:
+    if "subinterpreter" not in str(error):
+        raise
+    raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from error
+import redis.exceptions as rx
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Reader"]
+
+#: The largest reply.
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+#: So deep arrays may be in arrays.
+MAX_DEPTH: Final = 8
+
+#: The longest array.
+MAX_ELEMENTS: Final = 1024 * 1024
+
+#: Nearly all replies: numbers, nulls, short words.
+_SIMPLE: Final = re.compile(rb"(?::-?\d+\r\n|_\r\n|\$-1\r\n|\+[ -~]*\r\n)+")
+
+_BULKS: Final = b"$=!"
+_ARRAYS: Final = b"*~>%|"
+
+
+class Reader:
+    """A parser of replies, within bounds.
+
+    Args:
+        **settings: As for ``hiredis.Reader``.
+    """
+
+    __slots__ = ("_bytes", "_feed", "_left", "_line", "_skip", "gets")
+
+    def __init__(self, **settings: Any) -> None:
+        reader = hiredis.Reader(**settings)
+        self._feed = reader.feed
+        self.gets = reader.gets
+        self._left: list[int] = []  # How many elements are to come, of each array that is open.
+        self._line = b""  # What has come of a line.
+        self._skip = 0  # What is to come of a bulk.
+        self._bytes = 0  # What has come of this reply.
+
+    def feed(self, data: bytes) -> None:
+        """Take what came.
+
+        Raises:
+            redis.exceptions.InvalidResponse: No reply can be so large, or is like this.
+        """
+        if self._bytes or not _SIMPLE.fullmatch(data):
+            try:
+                self._read_along(data)
+            except ValueError:
+                raise rx.InvalidResponse("the server's reply has a length that is no number") from None
+        self._feed(data)
+
+    def _read_along(self, data: bytes) -> None:
+        at, size = 0, len(data)
+        while at < size:
+            if self._skip:
+                step = min(self._skip, size - at)
+                at += step
+                self._skip -= step
+                self._bytes += step
+                if not self._skip:
+                    self._ended()
+                continue
+            end = data.find(b"\n", at) + 1
+            self._line += data[at : end or size]
+            self._bytes += (end or size) - at
+            self._check(self._bytes, MAX_BYTES, "bytes")
+            if not end:
+                return
+            at = end
+            line, self._line = self._line, b""
+            self._begun(line)
+
+    def _begun(self, line: bytes) -> None:
+        if line[0] in _BULKS:
+            length = int(line[1:])
+            if length >= 0:
+                self._check(self._bytes + length, MAX_BYTES, "bytes")
+                self._skip = length + 2
+                return
+        elif line[0] in _ARRAYS:
+            count = int(line[1:]) * (2 if line[:1] in b"%|" else 1) + (line[:1] == b"|")
+            if count > 0:
+                self._check(count, MAX_ELEMENTS, "elements")
+                self._left.append(count)
+                self._check(len(self._left), MAX_DEPTH, "levels")
+                return
+        self._ended()
+
+    def _ended(self) -> None:
+        """One value is complete, and with it every array of which it was the last element."""
+        left = self._left
+        while left:
+            left[-1] -= 1
+            if left[-1]:
+                return
+            left.pop()
+        self._bytes = 0
+
+    @staticmethod
+    def _check(number: int, most: int, what: str) -> None:
+        if number > most:
+            raise rx.InvalidResponse(f"the server's reply has more than {most} {what}")

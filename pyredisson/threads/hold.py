@@ -1,0 +1,67 @@
+"""What ``hold()`` of a lock returns, for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, final
+
+from typing_extensions import TypeVar
+
+from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.errors import LockError
+from pyredisson.lease import Lease
+from pyredisson.misuse import NotPortable, warn_never_entered
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.threads.primitives import Lock, MultiLock
+
+__all__ = ["Hold"]
+
+LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+
+
+@final
+class Hold(NotPortable, Generic[LeaseT_co]):
+    """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each.
+
+    The hold belongs to the block, not to a thread: whoever leaves the block releases it.
+    """
+
+    __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
+
+    def __init__(
+        self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool
+    ) -> None:
+        self._lock = lock
+        self._wait_time = wait_time
+        self._lease_time = lease_time
+        self._skip = skip
+        self._entered = False
+        self._lease: Lease[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Hold of {self._lock.name!r}>"
+
+    def __del__(self) -> None:
+        if not getattr(self, "_entered", True):
+            warn_never_entered(self, self._lock.name)
+
+    def __enter__(self) -> LeaseT_co:
+        if self._entered:
+            name = self._lock.name
+            raise LockError(f"a hold() of {name!r} can be entered once: call hold() again", name=name)
+        self._entered = True
+        self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip))
+        return self._lease  # type: ignore[return-value]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None:  # Else the block was run without the lock.
+            run_to_the_end(self._leave, self._lease, error)
+
+    def _leave(self, lease: Lease[Any], error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
+        lease._end()
+        return self._lock._core.leave(error, begun, lease)

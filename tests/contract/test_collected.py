@@ -1,0 +1,113 @@
+"""A client that is garbage-collected while it holds: the log names the locks, and their holders' callback is called."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from typing import Any
+
+import pytest
+
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_colour
+from tests.contract.worlds import Actor
+
+pytestmark = each_colour
+
+
+def forgotten_client(world: ClockWorld, **config: Any) -> Any:
+    """A client that nobody but the test looks after."""
+    return world.api.Redisson(world.redis_client(), config=world.api.Config(**config))
+
+
+def collected(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "garbage-collected" in record.getMessage()]
+
+
+def collect(alice: Actor) -> None:
+    alice.do(int)  # It lets go of what it did last.
+    alice.do(gc.collect)
+
+
+@pytest.mark.parametrize("form", ["plain", "coroutine"])
+def test_a_client_that_is_collected_while_it_holds_tells_what(
+    world: ClockWorld, form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost: list[Any] = []
+
+    async def later(*told: Any) -> None:
+        await asyncio.sleep(0)
+        lost.append(told)
+
+    def at_once(*told: Any) -> None:
+        lost.append(told)
+
+    happened: list[Any] = []
+    alice = world.actor()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        client = forgotten_client(
+            world, on_lock_lost=later if form == "coroutine" else at_once, listeners=(happened.append,)
+        )
+        alice.do(client.get_lock("job").lock)
+        alice.do(client.get_fair_lock("turn").lock)
+        alice.do(client.get_permit_expirable_semaphore("seats").try_set_permits, 1)
+        del client
+        collect(alice)
+        world.until(lambda: collected(caplog))
+        world.until(lambda: len(lost) == 2)
+    assert sorted(lost) == [("job", alice.number), ("turn", alice.number)]
+    (said,) = collected(caplog)
+    assert "'job', 'turn'" in said
+    world.until(lambda: any(type(event).__name__ == "ClientCollected" for event in happened))
+    (event,) = [event for event in happened if type(event).__name__ == "ClientCollected"]
+    assert event.names == ("job", "turn")
+    assert event.held == 2
+
+
+def test_the_list_of_names_is_bounded(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+    alice = world.actor()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        client = forgotten_client(world)
+        for number in range(30):
+            alice.do(client.get_lock(f"job-{number:02}").lock)
+        del client
+        collect(alice)
+        world.until(lambda: collected(caplog))
+    (said,) = collected(caplog)
+    assert "'job-09' and 20 more" in said
+    assert "job-10" not in said
+
+
+def test_a_multi_lock_is_told_of_too(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+    lost: list[Any] = []
+    alice = world.actor()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))
+        multi = client.get_multi_lock(client.get_lock("a"), client.get_lock("b"))
+        alice.do(multi.lock)
+        del client, multi
+        collect(alice)
+        world.until(lambda: lost)
+    assert len(lost) == 1
+    assert "a" in collected(caplog)[0]
+
+
+@pytest.mark.parametrize("how", ["released", "closed", "a fixed lease", "unused"])
+def test_otherwise_nothing_is_said(world: ClockWorld, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    lost: list[Any] = []
+    alice = world.actor()
+    with caplog.at_level(logging.WARNING, logger="pyredisson"):
+        client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))
+        lock = client.get_lock("job")
+        if how != "unused":
+            alice.do(lock.lock, *([5] if how == "a fixed lease" else []))
+        if how == "released":
+            alice.do(lock.unlock)
+        if how == "closed":
+            alice.do(client.close)
+        del client, lock
+        collect(alice)
+        world.pass_time(0.2)
+    assert collected(caplog) == []
+    assert lost == []

@@ -1,0 +1,160 @@
+"""``Config.wait_while_unreachable``: a server that is away from the first moment on is waited for, as the lock is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis.exceptions
+
+from pyredisson import LockError
+from tests.contract.on_the_clock import ClockWorld
+from tests.contract.places import each_runtime
+from tests.contract.simulated import SimulatedWorld
+from tests.contract.worlds import Actor, Remote, World
+from tests.proxy import Proxy
+
+pytestmark = each_runtime
+
+#: The connection's error, of the runtimes that have one.
+AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, ConnectionError, TimeoutError)
+
+
+class Outage(ABC):
+    """A server that is away, and a client that has not been there yet."""
+
+    @abstractmethod
+    def client(self, **config: Any) -> Remote: ...
+
+    @abstractmethod
+    def end(self) -> None: ...
+
+
+class CutOff(Outage):
+    def __init__(self, world: ClockWorld, proxy: Proxy) -> None:
+        self._world = world
+        self._proxy = proxy
+        proxy.cut()
+
+    def client(self, **config: Any) -> Remote:
+        return self._world.client(self._world.redis_client(port=self._proxy.port), **config)
+
+    def end(self) -> None:
+        self._proxy.heal()
+
+
+class Crashed(Outage):
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+        world.simulation.node.crash()
+
+    def client(self, **config: Any) -> Remote:
+        return self._world.client(**config)
+
+    def end(self) -> None:
+        self._world.simulation.node.restart()
+
+
+@pytest.fixture
+def outage(world: World) -> Iterator[Callable[[], Outage]]:
+    """Begins one, once what is to be in the database is there."""
+    if isinstance(world, SimulatedWorld):
+        yield lambda: Crashed(world)
+        return
+    assert isinstance(world, ClockWorld)
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        yield lambda: CutOff(world, proxy)
+
+
+def acquire(kind: str, actor: Actor, client: Remote) -> Callable[[float | None], Any]:
+    """What takes it, waiting at most so long."""
+    if kind in ("read_lock", "write_lock"):
+        return getattr(actor.get(client, "read_write_lock"), kind)().try_lock.method
+    if kind == "multi_lock":
+        members = [client.real.get_lock(name) for name in ("orders", "stock")]
+        return client.real.get_multi_lock(*members).try_lock  # type: ignore[no-any-return]
+    handle = actor.get(client, kind).real
+    if kind == "semaphore":
+        return lambda wait: handle.acquire(timeout=wait)
+    if kind == "count_down_latch":
+        return handle.wait  # type: ignore[no-any-return]
+    if kind == "permit_expirable_semaphore":
+        return handle.try_acquire  # type: ignore[no-any-return]
+    return handle.try_lock  # type: ignore[no-any-return]
+
+
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "read_lock",
+    "write_lock",
+    "multi_lock",
+    "semaphore",
+    "permit_expirable_semaphore",
+    "count_down_latch",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_waited_for_is_taken_when_the_server_is_there(
+    world: World, outage: Callable[[], Outage], kind: str
+) -> None:
+    if "semaphore" in kind:
+        world.redis.command("SET", "orders", "1")
+    away = outage()
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=2.0)
+    taking = actor.start(acquire(kind, actor, client), 60)
+    world.pass_time(0.5)
+    assert not taking.done()
+    away.end()
+    assert taking.result(20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_when_the_time_is_over_it_is_the_connections_error(
+    world: World, outage: Callable[[], Outage], kind: str
+) -> None:
+    away = outage()
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=1.0)
+    began = world.now()
+    taking = actor.start(acquire(kind, actor, client), 0.7)
+    with pytest.raises((*AWAY, LockError)):
+        taking.result(20)
+    assert world.now() - began >= (0.2 if kind == "multi_lock" else 0.6)  # That leaves out a pause beyond its end.
+    assert world.now() - began < 0.7 + 1.0 + 3.0
+    away.end()
+    assert "waiting here" not in repr(actor.lock(client))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_attempt_raises_at_once(world: World, outage: Callable[[], Outage], kind: str) -> None:
+    away = outage()
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=20.0)
+    with pytest.raises((*AWAY, LockError)):
+        actor.start(acquire(kind, actor, client), 0).result(9)
+    away.end()
+
+
+def test_a_lock_without_a_limit_goes_on_as_long_as_it_takes(world: World, outage: Callable[[], Outage]) -> None:
+    away = outage()
+    mine = world.actor().lock(away.client(wait_while_unreachable=True, timeout=0.5))
+    taking = mine._actor.start(mine.lock)
+    world.pass_time(2.0)
+    assert not taking.done()
+    away.end()
+    taking.result(20)
+    assert mine.get_hold_count() == 1
+
+
+def test_without_it_the_first_contact_raises(world: World, outage: Callable[[], Outage]) -> None:
+    away = outage()
+    mine = world.actor().lock(away.client(timeout=20.0))
+    with pytest.raises((*AWAY, LockError)):
+        mine._actor.start(mine.try_lock, 60).result(9)
+    away.end()

@@ -1,0 +1,180 @@
+"""Servers that lie: what they say is never believed for more than it can be, and ends in one clear error, in time."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.exceptions as rx
+
+from pyredisson.doctor import run_doctor
+from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
+from tests.command_line import programs
+from tests.proxy import Proxy
+from tests.real.handles import handle
+from tests.real.looking import ANY_SCRIPT, side_by_side
+from tests.real.worlds import World
+
+#: Answers that no script gives, but for the first byte that makes them RESP.
+NONSENSE = {
+    "a word": b"+OK\r\n",
+    "a string": b"$5\r\nhello\r\n",
+    "an empty array": b"*0\r\n",
+    "an array of a word": b"*1\r\n$4\r\nwhat\r\n",
+    "a token where there is none": b"*2\r\n$5\r\ntoken\r\n$1\r\nx\r\n",
+    "an epoch that is no number": b"*2\r\n$5\r\nstale\r\n$3\r\nabc\r\n",
+    "an epoch of many digits": b"*2\r\n$5\r\nstale\r\n$400\r\n" + b"9" * 400 + b"\r\n",
+    "arrays in an array": b"*2\r\n*1\r\n:1\r\n:2\r\n",
+    "a truth": b"#t\r\n",
+    "a fraction": b",1.5\r\n",
+}
+
+ENDLESS = {
+    "a bulk": b"$9999999999\r\n",
+    "an array": b"*4294967295\r\n",
+    "a map": b"%4294967295\r\n",
+    "arrays in arrays": b"*1\r\n" * 100_000,
+}
+
+
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "non_reentrant_lock",
+    "read_lock",
+    "write_lock",
+    "semaphore",
+    "permit_expirable_semaphore",
+]
+
+
+def lie(proxy: Proxy, match: Any, reply: bytes, k: int | None = None) -> Any:
+    """Answer every such request by this."""
+    toxic = proxy.refuse_request(match, "", k)
+    toxic.reply = reply
+    return toxic
+
+
+def scripts_about(name: str) -> Callable[[list[bytes]], bool]:
+    return lambda args: ANY_SCRIPT(args) and any(name.encode() in arg for arg in args)
+
+
+def clear(error: BaseException | None) -> bool:
+    """Whether this is the one error for it."""
+    known = type(error) is OutcomeUnknownError or type(error) is RedissonError
+    return known and "makes no sense" in str(error)
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_an_answer_that_makes_no_sense(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+    def ask(kind: str) -> None:
+        name = f"{unique_name}-{kind}"
+        client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
+        made = handle(client, kind, name)
+        take, give = ("acquire", "release") if "semaphore" in kind else ("lock", "unlock")
+        glance = "try_acquire" if "semaphore" in kind else "try_lock"
+        if "semaphore" in kind:
+            actor.do(made.try_set_permits, 3)
+        lies = lie(proxy, scripts_about(name), NONSENSE[what])
+        for method in (take, glance):
+            began = time.monotonic()
+            error = actor.start(getattr(made, method)).exception(20)
+            assert clear(error), f"{kind}.{method}: {error!r}"
+            assert time.monotonic() - began < 5, f"{kind}.{method}"
+        lies.remove()
+        taken = actor.do(getattr(made, take))
+        lies = lie(proxy, scripts_about(name), NONSENSE[what])
+        error = actor.start(getattr(made, give), *([taken] if isinstance(taken, str) else [])).exception(20)
+        assert clear(error), f"{kind}.{give}: {error!r}"
+        lies.remove()
+
+    side_by_side(ask, KINDS)
+
+
+@pytest.mark.parametrize("what", ["a word", "an array of a word", "arrays in an array"])
+def test_a_renewal_that_makes_no_sense_is_asked_again(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+    client, actor = world.connected(proxy.url, lock_watchdog_timeout=3.0), world.actor()
+    locks = [client.get_lock(f"{unique_name}-{index}") for index in range(2)]
+    for lock in locks:
+        actor.do(lock.lock)
+    lies = [lie(proxy, scripts_about(unique_name), NONSENSE[what], k) for k in (1, 2)]
+    lies[1].wait(10)
+    for lock in locks:
+        assert actor.do(lock.is_held_by_current_thread)
+        actor.do(lock.unlock)
+    assert not world.losses
+
+
+@pytest.mark.parametrize("method", ["lock", "try_lock", "unlock", "force_unlock"])
+def test_a_request_that_is_always_overtaken(world: World, proxy: Proxy, unique_name: str, method: str) -> None:
+    client, actor = world.connected(proxy.url, timeout=1.5), world.actor()
+    lock = client.get_lock(unique_name)
+    if method == "unlock":
+        actor.do(lock.lock)
+    lies = lie(proxy, ANY_SCRIPT, b"*2\r\n$5\r\nstale\r\n$15\r\n999999999999999\r\n")
+    began = time.monotonic()
+    with pytest.raises(OutcomeUnknownError):
+        actor.do(getattr(lock, method), *([0.5] if method == "try_lock" else []))
+    assert time.monotonic() - began < 5
+    assert lies.hits < 200, "and without being busy"
+    lies.remove()
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_reply_without_end(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+    client, actor = world.connected(proxy.url, timeout=1.0), world.actor()
+    lock = client.get_lock(unique_name)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    lies = lie(proxy, ANY_SCRIPT, ENDLESS[what] + b"x" * 100_000)
+    with pytest.raises(LockError) as error:
+        actor.do(lock.try_lock)
+    assert isinstance(error.value.__cause__, rx.ConnectionError)
+    assert "Protocol error" in str(error.value.__cause__)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+    lies.remove()
+    queries = lie(proxy, "EXISTS", ENDLESS[what])
+    with pytest.raises(rx.ConnectionError):
+        actor.do(lock.is_locked)
+    queries.remove()
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_message_without_end(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+    """The subscriber leaves the connection, and hears on another one."""
+    client, holder, waiter = world.connected(proxy.url), world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    holder.do(lock.lock)
+    lies = lie(proxy, "SUBSCRIBE", ENDLESS[what], 1)
+    waits = waiter.start(lock.lock)
+    lies.wait(10)
+    holder.do(lock.unlock)
+    waits.result(10)
+    waiter.do(lock.unlock)
+
+
+ESCAPE = "ERR \x1b]0;owned\x07\x1b[2J"
+
+
+def test_doctor_prints_no_control_characters_of_others(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy.refuse_request(lambda args: True, ESCAPE)
+    run_doctor([proxy.url], as_json=False)
+    shown = capsys.readouterr().out
+    assert "owned" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
+def test_run_prints_no_control_characters_of_others(proxy: Proxy, tmp_path: Path, unique_name: str) -> None:
+    proxy.refuse_request(ANY_SCRIPT, ESCAPE)
+    with programs(tmp_path) as command_line:
+        program = command_line.pyredisson("run", unique_name, "--", "true", url=proxy.url)
+        assert program.exit_code() != 0
+        assert "owned" in program.stderr
+        assert "\x1b" not in program.stderr

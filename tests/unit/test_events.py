@@ -1,0 +1,19 @@
+"""The public names of what listeners are told."""
+
+from __future__ import annotations
+
+import pyredisson
+from pyredisson import events
+from pyredisson.core import events as core_events
+
+
+def test_everything_that_happens_has_a_public_name() -> None:
+    assert set(core_events.__all__) == set(events.__all__)
+    for name in events.__all__:
+        assert getattr(events, name) is getattr(core_events, name)
+    assert pyredisson.events is events
+
+
+def test_an_event_shows_its_fields() -> None:
+    event = events.Released("orders", "client:1", 0, 1.5)
+    assert repr(event) == "Released(name='orders', owner='client:1', holds=0, held=1.5)"
