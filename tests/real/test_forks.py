@@ -6,6 +6,7 @@ import _thread
 import gc
 import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from tests.servers import Server
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,15 +78,20 @@ def test_the_child_uses_no_lock_of_its_parents(valkey: Server, unique_name: str)
             os.write(write, traceback.format_exc().encode())
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
     os.close(write)
+    try:
+        until(lambda: os.waitpid(child, os.WNOHANG)[0], within=20.0, what="the child has ended")
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
     with os.fdopen(read) as said:
         assert said.read() == "[]"
     client.close()
 
 
 HEAD = """
-    import asyncio, ctypes, os, sys, time, traceback
+    import asyncio, ctypes, os, signal, sys, time, traceback
     import redis, pyredisson, pyredisson.asyncio
     URL, NAME = sys.argv[1:]
     server = redis.Redis.from_url(URL)
@@ -93,6 +100,7 @@ HEAD = """
         sys.stdout.flush()
         child = ctypes.PyDLL(None).fork()  # As uWSGI does, without the functions of os.register_at_fork().
         if child == 0:
+            signal.alarm(30)
             try:
                 work()
                 sys.stdout.flush()
