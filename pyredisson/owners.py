@@ -120,15 +120,18 @@ class AnyOwner:
     #: See ``Caller.innermost``.
     innermost = staticmethod(_innermost.get)
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> weakref.ref[Mark] | None:
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
-        outer = _innermost.get()
-        # What is only about to be held has left no mark that is still live; and this is the hot path.
-        while outer is not None and (outer.held is held or not outer.live()):
-            outer = outer.outer
-        mark = Mark(held, names, outer)
-        _innermost.set(mark)
-        return weakref.ref(mark)
+        while True:
+            outer = _innermost.get()
+            # What is only about to be held has left no mark that is still live; and this is the hot path.
+            while outer is not None and (outer.held is held or not outer.live()):
+                outer = outer.outer
+            mark = Mark(held, names, outer)
+            _innermost.set(mark)
+            held.mark = weakref.ref(mark)
+            if _innermost.get() is mark:  # Else a signal handler has held it meanwhile, and left a mark of its own.
+                return
 
     def marks(self) -> Iterator[Mark]:
         """The holds of the calling context, innermost first."""
@@ -209,11 +212,11 @@ class ThreadOwner(AnyOwner):
             if getattr(mark.held.who, "thread", None) is self.thread:
                 yield mark
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> weakref.ref[Mark] | None:
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
         if self._root._latest is not held or self.pooled:
             self.look_behind(held, tell)
-        return super().mark(held, names, tell)
+        super().mark(held, names, tell)
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
         """See ``Caller.look_behind``. It tells once."""

@@ -221,7 +221,7 @@ class LockCore:
                     claim.who.look_behind(claim, self.tell_left_behind)
                 await self._make_ready(claim)
             elif self._covers:
-                claim.mark = claim.who.mark(claim, self._covers, self.tell_left_behind)
+                claim.who.mark(claim, self._covers, self.tell_left_behind)
             holds = len(claim.levels)
             refused: int | None = None
             seen = home.wakeups.glance(self.channel(claim)) if wait != 0 else None
@@ -242,6 +242,9 @@ class LockCore:
                 claim.came = runtime.now()
                 if claim.queued_ms:
                     await self._leave_queue(claim)
+            if taken and not holds and self._covers and claim.who.shared and not is_callers(claim):
+                # A signal handler has left a mark of another lock before this one was asked for.
+                claim.who.mark(claim, self._covers, self.tell_left_behind)
             if home.talkative():
                 waited = runtime.now() - asked
                 if taken:

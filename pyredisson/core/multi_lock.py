@@ -261,7 +261,7 @@ class MultiLockCore:
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            hold.mark = hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
+            hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
         holds = self._refresh(hold)
         self.home.refuse_interrupter(hold, *hold.claims)
         try:
@@ -270,6 +270,8 @@ class MultiLockCore:
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
+            if taken and len(hold.levels) == 1 and hold.who.shared and not is_callers(hold):  # As in LockCore.
+                hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
             self.home.keeper.tidy(hold)
             if self.home.talkative():
                 waited = runtime.now() - asked

@@ -241,17 +241,13 @@ class Caller(Protocol):
         """Whether it is a thread that a pool gives its jobs."""
         ...
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> Callable[[], Any] | None:
-        """Note in the calling context that something is about to be held.
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+        """Note in the calling context, and in ``held.mark``, that something is about to be held.
 
         Args:
-            held: What.
+            held: What. Its ``mark`` returns the mark as long as that stands in a context, then ``None``.
             names: The locks that this is about.
             tell: As for :meth:`look_behind`, which is done as well.
-
-        Returns:
-            Called, it returns the mark as long as that stands in a context, then ``None``. Or ``None`` at once, where
-            there are no marks.
         """
         ...
 
