@@ -884,7 +884,11 @@ class AsyncBorrowedLink:
         try:
             settings = self._pool.connection_kwargs
             connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
-            await connection.connect()
+            try:
+                await connection.connect()
+            except asyncio.CancelledError:
+                await connection.disconnect(nowait=True)
+                raise
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         return connection
@@ -1001,10 +1005,10 @@ async def _apart(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object] |
 
 
 async def _in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callable[[T], object]) -> T:
-    """Await ``work`` for so long. It goes on by itself; a late result is ``unwanted``.
+    """Await ``work`` for so long, then cancel it; a result that comes all the same is ``unwanted``.
 
     Raises:
-        NotSent: It is not over yet.
+        NotSent: It was not over in time.
     """
     task = asyncio.ensure_future(work)
 
@@ -1020,10 +1024,11 @@ async def _in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Calla
         raise
     if task.done():
         return task.result()
-    _leaving.add(task)  # Else nobody would keep it.
+    _leaving.add(task)  # Else nobody would keep it until its end.
     task.add_done_callback(_leaving.discard)
     task.add_done_callback(over)
-    raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+    task.cancel()
+    raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
 
 
 def _left(until: float, timeout: float) -> float:
