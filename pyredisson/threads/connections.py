@@ -38,6 +38,7 @@ from pyredisson.core.runtime import (
 from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.sentinel import Whereabouts
+from pyredisson.threads.socket_errors import raise_if_foreign
 from pyredisson.wire import (
     ASKING,
     Packed,
@@ -124,6 +125,7 @@ class Connection:
         try:
             self.sock.sendall(data)
         except OSError as error:
+            raise_if_foreign(error, self.sock)
             # The request did not leave in full: an incomplete one is never executed.
             raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
         return self.receive(timeout)
@@ -152,9 +154,11 @@ class Connection:
         """Return the reply to what was sent, or the error that came as one. Raises ``Unanswered``."""
         try:
             chunk = self.sock.recv(FIRST_READ)
-        except _WOULD_BLOCK:
+        except _WOULD_BLOCK as error:
+            raise_if_foreign(error, self.sock)
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
         except OSError as error:
+            raise_if_foreign(error, self.sock)
             raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
         # The replies of nearly every acquire and release.
         if chunk in (b"_\r\n", b"$-1\r\n"):
@@ -186,9 +190,11 @@ class Connection:
                 if monotonic() > until:  # The socket's own timeout begins anew with every byte.
                     raise TimeoutError
                 chunk = self.sock.recv(READ_SIZE)
-            except _WOULD_BLOCK:
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
             except OSError as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
 
     def call_all(self, data: bytes, count: int, timeout: float) -> list[Any]:
@@ -202,6 +208,7 @@ class Connection:
         try:
             self.sock.sendall(data)
         except OSError as error:
+            raise_if_foreign(error, self.sock)
             raise Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
         until = monotonic() + timeout
         reader = new_reader()
@@ -215,11 +222,13 @@ class Connection:
                     raise Unanswered(rx.ConnectionError("Connection closed by server."))
                 reader.feed(chunk)
                 replies += [reply for reply in _all(reader) if not is_push(reply)]
-            except _WOULD_BLOCK:
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
             except rx.InvalidResponse as error:
                 raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
             except OSError as error:
+                raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
         return replies
 
@@ -229,10 +238,9 @@ class Connection:
             return True
         try:
             self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except _WOULD_BLOCK:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            return isinstance(error, _WOULD_BLOCK)
         return False
 
     def take(self) -> Reply:
@@ -485,8 +493,9 @@ class OwnLink:
                 continue
             try:
                 connection.post(self, request, timeout, now)
-            except OSError:
+            except OSError as error:
                 connection.close()
+                raise_if_foreign(error, connection.sock)
                 continue
             except BaseException:
                 connection.close()

@@ -1,0 +1,100 @@
+"""Every point of a call at which CPython looks for signals, and an exception at any one of them.
+
+CPython runs signal handlers between two instructions, and only at some: when a Python function begins, when a loop goes
+round, and when a call of something written in C is over (3.11 to 3.13). What the handler raises is raised there. Here a
+trace function raises it, so that each point comes in its turn.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+__all__ = ["Points"]
+
+LOOPS = frozenset({"JUMP_BACKWARD"})
+CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+
+class Points:
+    """Runs a call, and counts the points that it passes.
+
+    Args:
+        error: What to raise.
+        at: At which point, counted from 1; 0 is none.
+
+    Attributes:
+        count: How many there were.
+        error: What is raised.
+        where: The function in which it was raised.
+        first: Whether that was at its very beginning.
+    """
+
+    def __init__(self, error: BaseException | None = None, at: int = 0) -> None:
+        self.count = 0
+        self.where = ""
+        self.first = False
+        self.error = error
+        self._at = at
+        self._line: int | None = 0
+        self._after_call: dict[FrameType, bool] = {}  # Whether the call under way is one of something written in C.
+
+    def __str__(self) -> str:
+        return f"point {self._at} of {self.count}: {self.where}, line {self._line}"
+
+    def run(self, call: Callable[[], object]) -> BaseException | None:
+        """Make the call. Returns what it raised."""
+        try:
+            sys.settrace(self._begin)
+            try:
+                call()
+            finally:
+                sys.settrace(None)
+        except BaseException as error:
+            return error
+        return None
+
+    def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        caller = frame.f_back
+        if caller in self._after_call and not code.co_flags & inspect.CO_COROUTINE and code.co_name != "__init__":
+            self._after_call[caller] = False  # Python calls Python: it looks when that begins, not when it is over.
+        if "/tests/" in code.co_filename:
+            return None
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
+        if _instruction(code, frame.f_lasti) in (("RESUME", 0), ("RESUME", 1)):
+            self._pass(frame)
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event in ("return", "exception"):  # A call that raises is followed by no look.
+            self._after_call.pop(frame, None)
+        if event != "opcode":
+            return self._step
+        passed = self._after_call.pop(frame, False)
+        operation, _ = _instruction(frame.f_code, frame.f_lasti)
+        if operation in CALLS:
+            self._after_call[frame] = True
+        if passed or operation in LOOPS:
+            self._pass(frame)
+        return self._step
+
+    def _pass(self, frame: FrameType) -> None:
+        self.count += 1
+        if self.count == self._at:
+            self.where = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            self.first = _instruction(frame.f_code, frame.f_lasti)[0] == "RESUME"
+            self._line = frame.f_lineno
+            self._after_call.clear()
+            assert self.error is not None
+            raise self.error
+
+
+def _instruction(code: CodeType, offset: int) -> tuple[str, int]:
+    raw = code.co_code
+    return dis.opname[raw[offset]], raw[offset + 1]
