@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.connections import fan_out
+from pyredisson.callbacks import Callbacks
 from pyredisson.clock import monotonic
 from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request, Ticket
@@ -93,7 +94,11 @@ class TaskLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
-            await self._nudged.wait(pause)
+            await self._nudged.wait(min(pause, self._runtime.callbacks.look()))
+
+    def wake(self) -> None:
+        """Let it look again, if it runs."""
+        self._nudged.ring()
 
 
 class AsyncioRuntime:
@@ -111,6 +116,8 @@ class AsyncioRuntime:
         self._link: Link | None = None
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loops: list[TaskLoop] = []
+        self.callbacks = Callbacks()
         self.closed = False
 
     def attach(self, core: ClientCore) -> None:
@@ -178,7 +185,9 @@ class AsyncioRuntime:
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
-        return TaskLoop(step, name, self)
+        loop = TaskLoop(step, name, self)
+        self._loops.append(loop)
+        return loop
 
     def place(self, name: str) -> int | None:
         return slot_of(name) if self._scattered else None
@@ -202,10 +211,9 @@ class AsyncioRuntime:
         if inspect.iscoroutinefunction(callback):
             _ = self.run_beside(_await(callback(*args), callback), "pyredisson-callback")
         else:
-            loop = asyncio.get_running_loop()
-            threading.Thread(
-                target=self._call, args=(loop, callback, args), name="pyredisson-callback", daemon=True
-            ).start()
+            self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
+            for loop in self._loops:
+                loop.wake()  # It looks after those that wait.
 
     def _call(self, loop: asyncio.AbstractEventLoop, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         try:
@@ -258,6 +266,7 @@ class AsyncioRuntime:
     async def close(self) -> None:
         """End the tasks and connections that were made here."""
         if self._loop is None or self._loop.is_closed():
+            self.callbacks.close()
             self.abandon()
             return
         tasks = self._stop()
@@ -275,6 +284,7 @@ class AsyncioRuntime:
 
     def _stop(self) -> set[asyncio.Task[Any]]:
         self.closed = True
+        self.callbacks.close()
         if self._subscriber is not None:
             self._subscriber.close()
         tasks = set(self._tasks)
@@ -288,7 +298,9 @@ class AsyncioRuntime:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
         self._subscriber = None
+        self.callbacks = Callbacks()
         self._tasks = set()
+        self._loops = []
         self._loop = None
         if link is not None:
             link.abandon()

@@ -50,6 +50,7 @@ class PermitSemaphoreCore(NumberedCore):
         wait = wait_seconds(wait_time)
         lease = _lease_ms(lease_time)
         permit = self.home.runtime.random_bytes(ID_BYTES)
+        permit_id = permit.hex()  # Made before: once it is taken, nothing is left to interrupt.
         asking = self.ask(
             "an acquire",
             lambda by: scripts.acquire_permit(by, self.names, permit, lease_ms=lease),
@@ -71,7 +72,7 @@ class PermitSemaphoreCore(NumberedCore):
             self.home.wakeups.hint(self.names.channel, self.kind, look_in)
             return None
 
-        return permit.hex() if await self.take(asking, attempt, wait, kind=self.kind, each=1) else None
+        return permit_id if await self.take(asking, attempt, wait, kind=self.kind, each=1) else None
 
     async def release(self, permit_id: str, begun: list[None] | None = None) -> None:
         """Give a permit back, which has to be there. ``begun``: see ``run_to_the_end``."""

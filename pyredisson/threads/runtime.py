@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson.callbacks import Callbacks
 from pyredisson.clock import monotonic
 from pyredisson.cluster import ClusterLink, subscriber_for
 from pyredisson.core.runtime import Background, Request, Ticket, run
@@ -93,7 +94,11 @@ class ThreadLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("the %s failed, and goes on", self._name)
                 pause = 1.0
-            run(self._nudged.wait(pause))
+            run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
+
+    def wake(self) -> None:
+        """Let it look again, if it runs."""
+        self._nudged.ring()
 
     def close(self) -> None:
         with self._mutex:
@@ -119,6 +124,7 @@ class ThreadsRuntime:
             prepare_call if self._scattered else prepare
         )
         self._config = config
+        self.callbacks = Callbacks()
         self._loops: list[ThreadLoop] = []
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._listening: list[threading.Thread] = []
@@ -181,7 +187,9 @@ class ThreadsRuntime:
             self._subscriber.unsubscribe(channel)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
-        threading.Thread(target=_call, args=(callback, args), name="pyredisson-callback", daemon=True).start()
+        self.callbacks.add(_call, callback, args)
+        for loop in self._loops:
+            loop.wake()  # It looks after those that wait.
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
@@ -203,11 +211,13 @@ class ThreadsRuntime:
                     thread.join(2.0)
         for loop in self._loops:
             loop.close()
+        self.callbacks.close()
         self.link.close()
 
     def abandon(self) -> None:
         """This is the child of a fork: the threads are not here, the connections are the parent's."""
         self._loops = []
+        self.callbacks = Callbacks()
         self._subscriber = None
         self.link.abandon()
 

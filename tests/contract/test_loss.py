@@ -263,6 +263,32 @@ def test_a_callback_that_blocks_hurts_nobody(world: World) -> None:
         go_on.set()
 
 
+@each_colour
+@pytest.mark.parametrize("by", ["watchdog", "unlock"])
+def test_hundreds_of_losses_at_once_are_told_by_one_thread(world: World, by: str) -> None:
+    lost: list[str] = []
+    told_by: set[int] = set()
+
+    def told(name: str, number: int) -> None:
+        told_by.add(threading.get_ident())
+        lost.append(name)
+
+    client = world.client(lock_watchdog_timeout=LONG if by == "watchdog" else 60.0, on_lock_lost=told)
+    alice = world.actor()
+    locks = [alice.lock(client, f"orders{number}") for number in range(300)]
+    for lock in locks:
+        lock.lock()
+    for lock in locks:
+        world.redis.delete(lock.name)
+    if by == "unlock":
+        for lock in locks:
+            with pytest.raises(LockLostError):
+                lock.unlock()
+    world.until(lambda: len(lost) == len(locks))
+    assert sorted(lost) == sorted(lock.name for lock in locks)
+    assert len(told_by) <= 2  # A machine that stands still for a second makes it another one.
+
+
 def test_a_listener_that_raises_hurts_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: object) -> None:
         raise ZeroDivisionError

@@ -141,16 +141,16 @@ class Lock:
             redis.exceptions.LockNotOwnedError: It was lost.
             redis.exceptions.RedisError: The server could not be reached; calling again continues.
         """
-        hold = self._held("release a lock that's not owned or is already unlocked.")
         try:
-            run_to_the_end(hold.unlock)
+            run_to_the_end(self._held("release a lock that's not owned or is already unlocked.").unlock)
         except RedissonError as error:
             if isinstance(error, LockNotOwnedError):
                 self.local.hold = None
             raise translated(error, self.name) from error
         except BaseException as error:
-            if is_interruption(error):  # It is finished nevertheless.
-                self.local.hold = None
+            if is_interruption(error) and self.local.hold is not None:  # Perhaps before anything was begun.
+                hold, self.local.hold = self.local.hold, None
+                run_to_the_end(hold.leave, error)
             raise
         self.local.hold = None
 
