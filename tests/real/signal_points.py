@@ -8,9 +8,10 @@ trace function raises it, so that each point comes in its turn.
 from __future__ import annotations
 
 import dis
+import gc
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -32,12 +33,14 @@ class Points:
         error: What is raised.
         where: The function in which it was raised.
         first: Whether that was at its very beginning.
+        stack: The functions that had called each other there.
     """
 
     def __init__(self, error: BaseException | None = None, at: int = 0) -> None:
         self.count = 0
         self.where = ""
         self.first = False
+        self.stack: set[str] = set()
         self.error = error
         self._at = at
         self._line: int | None = 0
@@ -48,6 +51,7 @@ class Points:
 
     def run(self, call: Callable[[], object]) -> BaseException | None:
         """Make the call. Returns what it raised."""
+        gc.disable()  # Finalizers come at any moment, and what is raised in one is nobody's.
         try:
             sys.settrace(self._begin)
             try:
@@ -56,6 +60,8 @@ class Points:
                 sys.settrace(None)
         except BaseException as error:
             return error
+        finally:
+            gc.enable()
         return None
 
     def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -90,9 +96,16 @@ class Points:
             self.where = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
             self.first = _instruction(frame.f_code, frame.f_lasti)[0] == "RESUME"
             self._line = frame.f_lineno
+            self.stack = {each.f_code.co_name for each in _callers(frame)}
             self._after_call.clear()
             assert self.error is not None
             raise self.error
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _instruction(code: CodeType, offset: int) -> tuple[str, int]:

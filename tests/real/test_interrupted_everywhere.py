@@ -156,7 +156,7 @@ WORKS: dict[str, tuple[Callable[..., Any], Callable[[Any], None], int]] = {
     "permit": (kind("permit_expirable_semaphore"), permit, 1),
     "latch": (kind("count_down_latch"), count_down, 1),
 }
-ERRORS = [KeyboardInterrupt, SoftTimeLimitExceeded, TimeoutError]
+ERRORS: list[type[BaseException]] = [KeyboardInterrupt, SoftTimeLimitExceeded, TimeoutError]
 
 
 def give_back(handle: Any, direct: redis.Redis, count: int | None) -> None:
@@ -195,9 +195,10 @@ class Walk:
         self.points = 0
         self.entries: Counter[str] = Counter()  # How often it was left held, by the function that had not begun.
 
-    def run(self, direct: list[redis.Redis], *, warm: bool) -> None:
-        work = self._work
-        for at in range(10_000):
+    def run(self, direct: list[redis.Redis], *, warm: bool, most: int) -> None:
+        """Walk over the points, or over about so many of them."""
+        work, at = self._work, 0
+        while True:
             name = work.renew()
             if self._before is not None:
                 direct[0].set(name, self._before + 2 * warm * (self._before - (self._after or 0)))
@@ -211,13 +212,16 @@ class Walk:
                 return
             self.points = max(self.points, points.count)
             if at:
-                assert raised is points.error, f"{raised!r} at {points}"
+                # What comes out of a listener might be its own, so that it goes no further.
+                swallowed = raised is None and isinstance(points.error, Exception) and "emit" in points.stack
+                assert raised is points.error or swallowed, f"{raised!r} at {points}"
                 if points.first and points.where in ENTRIES and self._work.left(direct, name, self._after):
                     self.entries[points.where] += 1
                     give_back(handle, direct[0], self._after)
             else:
                 assert raised is None
             self._check(direct, name, points)
+            at += max(1, self.points // most) if at else 1 + ERRORS.index(self._error)
 
     def _check(self, direct: list[redis.Redis], name: str, points: Points) -> None:
         over = time.monotonic() + 10.0
@@ -240,11 +244,17 @@ def servers(shared_servers: SharedServers, valkey: Server) -> Iterator[list[redi
         each.close()
 
 
+@pytest.mark.volume
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("name", WORKS)
 def test_nothing_is_left(
-    servers: list[redis.Redis], unique_name: str, name: str, warm: bool, error: type[BaseException]
+    servers: list[redis.Redis],
+    unique_name: str,
+    volume: Callable[[int], int],
+    name: str,
+    warm: bool,
+    error: type[BaseException],
 ) -> None:
     get, do, count = WORKS[name]
     direct = servers[:1] if count == 1 else servers[1:]
@@ -256,7 +266,7 @@ def test_nothing_is_left(
         direct[0].set(connecting, before) if before else None
         do(work.handle(connecting))
         walk = Walk(work, do, error, (before, after))
-        walk.run(direct, warm=warm)
+        walk.run(direct, warm=warm, most=max(100, volume(10_000)))
     finally:
         work.close()
     assert walk.points > 40

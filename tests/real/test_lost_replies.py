@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from typing import Any
 
 import pytest
 import redis
 
-from pyredisson.core.events import GivenBack, RenewalFailed, Renewed
+from pyredisson.core.events import GivenBack, Lost, RenewalFailed, Renewed
 from pyredisson.errors import OutcomeUnknownError
 from tests.proxy import Proxy, Then
 from tests.real.looking import (
@@ -22,7 +24,8 @@ from tests.real.looking import (
     nothing_left,
     side_by_side,
 )
-from tests.real.worlds import World
+from tests.real.worlds import ThreadsWorld, World
+from tests.servers import Server
 from tests.waiting import until
 
 # What is done: its method, its script, the holds before it and after it.
@@ -216,3 +219,29 @@ def test_under_many_at_once_counts_once_for_each(
     for actor, lock in zip(actors, locks, strict=True):
         actor.do(lock.unlock)
     nothing_left(direct, client, *(lock.name for lock in locks))
+
+
+def test_of_an_unlock_is_late_and_a_renewal_says_that_it_is_gone(valkey: Server, unique_name: str) -> None:
+    """The renewal was sent before and is executed after it: that is no loss. Under asyncio they are in one line."""
+    world = ThreadsWorld()
+    client = world.connected(valkey.url, lock_watchdog_timeout=3.0, timeout=20.0)
+    lock, actor, runtime = client.get_lock(unique_name), world.actor(), client._core.runtime
+    ask, sent, released = runtime.eval, threading.Event(), threading.Event()
+
+    async def cross(request: Any, timeout: float) -> Any:
+        if request.script.name == "lock_renew":
+            sent.set()
+            assert released.wait(20)
+            return await ask(request, 10.0)
+        reply = await ask(request, timeout)
+        if request.script.name == "lock_release":
+            released.set()
+            until(lambda: world.heard(Renewed), 20, what="the renewal is over")
+        return reply
+
+    runtime.eval = cross
+    actor.do(lock.lock)
+    assert sent.wait(20)
+    actor.do(lock.unlock)
+    assert not world.heard(Lost)
+    world.close()

@@ -9,12 +9,13 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.config import Config
+from pyredisson.core.events import Lost
 from pyredisson.core.runtime import Refused, Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.testing.checkers import LockRules, leftovers
 from pyredisson.testing.faults import Faults
 from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import World
+from pyredisson.testing.world import Promise, World
 
 WATCHDOG = 6.0
 TIMEOUT = 1.2
@@ -34,6 +35,8 @@ class Stage:
         self.owner = SimulatedOwner(self.world)
         self.lock = self.client.get_lock("orders")
         LockRules(self.world, [self.client, self.other])
+        self.lost: list[Lost] = []
+        self.client.core.listen(lambda event: self.lost.append(event) if isinstance(event, Lost) else None, bool)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> Callable[[], Any]:
         """Let the owner begin something; what is returned waits for its end, and for its result."""
@@ -160,6 +163,53 @@ def what_is_held_is_not_forgotten(stage: Stage) -> None:
     stage.end()
 
 
+def a_renewal_that_crosses_with_the_unlock_is_no_loss(stage: Stage) -> None:
+    """It was sent before, executed after, and its answer is read before that of the unlock."""
+    runtime = stage.client.runtime
+    ask = runtime.eval
+    released: Promise[bool] = Promise()
+    renewals = []
+
+    async def cross(request: Request, timeout: float) -> Reply:
+        name = request[0].name
+        if name == "lock_renew":
+            renewals.append(timeout)
+            await released
+            return await ask(request, 1.0)
+        reply = await ask(request, timeout)
+        if name == "lock_release":
+            released.settle(True)
+            await stage.world.pause_of(runtime.process, 0.1)
+        return reply
+
+    runtime.eval = cross  # type: ignore[method-assign]
+    stage.do(stage.lock.lock())
+    stage.world.run(until=lambda: bool(renewals), seconds=WATCHDOG)
+    stage.do(stage.lock.unlock())
+    stage.let_pass(1)
+    assert stage.lost == []
+    runtime.eval = ask  # type: ignore[method-assign]
+    stage.end()
+
+
+def a_lease_that_is_over_when_the_answer_is_read_is_given_back(stage: Stage) -> None:
+    """The process is paused between the request and its answer, for longer than the lease."""
+    process = stage.client.runtime.process
+    node = stage.world.node
+
+    def pause(*ran: object) -> None:
+        node.world.watchers.remove(pause)
+        process.pause()
+        stage.world.after(0.6, process.resume)
+
+    stage.world.watchers.append(pause)
+    assert not stage.do(stage.lock.try_lock(0, 0.3))
+    assert stage.count() == 0
+    assert stage.do(stage.lock.try_lock(0, 0.3))
+    stage.do(stage.lock.unlock())
+    stage.end()
+
+
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
     for scene in (
@@ -169,6 +219,8 @@ SCENES: dict[str, Callable[[Stage], None]] = {
         a_dead_owner_is_not_renewed,
         a_request_under_way_is_its_owners_affair,
         what_is_held_is_not_forgotten,
+        a_renewal_that_crosses_with_the_unlock_is_no_loss,
+        a_lease_that_is_over_when_the_answer_is_read_is_given_back,
     )
 }
 

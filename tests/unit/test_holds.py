@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
@@ -413,6 +414,16 @@ def test_a_loss_is_of_a_generation(claim: Claim) -> None:
     take(claim, PLAIN)
     assert not claim.lose(GONE, generation)
     assert claim.lose(GONE, claim.generation)
+
+
+@pytest.mark.parametrize("begin", [lambda claim: claim.begin_release().turn, lambda claim: claim.begin_last()])
+def test_a_renewal_says_nothing_of_what_is_being_released(claim: Claim, begin: Callable[[Claim], int]) -> None:
+    """It may have been executed behind the release. If it was not, the release will say that the hold was gone."""
+    take(claim, PLAIN)
+    generation = claim.generation
+    turn = begin(claim)
+    assert not claim.lose(GONE, generation)
+    assert claim.lose_one(turn, GONE, 0.0)
 
 
 def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(claim: Claim) -> None:
