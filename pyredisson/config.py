@@ -41,7 +41,7 @@ class Config:
         fence_from_clock: Draw fencing tokens from the server's clock, so that they grow through its loss of data.
         sharded_subscription_mode: ``"AUTO"``, ``"ON"`` or ``"OFF"``: sharded publish/subscribe on a cluster.
         strict_server: Make an error of server settings that are otherwise a warning.
-        on_lock_lost: Called when a holder lost its lock, on a thread (or as a task) of its own.
+        on_lock_lost: Called when a holder lost its lock, on a worker thread of the client, or as a task.
         listeners: Called with each event of ``pyredisson.core.events``, where it happens: be quick.
         ping_interval: How often an idle subscription asks the server for a sign of life.
         ping_timeout: How long the server has to give it.
