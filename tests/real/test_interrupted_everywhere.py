@@ -108,10 +108,6 @@ def with_a_lease(lock: Any) -> None:
     lock.unlock()
 
 
-def in_vain(lock: Any) -> None:
-    assert not lock.try_lock(0.005)
-
-
 def permit(permits: Any) -> None:
     permits.release(permits.acquire())
 
