@@ -70,10 +70,10 @@ class Watchdog:
 
     def watch(self, claim: Claim) -> None:
         """Renew this claim if it wants that, and tell its holder when it is lost."""
-        if self._late_at < math.inf:
-            self._look_whether_it_runs()
         self._watched[claim] = None
         deadline = claim.deadline
+        if deadline - self.plain_level.certain > self._late_at:  # A lease of the usual length begins about now.
+            self._look_whether_it_runs()
         if deadline < self._earliest:
             self._earliest = deadline
         if self._next_round == math.inf:
@@ -83,7 +83,7 @@ class Watchdog:
 
     def unwatch(self, claim: Claim) -> None:
         """Leave this claim alone."""
-        if self._late_at < math.inf:
+        if self._late_at < math.inf and self._runtime.now() > self._late_at:
             self._look_whether_it_runs()
         self._watched.pop(claim, None)
 
