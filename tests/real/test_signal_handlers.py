@@ -217,9 +217,13 @@ def test_that_waits_in_the_middle_of_one_that_waits(client: Redisson, unique_nam
     world.close()
 
 
+@pytest.mark.volume
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])
-def test_that_closes_the_client(valkey: Server, direct: redis.Redis, unique_name: str, waits: bool) -> None:
+def test_that_closes_the_client(
+    valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Callable[[int], int]
+) -> None:
+    stride = max(3, 20 - volume(17))  # Each third step at the full volume.
     world = ThreadsWorld()
     held = world.client(valkey.url).get_lock(unique_name)
     if waits:
@@ -245,7 +249,7 @@ def test_that_closes_the_client(valkey: Server, direct: redis.Redis, unique_name
         assert not took or took[0] < 1.5, f"at step {at}"
         client.close()
         direct.delete(*([] if waits else [unique_name]) or ["nothing"])
-        at += 3
+        at += stride
     assert at > 50
     world.close()
 
