@@ -233,11 +233,12 @@ class Subscriber:
 
     def close(self) -> None:
         """Let :meth:`run` end."""
-        with self._sending:
-            self.closed = True
-            self._bell.ring()
-            if self._stream is not None:
-                self._stream.wake()
+        # Not within `_sending`: its holder may wait for what a call keeps that a signal handler interrupted to close.
+        self.closed = True
+        self._bell.ring()
+        stream = self._stream
+        if stream is not None:
+            stream.wake()
 
     def abandon(self) -> None:
         """Let :meth:`run` end in the child of a fork, if it goes on there, without a word to the server."""

@@ -132,6 +132,7 @@ class Handler:
     def __init__(self, use: Callable[[], object]) -> None:
         self._use = use
         self.outcomes: Counter[str] = Counter()
+        self.refusals: list[str] = []
 
     def __call__(self, *_: object) -> None:
         began = time.monotonic()
@@ -143,6 +144,7 @@ class Handler:
             if not known or type(error) is not LockError or time.monotonic() - began > 5:
                 raise
             self.outcomes["refused"] += 1
+            self.refusals.append(str(error))
 
 
 @pytest.mark.timeout(240)
@@ -259,7 +261,16 @@ def test_a_storm_of_real_signals(client: Redisson, direct: redis.Redis, unique_n
     assert threading.current_thread() is threading.main_thread()
     mine, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     with_mine, with_another = Handler(pair(mine)), Handler(pair(another))
-    before = signal.signal(signal.SIGALRM, lambda *_: (with_mine(), with_another()))
+    inside: list[None] = []
+
+    def handle(*_: object) -> None:
+        if not inside:  # Else a late signal came in the middle of the one before.
+            inside.append(None)
+            with_mine()
+            with_another()
+            inside.clear()
+
+    before = signal.signal(signal.SIGALRM, handle)
     try:
         over = time.monotonic() + 20
         while time.monotonic() < over and sum(with_mine.outcomes.values()) < 300:
@@ -270,5 +281,5 @@ def test_a_storm_of_real_signals(client: Redisson, direct: redis.Redis, unique_n
         signal.signal(signal.SIGALRM, before)
     assert with_mine.outcomes["refused"] > 20
     assert with_another.outcomes["worked"] > 20
-    assert with_another.outcomes["refused"] == 0
+    assert with_another.refusals == []
     until(lambda: not direct.exists(unique_name) and not busy(client), what="nothing is left")
