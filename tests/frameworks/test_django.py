@@ -48,7 +48,7 @@ def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFact
         yield program
         # uvicorn shuts down in order, then hands the signal on to itself.
         assert program.site.stop() in (0, -signal.SIGTERM)
-        surroundings.check_exclusion()
+        assert "overlap" not in surroundings.notes()
         surroundings.check_nothing_left()
     finally:
         surroundings.close()

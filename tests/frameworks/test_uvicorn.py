@@ -57,7 +57,7 @@ def program(
         yield program
         # uvicorn shuts down in order, then hands the signal on to itself.
         assert program.site.stop() in (0, -signal.SIGTERM)
-        surroundings.check_exclusion()
+        assert "overlap" not in surroundings.notes()
         assert [each for each in surroundings.notes() if each.startswith("lost")] == []
         surroundings.check_nothing_left()
     finally:
