@@ -77,7 +77,7 @@ def test_connections_that_came_too_late_go_back_to_the_pool(world: World, proxy:
 
 
 def _close(world: World, made: Any) -> None:
-    world.run(made.close if world.colour == "threads" else made.aclose)
+    world.run(made.connection_pool.disconnect)
 
 
 def _connects(actor: Any, lock: Any) -> bool:
