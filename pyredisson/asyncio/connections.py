@@ -1005,7 +1005,9 @@ async def _apart(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object] |
 
 
 async def _in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callable[[T], object]) -> T:
-    """Await ``work`` for so long, then cancel it; a result that comes all the same is ``unwanted``.
+    """Await ``work`` for so long. It goes on by itself, and a late result is ``unwanted``.
+
+    It is not cancelled: redis-py would give a connection back to its pool in the middle of the handshake.
 
     Raises:
         NotSent: It was not over in time.
@@ -1016,19 +1018,20 @@ async def _in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Calla
         if not task.cancelled() and task.exception() is None:
             unwanted(task.result())
 
+    def leave() -> None:
+        _leaving.add(task)  # Else nobody would keep it until its end.
+        task.add_done_callback(_leaving.discard)
+        task.add_done_callback(over)
+
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
-        task.cancel()
-        task.add_done_callback(over)
+        leave()
         raise
     if task.done():
         return task.result()
-    _leaving.add(task)  # Else nobody would keep it until its end.
-    task.add_done_callback(_leaving.discard)
-    task.add_done_callback(over)
-    task.cancel()
-    raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s"))
+    leave()
+    raise NotSent(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
 
 
 def _left(until: float, timeout: float) -> float:
