@@ -68,14 +68,18 @@ class Mark:
         held: What is held.
         names: The locks that this is about.
         outer: The hold within which this one was acquired.
+        job: The job of a thread pool that acquired it; ``None`` outside of pools.
     """
 
-    __slots__ = ("__weakref__", "held", "names", "outer")
+    __slots__ = ("__weakref__", "held", "job", "names", "outer")
 
-    def __init__(self, held: Holding, names: frozenset[str], outer: Mark | None) -> None:
+    def __init__(
+        self, held: Holding, names: frozenset[str], outer: Mark | None, job: weakref.ref[object] | None = None
+    ) -> None:
         self.held = held
         self.names = names
         self.outer = outer
+        self.job = job
 
     def live(self) -> bool:
         """Whether that very hold is still held."""
@@ -127,11 +131,14 @@ class AnyOwner:
             # What is only about to be held has left no mark that is still live; and this is the hot path.
             while outer is not None and (outer.held is held or not outer.live()):
                 outer = outer.outer
-            mark = Mark(held, names, outer)
+            mark = Mark(held, names, outer, self._current_job())
             _innermost.set(mark)
             held.mark = weakref.ref(mark)
             if _innermost.get() is mark:  # Else a signal handler has held it meanwhile, and left a mark of its own.
                 return
+
+    def _current_job(self) -> weakref.ref[object] | None:
+        return None
 
     def marks(self) -> Iterator[Mark]:
         """The holds of the calling context, innermost first."""
@@ -199,7 +206,7 @@ class ThreadOwner(AnyOwner):
     def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``."""
         for mark in self.marks():
-            if not names.isdisjoint(mark.names):
+            if not names.isdisjoint(mark.names) and not self._is_of_another_job(mark):
                 return mark.held.who
         if not taken(self):
             return self
@@ -227,6 +234,19 @@ class ThreadOwner(AnyOwner):
             return
         if another_job or all(mark.held is not latest for mark in self.marks()):
             tell(latest)
+
+    def _current_job(self) -> weakref.ref[object] | None:
+        return self._root._job
+
+    def _is_of_another_job(self, mark: Mark) -> bool:
+        """Whether it marks a block of ``hold()`` that another job of this thread's pool has entered.
+
+        What ``lock()`` acquired belongs to the thread, whatever job it runs; a block belongs to its call chain.
+        """
+        if mark.job is None or self._root._pool is None or mark.held.bound():
+            return False
+        job = job_of(self._root._pool)
+        return job is not None and job is not mark.job()
 
     def _is_another_job(self, pool: FrameType) -> bool:
         """Whether the thread has begun another job of its pool since this was asked last."""

@@ -887,7 +887,9 @@ def is_callers(held: Holding) -> bool:
     if held.mark is None or held.who.divided:
         return False
     innermost = held.who.innermost()
-    return innermost is not None and held.mark() is innermost  # The context holds this, or did so last.
+    if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
+        return False
+    return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
 
 
 def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:

@@ -295,6 +295,35 @@ def test_a_job_that_leaves_a_lock_held_is_told_of_when_the_next_one_acquires(
     assert not lock.is_locked()
 
 
+@each_kind
+def test_jobs_of_one_pool_thread_do_not_enter_the_block_of_another(world: ThreadsWorld, kind: str) -> None:
+    """A block of ``hold()`` belongs to its call chain: the jobs share the thread and its context, but not the block."""
+    lock = lock_of(world, kind)
+    hold = lock.hold()
+    with ThreadPoolExecutor(1) as pool:
+        lease = pool.submit(hold.__enter__).result()
+        assert pool.submit(lock.try_lock).result() is False
+        assert pool.submit(lock.get_hold_count).result() == 0
+        with pytest.raises(LockNotOwnedError):
+            pool.submit(lock.unlock).result()
+        assert lease.remaining() > 0
+        pool.submit(hold.__exit__, None, None, None).result()
+        assert pool.submit(lock.try_lock).result() is True
+        pool.submit(lock.unlock).result()
+
+
+def test_within_one_job_of_a_pool_blocks_re_enter(world: ThreadsWorld) -> None:
+    lock = lock_of(world, "lock")
+
+    def nested() -> int:
+        with lock.hold(), lock, lock.hold():
+            return int(lock.get_hold_count())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert [pool.submit(nested).result() for _ in range(3)] == [3, 3, 3]
+    assert not lock.is_locked()
+
+
 # ---- the locks of threads in coroutines ------------------------------------------------------------------------------
 
 
