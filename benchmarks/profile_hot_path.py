@@ -324,7 +324,7 @@ def parts_of(it: Opened) -> dict[str, float]:
 
     from pyredisson.core.runtime import run
 
-    core, home, claim, runtime = it.core, it.core.home, it.claim, it.runtime
+    core, home, claim, runtime = it.core, it.core.client, it.claim, it.runtime
     watchdog = home.watchdog
 
     async def one() -> None:

@@ -52,7 +52,7 @@ class CliHelp(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         from click import Context
 
-        from pyredisson.cli import cli
+        from pyredisson.tools.cli import cli
 
         name = self.arguments[0]
         parent = Context(cli, info_name="pyredisson", max_content_width=90, terminal_width=90, **cli.context_settings)

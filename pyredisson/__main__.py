@@ -23,7 +23,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from pyredisson.cli import cli
+    from pyredisson.tools.cli import cli
 
     cli(prog_name="pyredisson")
 

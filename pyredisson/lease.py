@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Generic, final
 
 from typing_extensions import TypeVar
 
-from pyredisson.core.holds import lost_error
-from pyredisson.misuse import NotPortable
+from pyredisson.core.ownership import lost_error
+from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
-    from pyredisson.core.holds import Held, HeldLevel
+    from pyredisson.core.ownership import Held, HeldLevel
     from pyredisson.core.runtime import Runtime
 
 __all__ = ["Lease"]
@@ -30,10 +30,10 @@ class Lease(NotPortable, Generic[TokenT_co]):
     shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
     """
 
-    __slots__ = ("__weakref__", "_claim", "_ended", "_level", "_runtime", "_told")
+    __slots__ = ("__weakref__", "_ended", "_level", "_ownership", "_runtime", "_told")
 
-    def __init__(self, claim: Held, level: HeldLevel, runtime: Runtime) -> None:
-        self._claim = claim
+    def __init__(self, ownership: Held, level: HeldLevel, runtime: Runtime) -> None:
+        self._ownership = ownership
         self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
         level.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
@@ -42,13 +42,13 @@ class Lease(NotPortable, Generic[TokenT_co]):
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"
-        return f"<Lease of {self._claim.name!r}: {state}>"
+        return f"<Lease of {self._ownership.name!r}: {state}>"
 
     def remaining(self) -> float:
         """Seconds for which this hold is certain; 0 once it is not. Renewal makes them grow again."""
-        if self._ended or not self._claim.has(self._level):
+        if self._ended or not self._ownership.has(self._level):
             return 0.0
-        return self._claim.remaining(self._runtime.now())
+        return self._ownership.remaining(self._runtime.now())
 
     @property
     def lost(self) -> bool:
@@ -67,28 +67,28 @@ class Lease(NotPortable, Generic[TokenT_co]):
             LockLostError: It is not.
         """
         if self._ended or self.remaining() <= 0.0:
-            reason = "its block has been left" if self._ended else self._claim.loss or "its lease ran out"
-            raise lost_error(self._claim, reason)
+            reason = "its block has been left" if self._ended else self._ownership.loss or "its lease ran out"
+            raise lost_error(self._ownership, reason)
 
     def _when_lost(self, told: Callable[[], None]) -> None:
         """Call ``told``, once, when the hold is known to be lost."""
         self._told = told
-        self._claim.on_loss = (*self._claim.on_loss, told)
+        self._ownership.on_loss = (*self._ownership.on_loss, told)
 
     @property
     def _held(self) -> Held:
         """What its owner holds of the lock."""
-        return self._claim
+        return self._ownership
 
     def _brought_up(self) -> bool:
         """Make this hold the one that is released next. Returns whether it is there still."""
-        if not self._claim.has(self._level):
+        if not self._ownership.has(self._level):
             return False
-        self._claim.bring_up(self._level)
+        self._ownership.bring_up(self._level)
         return True
 
     def _end(self) -> None:
         """The block was left."""
         self._ended = True
         if self._told is not None:
-            self._claim.on_loss = tuple(told for told in self._claim.on_loss if told != self._told)
+            self._ownership.on_loss = tuple(told for told in self._ownership.on_loss if told != self._told)

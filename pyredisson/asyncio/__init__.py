@@ -36,8 +36,8 @@ from pyredisson.errors import (
     StaleTokenError,
 )
 from pyredisson.lease import Lease
-from pyredisson.owners import Owner
-from pyredisson.owners import current_task_id as current_thread_id
+from pyredisson.shared.owners import Owner
+from pyredisson.shared.owners import current_task_id as current_thread_id
 
 __all__ = [
     "ClientClosedError",

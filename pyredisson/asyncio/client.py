@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import redis.asyncio
 
-from pyredisson import process
 from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.asyncio.connections import link_to
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
-from pyredisson.cluster import Cluster
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
-from pyredisson.endpoints import (
+from pyredisson.net.cluster import Cluster
+from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
@@ -29,10 +29,10 @@ from pyredisson.endpoints import (
     url_of,
     url_of_cluster,
 )
-from pyredisson.misuse import NotPortable
+from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.sentinel import Sentinels, parse_sentinel_url
-from pyredisson.valkey_client import as_redis_client
+from pyredisson.shared import process
+from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

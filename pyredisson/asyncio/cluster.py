@@ -9,17 +9,17 @@ from typing import Any
 import redis.asyncio
 
 from pyredisson.asyncio.connections import AsyncOwnLink, Beside
-from pyredisson.clock import monotonic
-from pyredisson.cluster import Cluster, ClusterLink
 from pyredisson.core.runtime import Request
-from pyredisson.endpoints import cluster_url, kept_settings
-from pyredisson.link import Link
+from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.net.link import Link
+from pyredisson.net.urls import cluster_url, kept_settings
+from pyredisson.shared.clock import monotonic
 
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
 
 class TaskTurn:
-    """See :class:`pyredisson.cluster.Turn`."""
+    """See :class:`pyredisson.net.cluster.Turn`."""
 
     def __init__(self) -> None:
         self._taken: asyncio.Future[None] | None = None

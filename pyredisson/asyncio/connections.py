@@ -20,13 +20,10 @@ import redis.exceptions as rx
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from pyredisson.clock import monotonic
 from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, NotNow, NotSent, Reply, Unanswered
-from pyredisson.endpoints import kept_settings, own_settings
 from pyredisson.errors import ClientClosedError
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
-from pyredisson.sentinel import Whereabouts
-from pyredisson.wire import (
+from pyredisson.net.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
+from pyredisson.net.resp import (
     ASKING,
     Packed,
     as_redis_error,
@@ -38,10 +35,13 @@ from pyredisson.wire import (
     pack,
     resent,
 )
+from pyredisson.net.sentinel import Whereabouts
+from pyredisson.net.urls import kept_settings, own_settings
+from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
-    from pyredisson.bounds import Reader
-    from pyredisson.sentinel import Address, Locator
+    from pyredisson.net.bounds import Reader
+    from pyredisson.net.sentinel import Address, Locator
 
 __all__ = ["AsyncBorrowedLink", "AsyncOwnLink", "Beside", "fan_out", "link_to"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from pyredisson.arguments import backoff_of
 from pyredisson.asyncio.primitives import (
     CountDownLatch,
     FairLock,
@@ -23,19 +22,20 @@ from pyredisson.asyncio.primitives import (
 )
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
-from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
-from pyredisson.core.fenced_lock import FencedLockCore
-from pyredisson.core.latch import LatchCore
-from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
-from pyredisson.core.non_reentrant import NonReentrantLockCore
-from pyredisson.core.permit_semaphore import PermitSemaphoreCore
-from pyredisson.core.read_write_lock import ReadWriteLockCore
-from pyredisson.core.semaphore import SemaphoreCore
-from pyredisson.core.spin_lock import SpinLockCore
-from pyredisson.core.token_lock import TokenLockCore
-from pyredisson.owners import Owner, caller_of
-from pyredisson.synchronized import synchronized_task
+from pyredisson.kinds.fair_lock import FairLockCore, NonReentrantFairLockCore
+from pyredisson.kinds.fenced_lock import FencedLockCore
+from pyredisson.kinds.latch import LatchCore
+from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.non_reentrant import NonReentrantLockCore
+from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
+from pyredisson.kinds.read_write_lock import ReadWriteLockCore
+from pyredisson.kinds.semaphore import SemaphoreCore
+from pyredisson.kinds.spin_lock import SpinLockCore
+from pyredisson.kinds.token_lock import TokenLockCore
+from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.owners import Owner, caller_of
+from pyredisson.shared.synchronized import synchronized_task
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
-from pyredisson.misuse import NotPortable, warn_never_entered
+from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.primitives import Lock, MultiLock

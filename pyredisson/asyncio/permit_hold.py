@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Generic, final
 from typing_extensions import TypeVar
 
 from pyredisson.lease import Lease
-from pyredisson.misuse import NotPortable, warn_never_entered
+from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
-    from pyredisson.core.permit_block import Block
+    from pyredisson.kinds.permit_block import Block
 
 __all__ = ["PermitHold"]
 

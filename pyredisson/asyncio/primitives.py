@@ -5,25 +5,25 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
-from pyredisson.arguments import cores_of, wait_of
 from pyredisson.asyncio.hold import Hold
 from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.fenced_lock import FencedLockCore
-from pyredisson.core.latch import LatchCore
-from pyredisson.core.lock import LockCore
-from pyredisson.core.multi_lock import multi_lock
-from pyredisson.core.permit_semaphore import PermitSemaphoreCore
-from pyredisson.core.quorum import majority
-from pyredisson.core.read_write_lock import ReadWriteLockCore
-from pyredisson.core.semaphore import SemaphoreCore
+from pyredisson.kinds.fenced_lock import FencedLockCore
+from pyredisson.kinds.latch import LatchCore
+from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
+from pyredisson.kinds.read_write_lock import ReadWriteLockCore
+from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
-from pyredisson.misuse import BY_HAND, NotPortable, core_of
+from pyredisson.quorum.decisions import majority
+from pyredisson.quorum.multi_lock import multi_lock
+from pyredisson.shared.arguments import cores_of, wait_of
+from pyredisson.shared.misuse import BY_HAND, NotPortable, core_of
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
-    from pyredisson.owners import Owner
+    from pyredisson.shared.owners import Owner
 
 __all__ = [
     "CountDownLatch",

@@ -15,23 +15,23 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson import process
 from pyredisson.asyncio.connections import fan_out
-from pyredisson.callbacks import Callbacks
-from pyredisson.clock import monotonic
-from pyredisson.cluster import subscriber_for
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
-from pyredisson.misuse import no_event_loop
-from pyredisson.owners import TaskOwner, current_task_owner
-from pyredisson.slots import prepare_call, slot_of
-from pyredisson.wire import prepare
+from pyredisson.net.cluster import subscriber_for
+from pyredisson.net.resp import prepare
+from pyredisson.net.slots import prepare_call, slot_of
+from pyredisson.shared import process
+from pyredisson.shared.callbacks import Callbacks
+from pyredisson.shared.clock import monotonic
+from pyredisson.shared.misuse import no_event_loop
+from pyredisson.shared.owners import TaskOwner, current_task_owner
 
 if TYPE_CHECKING:
-    from pyredisson.cluster import NodeSubscribers
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.link import Link
-    from pyredisson.pubsub import Subscriber
+    from pyredisson.net.cluster import NodeSubscribers
+    from pyredisson.net.link import Link
+    from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["AsyncioRuntime"]
 

@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import events
+from pyredisson import events
 from pyredisson.core.runtime import Failure, Refused, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.holds import Claim
+    from pyredisson.core.ownership import Ownership
 
 __all__ = ["Backlog", "Todo"]
 
@@ -40,7 +40,7 @@ class Todo:
     """One thing to be settled.
 
     Attributes:
-        turn: Of a claim, the turn that left it open.
+        turn: Of an ownership, the turn that left it open.
         at: When to try.
         failures: How often that failed.
     """
@@ -68,31 +68,31 @@ class Backlog:
     """Everything that one client has open.
 
     Args:
-        home: The client.
+        client: The client.
         patience: How long the watchdog may wait for one answer, now.
 
     Attributes:
-        claims: Those with a request, or a debt, to be settled.
+        ownerships: Those with a request, or a debt, to be settled.
     """
 
-    def __init__(self, home: ClientCore, patience: Callable[[float], float]) -> None:
-        self._home = home
-        self._runtime = home.runtime
+    def __init__(self, client: ClientCore, patience: Callable[[float], float]) -> None:
+        self._client = client
+        self._runtime = client.runtime
         self._patience = patience
-        self._several = home.runtime.place("") is not None
-        self.claims: dict[Claim, Todo] = {}
+        self._several = client.runtime.place("") is not None
+        self.ownerships: dict[Ownership, Todo] = {}
         self._chores: dict[Chore, None] = {}
         self._pause = RETRY_FIRST
         self._paused_until = -math.inf
         self._news_at = math.inf  # When something is due that came since the round began.
 
-    def settle(self, claim: Claim) -> bool:
-        """Settle what a claim has open. Returns whether that is news."""
-        known = self.claims.get(claim)
+    def settle(self, ownership: Ownership) -> bool:
+        """Settle what an ownership has open. Returns whether that is news."""
+        known = self.ownerships.get(ownership)
         if known is not None:
-            known.turn = claim.turn
+            known.turn = ownership.turn
             return False
-        self.claims[claim] = Todo(self._soon(), claim.turn)
+        self.ownerships[ownership] = Todo(self._soon(), ownership.turn)
         return True
 
     def do(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
@@ -108,8 +108,10 @@ class Backlog:
         """When :meth:`step` has something to do; infinite if never."""
         return min([self._due(each) for each, _ in self._all()], default=math.inf)
 
-    def _all(self) -> list[tuple[Todo, Claim | None]]:
-        found: list[tuple[Todo, Claim | None]] = [(each, claim) for claim, each in list(self.claims.items())]
+    def _all(self) -> list[tuple[Todo, Ownership | None]]:
+        found: list[tuple[Todo, Ownership | None]] = [
+            (each, ownership) for ownership, each in list(self.ownerships.items())
+        ]
         found += [(each, None) for each in list(self._chores)]
         return found
 
@@ -124,10 +126,10 @@ class Backlog:
         todo.sort(key=_first_things_first)
         self._news_at = math.inf
         unanswered = 0
-        for each, claim in todo:
+        for each, ownership in todo:
             if self._runtime.now() >= (min(now + ROUND, self._news_at) if each.failures else now + ROUND):
                 return
-            if await self._try(each, claim):
+            if await self._try(each, ownership):
                 continue
             unanswered += 1
             if unanswered >= (UNANSWERED_AT_MOST if self._several else 1):
@@ -137,11 +139,11 @@ class Backlog:
         if todo:
             self._pause = RETRY_FIRST
 
-    async def _try(self, each: Todo, claim: Claim | None) -> bool:
+    async def _try(self, each: Todo, ownership: Ownership | None) -> bool:
         """Try one. Returns whether the server is there, as far as that can be told."""
         try:
-            if claim is not None:
-                await self._settle(claim, each)
+            if ownership is not None:
+                await self._settle(ownership, each)
             else:
                 assert isinstance(each, Chore)
                 await self._work(each)
@@ -152,7 +154,7 @@ class Backlog:
             return False
         except Exception as error:
             if not each.failures:
-                self._home.emit(events.BackgroundFailed(repr(claim if claim is not None else each), error))
+                self._client.emit(events.BackgroundFailed(repr(ownership if ownership is not None else each), error))
             self._later(each)
         return True
 
@@ -161,20 +163,20 @@ class Backlog:
         each.failures = min(each.failures + 1, 1000)
         each.at = self._runtime.now() + self._runtime.jitter(pause / 2, pause)
 
-    async def _settle(self, claim: Claim, each: Todo) -> None:
+    async def _settle(self, ownership: Ownership, each: Todo) -> None:
         turn = each.turn
-        if (claim.pending is not None or claim.owed) and claim.turn == turn:
+        if (ownership.pending is not None or ownership.owed) and ownership.turn == turn:
             now = self._runtime.now()
-            if now >= (claim.open_until() if claim.pending is not None else claim.deadline):
-                claim.abandon(turn)
+            if now >= (ownership.open_until() if ownership.pending is not None else ownership.deadline):
+                ownership.abandon(turn)
             else:
                 patience = self._patience(now)
                 if self._several and each.failures % 4:
                     patience = min(patience, QUICK)
-                await self._home.settle(claim, patience, since=turn, behind=True)
+                await self._client.settle(ownership, patience, since=turn, behind=True)
         # Else its owner has begun something new, and settles what that leaves open.
         if each.turn == turn:
-            self.claims.pop(claim, None)
+            self.ownerships.pop(ownership, None)
 
     async def _work(self, each: Chore) -> None:
         if self._runtime.now() < each.until:
@@ -182,5 +184,5 @@ class Backlog:
         self._chores.pop(each, None)
 
 
-def _first_things_first(each: tuple[Todo, Claim | None]) -> tuple[int, float]:
+def _first_things_first(each: tuple[Todo, Ownership | None]) -> tuple[int, float]:
     return each[0].failures, each[0].at

@@ -1,4 +1,4 @@
-"""What a client is made of, in either colour: its claims, its watchdog, its waiters; and how it asks the server."""
+"""What a client is made of, in either colour: its ownerships, its watchdog, its waiters; and how it asks the server."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import events, scripts
-from pyredisson.core.claims import Claims
+from pyredisson import events
+from pyredisson.core import scripts
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import GONE, Claim, Pending, lost_error
 from pyredisson.core.ledger import Ledger
-from pyredisson.core.multi_hold import Keeper
 from pyredisson.core.names import check_one_slot
-from pyredisson.core.renewal import Watchdog
+from pyredisson.core.ownership import GONE, Ownership, Pending, lost_error
+from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
-from pyredisson.core.restart_guard import Starts
 from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.watchdog import Watchdog
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
+from pyredisson.quorum.hold import Keeper
+from pyredisson.quorum.restart_guard import Starts
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.events import Event
-    from pyredisson.core.multi_hold import MultiHold
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.events import Event
+    from pyredisson.quorum.hold import MultiHold
 
 __all__ = ["CLEANUP_BUDGET", "ClientCore"]
 
@@ -67,7 +68,7 @@ class ClientCore:
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
-        self.claims = Claims(self.runtime)
+        self.ownerships = OwnershipTable(self.runtime)
         self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.watchdog = Watchdog(self)
         self.keeper = Keeper(self)
@@ -93,13 +94,13 @@ class ClientCore:
                 if not isinstance(event, events.CallbackFailed):
                     self.emit(events.CallbackFailed(repr(listener), error))
 
-    def tell_lost(self, claim: Claim) -> None:
+    def tell_lost(self, ownership: Ownership) -> None:
         """A holder lost its lock: say so to all who want to know."""
-        self.emit(events.Lost(claim.name, claim.owner, claim.loss or GONE))
-        for told in claim.on_loss:
+        self.emit(events.Lost(ownership.name, ownership.owner, ownership.loss or GONE))
+        for told in ownership.on_loss:
             told()
         if self.config.on_lock_lost is not None:
-            self.runtime.call_back(self.config.on_lock_lost, claim.name, claim.who.number)
+            self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
 
     def _complain(self, complaint: Complaint) -> None:
         text = f"{self.address}: {complaint.text}" if self.address else complaint.text
@@ -113,7 +114,7 @@ class ClientCore:
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to go on")
 
-    def refuse_interrupter(self, *held: Claim | MultiHold) -> None:
+    def refuse_interrupter(self, *held: Ownership | MultiHold) -> None:
         """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
@@ -137,7 +138,7 @@ class ClientCore:
 
     async def exchange(
         self,
-        claim: Claim,
+        ownership: Ownership,
         turn: int,
         request: Request,
         make: Callable[[int, bool], Request],
@@ -148,8 +149,8 @@ class ClientCore:
         """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
 
         Args:
-            claim: Whose request it is.
-            turn: The turn that the claim gave for it; when that is over, so is this.
+            ownership: Whose request it is.
+            turn: The turn that the ownership gave for it; when that is over, so is this.
             request: The first copy.
             make: Makes further ones, for an epoch and for whether an earlier copy may have run.
             lease_ms: The lease that is at stake.
@@ -176,11 +177,11 @@ class ClientCore:
             setback = failure
         if setback is None:
             return reply, sent, repeat
-        return await self.persist(claim, turn, make, lease_ms, repeat, sent, setback, budget)
+        return await self.persist(ownership, turn, make, lease_ms, repeat, sent, setback, budget)
 
     async def persist(
         self,
-        claim: Claim,
+        ownership: Ownership,
         turn: int,
         make: Callable[[int, bool], Request],
         lease_ms: int,
@@ -209,13 +210,13 @@ class ClientCore:
             match setback:
                 case scripts.Stale():
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
-                    claim.raise_epoch(turn, above=setback)
+                    ownership.raise_epoch(turn, above=setback)
                     pause = 0.0 if not stale_before else pause
                     stale_before = True
                     if runtime.now() >= over:
                         raise scripts.unusable([b"stale", int(setback)])
                 case Unanswered():
-                    claim.doubt(turn)
+                    ownership.doubt(turn)
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat = True
@@ -236,9 +237,11 @@ class ClientCore:
                 await runtime.sleep(runtime.jitter(pause / 2, pause))
                 sent = runtime.now()
             pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
-            epoch = claim.epoch_of(turn)
+            epoch = ownership.epoch_of(turn)
             if epoch is None:
-                raise Unanswered(OutcomeUnknownError("overtaken by a later request of the same owner", name=claim.name))
+                raise Unanswered(
+                    OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
+                )
             try:
                 reply = await self.send(make(epoch, repeat), max(min(patience, over - sent), 0.001), took)
                 stale = scripts.read_stale(reply)
@@ -262,12 +265,12 @@ class ClientCore:
         return reply
 
     async def settle(
-        self, claim: Claim, budget: float | None = None, *, since: int | None = None, behind: bool = False
+        self, ownership: Ownership, budget: float | None = None, *, since: int | None = None, behind: bool = False
     ) -> Pending | None:
-        """Finish what the claim has pending (an acquire is given back, a release completed), then what is owed.
+        """Finish what the ownership has pending (an acquire is given back, a release completed), then what is owed.
 
         Args:
-            claim: The claim.
+            ownership: The ownership.
             budget: Seconds; ``Config.timeout`` if ``None``.
             since: The turn that left it pending, if it matters that nothing has begun since.
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
@@ -284,31 +287,33 @@ class ClientCore:
         settled = None
         background = since is not None
         while True:
-            turn, epoch, pending, holds, lease_ms, repeat = claim.take_over(since)
+            turn, epoch, pending, holds, lease_ms, repeat = ownership.take_over(since)
             if pending is None:
                 return settled
             try:
-                if not await self._settle(claim, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind):
+                if not await self._settle(
+                    ownership, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind
+                ):
                     if background:
                         return None
                     since, left = None, max(0.001, over - self.runtime.now())
                     continue  # Its owner cannot go on before it is settled, whoever has it now.
-                if not claim.watched():
-                    self.watchdog.unwatch(claim)
+                if not ownership.watched():
+                    self.watchdog.unwatch(ownership)
             except Refused:
                 raise
             except BaseException as error:
                 if not isinstance(error, Failure):
-                    claim.doubt(turn)
-                if claim.pending is not None and claim.turn == turn:  # It is ours, so nobody else remembers it.
-                    self.watchdog.settle(claim)
+                    ownership.doubt(turn)
+                if ownership.pending is not None and ownership.turn == turn:  # It is ours, so nobody else remembers it.
+                    self.watchdog.settle(ownership)
                 raise
             settled, since = pending, turn
             left = max(0.001, over - self.runtime.now())
 
     async def _settle(
         self,
-        claim: Claim,
+        ownership: Ownership,
         turn: int,
         epoch: int,
         pending: Pending,
@@ -319,27 +324,29 @@ class ClientCore:
         *,
         behind: bool,
     ) -> bool:
-        assert claim.by is not None, "a request was begun by nobody"
-        make = partial(claim.by.release_request, claim, lease_ms, holds)
-        reply, sent, repeated = await self.exchange(claim, turn, make(epoch, repeat), make, lease_ms, repeat, budget)
+        assert ownership.by is not None, "a request was begun by nobody"
+        make = partial(ownership.by.release_request, ownership, lease_ms, holds)
+        reply, sent, repeated = await self.exchange(
+            ownership, turn, make(epoch, repeat), make, lease_ms, repeat, budget
+        )
         if pending is not Pending.RELEASE:
-            if not claim.given_back(turn):
+            if not ownership.given_back(turn):
                 return False
             if pending is Pending.ACQUIRE:
-                self.emit(events.GivenBack(claim.name, claim.owner))
+                self.emit(events.GivenBack(ownership.name, ownership.owner))
         elif type(reply) is list:
             raise scripts.unusable(reply)
-        elif reply is None and not (repeated and holds == 1 and sent < claim.deadline):
+        elif reply is None and not (repeated and holds == 1 and sent < ownership.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
-            if claim.lose_one(turn, GONE, self.runtime.now(), behind=behind):
-                self.tell_lost(claim)
+            if ownership.lose_one(turn, GONE, self.runtime.now(), behind=behind):
+                self.tell_lost(ownership)
             if not behind:
-                raise lost_error(claim)
-        elif not claim.released(turn, sent + certain_for(lease_ms), behind=behind):
+                raise lost_error(ownership)
+        elif not ownership.released(turn, sent + certain_for(lease_ms), behind=behind):
             return False
         return True
 
-    async def settle_on_leaving(self, claim: Claim, *, leaving: bool = True) -> None:
+    async def settle_on_leaving(self, ownership: Ownership, *, leaving: bool = True) -> None:
         """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
 
         ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
@@ -347,15 +354,15 @@ class ClientCore:
 
         async def settle() -> None:
             try:
-                await self.settle(claim, CLEANUP_BUDGET, behind=True)
+                await self.settle(ownership, CLEANUP_BUDGET, behind=True)
             except Failure:
                 pass
 
         try:
             await self.runtime.guard(settle(), CLEANUP_BUDGET, leaving=leaving)
         finally:
-            if claim.pending is not None:
-                self.watchdog.settle(claim)
+            if ownership.pending is not None:
+                self.watchdog.settle(ownership)
 
     async def perform(self, request: Request, budget: float | None = None, took: Took | None = None) -> Reply:
         """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
@@ -436,21 +443,21 @@ class ClientCore:
         """Whether an acquire goes on, that means to wait so long, although its first request brought no answer."""
         return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Refused, Unusable))
 
-    def explain(self, failure: Failure, claim: Claim, what: str, lease_ms: int) -> Exception:
+    def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.
 
         One that may have taken effect is settled in the background from here on.
         """
         if not isinstance(failure, Unanswered):
             return failure.cause
-        claim.pending_until = max(claim.deadline, self.runtime.now() + lease_ms / 1000)
-        self.watchdog.settle(claim)
-        self.emit(events.OutcomeUnknown(claim.name, claim.owner, what, failure.cause))
+        ownership.pending_until = max(ownership.deadline, self.runtime.now() + lease_ms / 1000)
+        self.watchdog.settle(ownership)
+        self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(
-            f"{what} of lock {claim.name!r} was sent, and the server could not be asked what became of it "
+            f"{what} of lock {ownership.name!r} was sent, and the server could not be asked what became of it "
             f"({type(failure.cause).__name__}: {failure.cause}); it is being settled in the background until "
             "the lease is over",
-            name=claim.name,
+            name=ownership.name,
         )
         error.__cause__ = failure.cause
         return error

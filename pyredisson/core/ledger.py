@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyredisson.core import events
+from pyredisson import events
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -48,9 +48,9 @@ class Ledger:
         seen_open: When each latch that is waited for here was last seen open.
     """
 
-    def __init__(self, home: ClientCore) -> None:
-        self._home = home
-        self._mutex = home.runtime.mutex()
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+        self._mutex = client.runtime.mutex()
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
         self.asking: dict[Key, object] = {}
@@ -72,7 +72,7 @@ class Ledger:
 
     def note(self, key: Key, left: Open) -> None:
         """Something is left open. What has been given up is forgotten on this occasion."""
-        now = self._home.runtime.now()
+        now = self._client.runtime.now()
         with self._mutex:
             for each, opens in list(self._open.items()):
                 self._open[each] = [other for other in opens if other.until > now]
@@ -84,7 +84,7 @@ class Ledger:
         """What has been open for the longest time and is worth settling."""
         if not self._open:
             return None
-        now = self._home.runtime.now()
+        now = self._client.runtime.now()
         with self._mutex:
             return next((left for left in self._open.get(key, ()) if left.until > now), None)
 
@@ -111,7 +111,7 @@ class Ledger:
             Failure: It is open still.
         """
         while (left := self.first(key)) is not None:
-            reply = await self._home.perform(left.request, budget)
+            reply = await self._client.perform(left.request, budget)
             # "Stale" can only mean that its owner has settled it, and gone on.
             if self.close(key, left) and left.undoes and isinstance(reply, int) and reply:
-                self._home.emit(events.GivenBack(*key))
+                self._client.emit(events.GivenBack(*key))

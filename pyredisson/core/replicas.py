@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from pyredisson.core import events
+from pyredisson import events
 from pyredisson.core.runtime import Failure, Refused, Unanswered, count_as_ours
 from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
@@ -107,17 +107,17 @@ class Taking:
 class Replicas:
     """What one client asks of the replicas of its server."""
 
-    def __init__(self, home: ClientCore) -> None:
-        self._home = home
-        self._least = home.config.min_replicas
-        self._checks = home.config.check_lock_synced_slaves
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+        self._least = client.config.min_replicas
+        self._checks = client.config.check_lock_synced_slaves
         self.begin()
-        home.server.on_learned.append(self._learned)
+        client.server.on_learned.append(self._learned)
 
     def begin(self) -> None:
         """Nothing is known yet: the first request finds out."""
         self._seen = self._unsupported = False
-        self._home.sync = self if self._least or self._checks else None
+        self._client.sync = self if self._least or self._checks else None
 
     @property
     def given_up(self) -> bool:
@@ -128,7 +128,7 @@ class Replicas:
         """How many replicas have to acknowledge what is taken now."""
         if self._least:
             return self._least
-        facts = self._home.server.facts
+        facts = self._client.server.facts
         return 1 if self._checks and not self._unsupported and facts is not None and facts.replicas else 0
 
     def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:
@@ -138,21 +138,21 @@ class Replicas:
     def _decide(self) -> None:
         """Whether a request has to come here at all: where there never was a replica it need not."""
         worth = self._least or (self._checks and self._seen and not self._unsupported)
-        self._home.sync = self if worth else None
+        self._client.sync = self if worth else None
 
     async def take(self, request: Request, timeout: float, took: Took) -> Reply:
         """See :meth:`Syncing.take`."""
-        home = self._home
+        client = self._client
         await self._look_again(timeout)
         taking = Taking(self, took)
-        within = home.config.slaves_sync_timeout
-        reply, acked = await home.runtime.eval_synced(request, timeout, taking, within)
-        if home.server.facts is None and home.server.refusal is not None:
+        within = client.config.slaves_sync_timeout
+        reply, acked = await client.runtime.eval_synced(request, timeout, taking, within)
+        if client.server.facts is None and client.server.refusal is not None:
             self._decide()  # The server does not tell, so there is nothing to go by.
         if taking.enough(acked):
             return reply
         if isinstance(acked, Refused):
-            if not (self._least or home.config.strict_server):
+            if not (self._least or client.config.strict_server):
                 self._do_without(acked.cause)
                 return reply
         else:
@@ -162,7 +162,7 @@ class Replicas:
     def _do_without(self, error: Exception) -> None:
         if not self._unsupported:
             self._unsupported = True
-            self._home.emit(
+            self._client.emit(
                 events.ServerUnsafe(
                     "wait",
                     f"the server has replicas, and does not let us wait for them ({error}): a failover may lose a lock "
@@ -172,15 +172,15 @@ class Replicas:
         self._decide()
 
     async def _look_again(self, timeout: float) -> None:
-        facts = self._home.server.facts
+        facts = self._client.server.facts
         if facts is None or facts.replicas or self._least:
             return
-        if self._home.runtime.now() - facts.seen_at >= LOOK_AGAIN:
+        if self._client.runtime.now() - facts.seen_at >= LOOK_AGAIN:
             await self._ask_who_is_there(timeout)
 
     async def _ask_who_is_there(self, timeout: float) -> None:
         try:
-            self._home.server.inspect(await self._home.runtime.ask(("INFO",), timeout))
+            self._client.server.inspect(await self._client.runtime.ask(("INFO",), timeout))
         except Failure:
             pass  # The next connection tells.
 

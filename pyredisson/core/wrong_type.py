@@ -26,18 +26,18 @@ def is_wrong_type(error: BaseException) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
-async def explain_type(home: ClientCore, error: Exception, name: str, kind: str = "") -> Exception:
+async def explain_type(client: ClientCore, error: Exception, name: str, kind: str = "") -> Exception:
     """Return the error to show for one that the server gave to a request about this key; itself, if it is another one.
 
     Args:
-        home: Whose request it was.
+        client: Whose request it was.
         error: What the server said.
         name: The key.
         kind: What was asked for, in words; empty if it was only looked at.
     """
     if not is_wrong_type(error):
         return error
-    held = await _type_of(home, name)
+    held = await _type_of(client, name)
     wanted = f", which no {kind} can be" if kind else ""
     if held == "none":
         text = f"a key that belongs to {name!r} is of another type: {error}"
@@ -52,12 +52,12 @@ async def explain_type(home: ClientCore, error: Exception, name: str, kind: str 
     return explained
 
 
-async def _type_of(home: ClientCore, name: str) -> str:
+async def _type_of(client: ClientCore, name: str) -> str:
     """What a key holds, in Redis's word; empty if the server does not say."""
-    patience = home.config.timeout / 3
+    patience = client.config.timeout / 3
     try:
-        held = await home.runtime.ask(("TYPE", name), patience)
-        if held == b"hash" and await home.runtime.ask(("HGET", name, "mode"), patience) in (b"read", b"write"):
+        held = await client.runtime.ask(("TYPE", name), patience)
+        if held == b"hash" and await client.runtime.ask(("HGET", name, "mode"), patience) in (b"read", b"write"):
             return "read-write hash"
     except Failure:
         return ""

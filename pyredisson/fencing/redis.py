@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 from pyredisson.core import scripts
 from pyredisson.core.deadline import whole_ms
 from pyredisson.fencing.tokens import check_token, stale
-from pyredisson.wire import script
+from pyredisson.net.resp import script
 
 if TYPE_CHECKING:
     import redis

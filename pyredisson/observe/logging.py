@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from pyredisson.core import events
+from pyredisson import events
 
 __all__ = ["log_collected", "log_event", "wants_all"]
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
-_pubsub = logging.getLogger("pyredisson.pubsub")
+_pubsub = logging.getLogger("pyredisson.net.subscriber")
 _server = logging.getLogger("pyredisson.server")
 
 

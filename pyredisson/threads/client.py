@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final
 
 import redis
 
-from pyredisson import process
-from pyredisson.arguments import backoff_of
-from pyredisson.cluster import Cluster
 from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
-from pyredisson.core.fair_lock import FairLockCore, NonReentrantFairLockCore
-from pyredisson.core.fenced_lock import FencedLockCore
-from pyredisson.core.latch import LatchCore
-from pyredisson.core.lock import LockCore
 from pyredisson.core.names import check_name
-from pyredisson.core.non_reentrant import NonReentrantLockCore
-from pyredisson.core.permit_semaphore import PermitSemaphoreCore
-from pyredisson.core.read_write_lock import ReadWriteLockCore
-from pyredisson.core.semaphore import SemaphoreCore
-from pyredisson.core.spin_lock import SpinLockCore
-from pyredisson.core.token_lock import TokenLockCore
-from pyredisson.endpoints import (
+from pyredisson.errors import ClientClosedError
+from pyredisson.kinds.fair_lock import FairLockCore, NonReentrantFairLockCore
+from pyredisson.kinds.fenced_lock import FencedLockCore
+from pyredisson.kinds.latch import LatchCore
+from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.non_reentrant import NonReentrantLockCore
+from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
+from pyredisson.kinds.read_write_lock import ReadWriteLockCore
+from pyredisson.kinds.semaphore import SemaphoreCore
+from pyredisson.kinds.spin_lock import SpinLockCore
+from pyredisson.kinds.token_lock import TokenLockCore
+from pyredisson.net.cluster import Cluster
+from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
@@ -38,15 +38,16 @@ from pyredisson.endpoints import (
     url_of,
     url_of_cluster,
 )
-from pyredisson.errors import ClientClosedError
-from pyredisson.misuse import NotPortable
+from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.owners import Owner, caller_of
-from pyredisson.sentinel import Sentinels, parse_sentinel_url
-from pyredisson.synchronized import synchronized_function
+from pyredisson.shared import process
+from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.misuse import NotPortable
+from pyredisson.shared.owners import Owner, caller_of
+from pyredisson.shared.patching import check_patched, is_patched
+from pyredisson.shared.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.threads.connections import link_to
-from pyredisson.threads.patching import check_patched, is_patched
 from pyredisson.threads.primitives import (
     CountDownLatch,
     FairLock,
@@ -63,14 +64,13 @@ from pyredisson.threads.primitives import (
     TokenLock,
 )
 from pyredisson.threads.runtime import ThreadsRuntime
-from pyredisson.valkey_client import as_redis_client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.core.deadline import Seconds
     from pyredisson.embedded import EmbeddedServer
-    from pyredisson.link import Link
+    from pyredisson.net.link import Link
 
 __all__ = ["Redisson"]
 
@@ -391,8 +391,8 @@ def _reborn(core: ClientCore) -> None:
     if is_patched():
         # Greenlets go on in the child. What they hold or wait for is the parent's.
         core.wakeups.close(ClientClosedError("the process was forked: a greenlet of the parent waits no more"))
-        for claim in core.claims:
-            claim.clear()
+        for ownership in core.ownerships:
+            ownership.clear()
     core.begin()
     runtime.attach(core.wakeups, core.emit, core.server.inspect)
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import redis
 
-from pyredisson.cluster import Cluster, ClusterLink
-from pyredisson.endpoints import cluster_url, kept_settings
+from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.net.urls import cluster_url, kept_settings
 from pyredisson.threads.connections import Apart, OwnLink
 
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
 
 class ThreadTurn:
-    """See :class:`pyredisson.cluster.Turn`."""
+    """See :class:`pyredisson.net.cluster.Turn`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

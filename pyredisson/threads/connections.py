@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import redis
 import redis.exceptions as rx
 
-from pyredisson.clock import monotonic
 from pyredisson.core.runtime import (
     Acknowledging,
     Ask,
@@ -31,14 +30,8 @@ from pyredisson.core.runtime import (
     Unanswered,
     run,
 )
-from pyredisson.endpoints import kept_settings
-from pyredisson.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
-from pyredisson.sentinel import Whereabouts
-from pyredisson.threads.inherited import Sockets, close_inherited, end_inherited
-from pyredisson.threads.interruption import Flag
-from pyredisson.threads.readiness import Readiness
-from pyredisson.threads.socket_errors import raise_if_foreign
-from pyredisson.wire import (
+from pyredisson.net.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
+from pyredisson.net.resp import (
     ASKING,
     Packed,
     as_redis_error,
@@ -50,10 +43,17 @@ from pyredisson.wire import (
     pack,
     resent,
 )
+from pyredisson.net.sentinel import Whereabouts
+from pyredisson.net.urls import kept_settings
+from pyredisson.shared.clock import monotonic
+from pyredisson.threads.inherited import Sockets, close_inherited, end_inherited
+from pyredisson.threads.interruption import Flag
+from pyredisson.threads.readiness import Readiness
+from pyredisson.threads.socket_errors import raise_if_foreign
 
 if TYPE_CHECKING:
-    from pyredisson.bounds import Reader
-    from pyredisson.sentinel import Address, Locator
+    from pyredisson.net.bounds import Reader
+    from pyredisson.net.sentinel import Address, Locator
 
 __all__ = ["Apart", "BorrowedLink", "Connection", "OwnLink", "fan_out", "link_to"]
 

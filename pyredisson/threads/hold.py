@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
-from pyredisson.misuse import NotPortable, warn_never_entered
+from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds

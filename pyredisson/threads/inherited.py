@@ -20,8 +20,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.runtime import Failure, NotSent
-from pyredisson.endpoints import own_settings
-from pyredisson.wire import as_redis_error, failure_of
+from pyredisson.net.resp import as_redis_error, failure_of
+from pyredisson.net.urls import own_settings
 
 __all__ = ["Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import pyredisson.core
 from pyredisson.core.runtime import run
 
 __all__ = ["Flag", "inside", "interrupts", "interrupts_a_call"]
 
-_CORE: Final = str(Path(pyredisson.core.__file__).parent)
+#: Where the protocol is.
+_PROTOCOL: Final = tuple(str(Path(__file__).parent.parent / folder) for folder in ("core", "kinds", "quorum"))
 
 #: Whether the calling thread is inside of a reentrant mutex.
 inside: Callable[[Any], bool] = operator.methodcaller("_is_owned")
@@ -41,14 +41,14 @@ def interrupts_a_call() -> bool:
 
 
 def _interrupted() -> list[FrameType]:
-    """What the calls that were interrupted are at in the core; this one's own is behind the first ``run``."""
+    """What the calls that were interrupted are at in the protocol; this one's own is behind the first ``run``."""
     found: list[FrameType] = []
     calls = 0
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is run.__code__:
             calls += 1
-        elif calls and frame.f_code.co_filename.startswith(_CORE):
+        elif calls and frame.f_code.co_filename.startswith(_PROTOCOL):
             found.append(frame)
         frame = frame.f_back
     return found
@@ -57,7 +57,7 @@ def _interrupted() -> list[FrameType]:
 def _is_at(value: object, thing: object) -> bool:
     if value is thing:
         return True
-    several = value if isinstance(value, (list, tuple)) else getattr(value, "claims", None)
+    several = value if isinstance(value, (list, tuple)) else getattr(value, "ownerships", None)
     return isinstance(several, (list, tuple)) and any(each is thing for each in several)
 
 

@@ -9,10 +9,10 @@ from typing_extensions import TypeVar
 
 from pyredisson.core.runtime import run, run_to_the_end
 from pyredisson.lease import Lease
-from pyredisson.misuse import NotPortable, warn_never_entered
+from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
-    from pyredisson.core.permit_block import Block
+    from pyredisson.kinds.permit_block import Block
     from pyredisson.threads.client import Redisson
 
 __all__ = ["PermitHold"]

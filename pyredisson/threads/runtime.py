@@ -15,26 +15,26 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson import process
-from pyredisson.callbacks import Callbacks
-from pyredisson.clock import monotonic
-from pyredisson.cluster import ClusterLink, subscriber_for
 from pyredisson.core.runtime import Background, Caller, Request, Ticket, run
-from pyredisson.owners import TaskOwner, ThreadOwner, current_owner
-from pyredisson.slots import prepare_call, slot_of
+from pyredisson.net.cluster import ClusterLink, subscriber_for
+from pyredisson.net.resp import prepare
+from pyredisson.net.slots import prepare_call, slot_of
+from pyredisson.shared import process
+from pyredisson.shared.callbacks import Callbacks
+from pyredisson.shared.clock import monotonic
+from pyredisson.shared.owners import TaskOwner, ThreadOwner, current_owner
+from pyredisson.shared.patching import check_patched
 from pyredisson.threads.connections import fan_out
 from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
-from pyredisson.threads.patching import check_patched
-from pyredisson.wire import prepare
 
 if TYPE_CHECKING:
-    from pyredisson.cluster import NodeSubscribers
     from pyredisson.config import Config
-    from pyredisson.core.events import Event
     from pyredisson.core.wakeups import Wakeups
-    from pyredisson.link import Inspect, Link
-    from pyredisson.pubsub import Subscriber
+    from pyredisson.events import Event
+    from pyredisson.net.cluster import NodeSubscribers
+    from pyredisson.net.link import Inspect, Link
+    from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["ThreadsRuntime"]
 

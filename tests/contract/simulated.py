@@ -8,11 +8,11 @@ from typing import Any
 
 from pyredisson import Config
 from pyredisson.observe.logging import log_event, wants_all
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import Node, Process, Task
-from pyredisson.testing.world import World as Simulation
 from tests.contract.store import Messages, Store
 from tests.contract.worlds import PATIENCE, Actor, Pending, Remote, World, method_of
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import Node, Process, Task
+from tests.simulator.world import World as Simulation
 
 __all__ = ["SimulatedWorld"]
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pyredisson.core import events
+from pyredisson import events
 from tests.contract.places import each_runtime
 from tests.contract.worlds import World
 

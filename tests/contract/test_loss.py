@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError
-from pyredisson.core import events
+from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.contract.places import each_colour, each_runtime
 from tests.contract.worlds import World
 

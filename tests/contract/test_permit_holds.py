@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
-from pyredisson.core import events
+from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError, events
 from tests.contract.on_the_clock import AsyncioWorld, ClockWorld
 from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
 from tests.contract.worlds import Actor, Remote, World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from pyredisson.core import read_write_lock
+from pyredisson.kinds import read_write_lock
 from tests.contract.places import each_colour, each_runtime
 from tests.contract.worlds import Actor, Remote, World
 

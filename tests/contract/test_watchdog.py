@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError
-from pyredisson.core import events
+from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.contract.places import asyncio_only, each_colour, each_runtime
 from tests.contract.worlds import World
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 import pyredisson
-from pyredisson.testing.redis import ServerError, SimulatedRedis
+from tests.simulator.redis import ServerError, SimulatedRedis
 
 SCRIPTS: Final[dict[str, str]] = {
     path.stem: path.read_text() for path in sorted((Path(pyredisson.__file__).parent / "lua").glob("*.lua"))

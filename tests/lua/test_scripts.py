@@ -12,10 +12,10 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from pyredisson.testing.redis import Entry, ServerError
 from tests.lua.random_steps import SCRIPTS
 from tests.lua.twins import Message, Model, RealServer, comparable, microseconds
 from tests.servers import BUILDS, Build, SharedServers
+from tests.simulator.redis import Entry, ServerError
 
 # Leases are tens of seconds apart, so that a slow machine does not make one look like another.
 TOLERANCE_MS: Final = 5_000

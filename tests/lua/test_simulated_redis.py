@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyredisson.testing.redis import Entry, ServerError, ServerUnreachableError, SimulatedRedis
+from tests.simulator.redis import Entry, ServerError, ServerUnreachableError, SimulatedRedis
 
 NOON_US = 1_785_000_000_000_000
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from pyredisson.testing.redis import Entry, ServerError, SimulatedRedis
 from tests.lua.random_steps import (
     GENERATORS,
     SCRIPTS,
@@ -28,6 +27,7 @@ from tests.lua.random_steps import (
 )
 from tests.lua.twins import DUMP, Model, Moment, RealServer, comparable, microseconds
 from tests.servers import Build, Server
+from tests.simulator.redis import Entry, ServerError, SimulatedRedis
 
 STEPS_OF_A_HISTORY = 200
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from pyredisson.testing.redis import Entry, ServerError, SimulatedRedis
 from tests.servers import HOST, Server
+from tests.simulator.redis import Entry, ServerError, SimulatedRedis
 from tests.waiting import until
 
 _END = b"end of messages"

@@ -12,7 +12,7 @@ import redis
 
 import pyredisson
 from pyredisson.core.names import LockNames, owner_field
-from pyredisson.wire import script
+from pyredisson.net.resp import script
 from tests.proxy import Proxy
 from tests.real.worlds import Actor
 from tests.servers import Server
@@ -129,11 +129,11 @@ def nothing_left(direct: redis.Redis, client: Any, *names: str) -> None:
 
 
 def busy(client: Any) -> list[Any]:
-    """The claims that say more than an epoch."""
+    """The ownerships that say more than an epoch."""
     return [
-        claim
-        for claim in client._core.claims
-        if claim.levels or claim.pending or claim.loss or claim.owed or claim.released_behind
+        ownership
+        for ownership in client._core.ownerships
+        if ownership.levels or ownership.pending or ownership.loss or ownership.owed or ownership.released_behind
     ]
 
 

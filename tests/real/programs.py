@@ -547,8 +547,10 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
                 lock.unlock()
         assert not client._core.wakeups.waiting(LockNames(name).channel)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    claims = [claim for claim in client._core.claims if claim.levels or claim.pending or claim.loss]
-    assert not claims, claims
+    ownerships = [
+        ownership for ownership in client._core.ownerships if ownership.levels or ownership.pending or ownership.loss
+    ]
+    assert not ownerships, ownerships
     try:
         until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
     except AssertionError as error:

@@ -311,13 +311,13 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Played, body: Play
 
         task = asyncio.ensure_future(work())
         await asyncio.wait_for(scene.inside.wait(), 10)
-        [claim] = scene.client._core.claims.held()
-        told = claim.on_loss
+        [ownership] = scene.client._core.ownerships.held()
+        told = ownership.on_loss
 
         def cancel() -> None:
             assert task.cancel()
 
-        claim.on_loss = (*told, cancel) if first == "loss" else (cancel, *told)
+        ownership.on_loss = (*told, cancel) if first == "loss" else (cancel, *told)
         assert await scene.lock.force_unlock()
         await asyncio.wait({task}, timeout=10)
         swallowed = body is _swallows_it  # Then there is none on its way any more that could go on.
@@ -336,9 +336,9 @@ def test_a_time_limit_around_that_is_over_in_the_same_turn(played: Played, first
             limit = asyncio.timeout(None)  # type: ignore[attr-defined]
             with pytest.raises(TimeoutError):
                 async with limit, scene.hold():
-                    [claim] = scene.client._core.claims.held()
-                    told, over = claim.on_loss, limit._on_timeout
-                    claim.on_loss = (*told, over) if first == "loss" else (over, *told)
+                    [ownership] = scene.client._core.ownerships.held()
+                    told, over = ownership.on_loss, limit._on_timeout
+                    ownership.on_loss = (*told, over) if first == "loss" else (over, *told)
                     await scene.sleep()
             assert cancelling() == 0
             await asyncio.sleep(0)
@@ -358,9 +358,9 @@ def test_a_time_limit_inside_that_is_over_in_the_same_turn(played: Played, first
             with pytest.raises(LockLostError):
                 async with scene.hold():
                     async with asyncio.timeout(None) as limit:  # type: ignore[attr-defined]
-                        [claim] = scene.client._core.claims.held()
-                        told, over = claim.on_loss, limit._on_timeout
-                        claim.on_loss = (*told, over) if first == "loss" else (over, *told)
+                        [ownership] = scene.client._core.ownerships.held()
+                        told, over = ownership.on_loss, limit._on_timeout
+                        ownership.on_loss = (*told, over) if first == "loss" else (over, *told)
                         await scene.sleep()
             assert cancelling() == 0
             await asyncio.sleep(0)
@@ -433,9 +433,9 @@ def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(played: Played, f
         async def work() -> None:
             with anyio.CancelScope() as scope:
                 async with scene.hold():
-                    [claim] = scene.client._core.claims.held()
-                    told = claim.on_loss
-                    claim.on_loss = (*told, scope.cancel) if first == "loss" else (scope.cancel, *told)
+                    [ownership] = scene.client._core.ownerships.held()
+                    told = ownership.on_loss
+                    ownership.on_loss = (*told, scope.cancel) if first == "loss" else (scope.cancel, *told)
                     await scene.sleep()
             assert scope.cancelled_caught
             assert cancelling() == 0

@@ -19,7 +19,7 @@ import redis.asyncio
 import pyredisson.asyncio
 from pyredisson.asyncio.connections import Beside, link_to
 from pyredisson.config import Config
-from pyredisson.link import Link
+from pyredisson.net.link import Link
 from tests.proxy import Proxy
 from tests.real.looking import calls
 from tests.servers import Server

@@ -17,9 +17,9 @@ from redis.crc import key_slot
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core import events
+from pyredisson import events
 from pyredisson.core.names import LockNames
-from pyredisson.slots import slot_of
+from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import busy, waiting

@@ -11,8 +11,8 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.events import Lost, RenewalFailed, Renewed
 from pyredisson.errors import LockLostError, OutcomeUnknownError
+from pyredisson.events import Lost, RenewalFailed, Renewed
 from tests.proxy import Proxy
 from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left, side_by_side
 from tests.real.worlds import WITHIN, Actor, World

@@ -13,7 +13,7 @@ import redis
 
 import pyredisson
 from pyredisson.core.server import read_info
-from pyredisson.doctor import Grade, Node, Report, examine, judge
+from pyredisson.tools.doctor import Grade, Node, Report, examine, judge
 from tests.clusters import RunningCluster
 from tests.command_line import programs
 from tests.sentinels import SERVICE, SOON_MS, SentinelSet

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from pyredisson.core.events import HolderGone
 from pyredisson.errors import ClientClosedError
+from pyredisson.events import HolderGone
 from tests.proxy import Proxy
 from tests.real.looking import ACQUIRE, await_waiter, held, listeners, nothing_left, waiting
 from tests.real.worlds import World

@@ -20,7 +20,7 @@ import redis
 import pyredisson
 from pyredisson import Config
 from pyredisson.compat.redis_py import Lock as CompatLock
-from pyredisson.wire import script
+from pyredisson.net.resp import script
 from tests.real.looking import busy, load_scripts
 from tests.real.signal_points import Points
 from tests.servers import VALKEY, Server, SharedServers
@@ -67,7 +67,7 @@ class Work:
 
     def left(self, direct: list[redis.Redis], name: str, count: int | None) -> list[str]:
         """What there is of a call that is over, but for so many permits, or counts of a latch."""
-        found = [repr(claim) for client in self.clients for claim in busy(client)]
+        found = [repr(ownership) for client in self.clients for ownership in busy(client)]
         for client in self.clients:
             core = client._core
             found += [f"{core.watchdog.watching()} watched"] * bool(core.watchdog.watching())

@@ -187,7 +187,7 @@ def test_no_password_is_ever_shown(
             lease = actor.do(world.enter(context))
             assert other.do(lock.try_lock, 0.05) is False
             shown += map(repr, (client, client.url, client.config, lock, lease, context, client._core, client._runtime))
-            shown += [repr(claim) for claim in client._core.claims]
+            shown += [repr(ownership) for ownership in client._core.ownerships]
             proxy.cut()
             for call in (lock.lock, lock.try_lock, lock.is_locked, lock.unlock):
                 error = other.start(call).exception(20)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from pyredisson.core.events import GivenBack, Lost, RenewalFailed, Renewed
 from pyredisson.errors import OutcomeUnknownError
+from pyredisson.events import GivenBack, Lost, RenewalFailed, Renewed
 from tests.proxy import Proxy, Then
 from tests.real.looking import (
     ACQUIRE,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.doctor import run_doctor
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
+from pyredisson.tools.doctor import run_doctor
 from tests.command_line import programs
 from tests.proxy import Proxy
 from tests.real.handles import handle

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.events import GivenBack, Lost
 from pyredisson.errors import LockLostError, QuorumUnreachableError
+from pyredisson.events import GivenBack, Lost
 from tests.real import programs
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.looking import RELEASE, busy

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from pyredisson.core.runtime import run
 from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
+from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.looking import load_scripts
 from tests.real.worlds import Actor, ThreadActor, World

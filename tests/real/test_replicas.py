@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from pyredisson.core.events import ServerUnsafe
 from pyredisson.errors import NoSyncedSlavesError, QuorumUnreachableError
+from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real.looking import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.real.patience import await_renewals, changed, renewed_every

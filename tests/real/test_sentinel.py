@@ -18,11 +18,11 @@ import redis.sentinel
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.asyncio import connections as asyncio_connections
-from pyredisson.core.events import Renewed
 from pyredisson.core.names import LockNames
 from pyredisson.core.runtime import run
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
-from pyredisson.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.events import Renewed
+from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.threads import connections as threads_connections
 from tests.proxy import Proxy
 from tests.real.contenders import Contenders, FencedContenders, Late

@@ -13,9 +13,9 @@ import redis.asyncio
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.events import ServerUnsafe
 from pyredisson.core.server import ServerFacts
 from pyredisson.errors import RedissonError
+from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real.looking import INFO, Tally, load_scripts
 from tests.real.patience import changed
@@ -81,7 +81,7 @@ def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(world: World, 
     silent = proxy.drop_reply(INFO, None)
     with pytest.raises(redis.exceptions.RedisError), changed(client, timeout=0.6):
         actor.do(lock.try_lock)
-    assert not client._core.claims.held(), "it was surely not taken"
+    assert not client._core.ownerships.held(), "it was surely not taken"
     silent.remove()
 
     def taken() -> bool:
@@ -160,7 +160,7 @@ def test_strictly_it_is_an_error_and_nothing_is_taken(world: World, evicting: Se
         actor.do(client.get_semaphore(unique_name).try_acquire)
     with evicting.client() as direct:
         assert direct.dbsize() == 0
-    assert not client._core.claims.held()
+    assert not client._core.ownerships.held()
     evicting.config_set("maxmemory-policy", "noeviction")
     actor.do(lock.lock)
     actor.do(lock.unlock)

@@ -14,8 +14,8 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.core.events import RenewalFailed
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError
+from pyredisson.events import RenewalFailed
 from tests.proxy import Proxy
 from tests.real.looking import ACQUIRE, ANY_SCRIPT, RELEASE, RENEW, await_waiter, busy, held, load_scripts, nothing_left
 from tests.real.patience import await_renewals, renewed_every
@@ -54,7 +54,7 @@ def test_out_of_memory_an_acquire_fails_clean(world: World, full: tuple[Server, 
             actor.do(call)
     assert not direct.exists(free.name)
     assert held(direct, lock, actor) == 1
-    assert [claim.name for claim in busy(client)] == [lock.name]
+    assert [ownership.name for ownership in busy(client)] == [lock.name]
     actor.do(lock.unlock)
     nothing_left(direct, client, lock.name, free.name)
     direct.config_set("maxmemory", 0)

@@ -68,13 +68,13 @@ def test_a_node_that_is_stopped_keeps_no_lock_on_the_others_from_being_freed(
             owner.do(locks[0].unlock)
         # What a block owes whose end could not wait.
         core = client._core
-        (claim,) = core.claims.of(here)
-        assert claim.owe(block=True)
+        (ownership,) = core.ownerships.of(here)
+        assert ownership.owe(block=True)
 
         async def settle() -> None:
-            core.watchdog.settle(claim)
+            core.watchdog.settle(ownership)
 
-        world.run(settle if world.colour == "asyncio" else lambda: core.watchdog.settle(claim))
+        world.run(settle if world.colour == "asyncio" else lambda: core.watchdog.settle(ownership))
         with fresh_cluster.client(here, decode_responses=True) as direct:
             assert freed_in(direct, here) < LEASE / 4
     finally:

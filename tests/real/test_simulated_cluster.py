@@ -10,13 +10,13 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.slots import slot_of
-from pyredisson.testing.cluster import ClusterNode, SimulatedCluster
-from pyredisson.testing.network import Network, Port, Wire
-from pyredisson.testing.redis import ServerError
-from pyredisson.testing.world import World
+from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
 from tests.servers import HOST, REDIS_6, Server
+from tests.simulator.cluster import ClusterNode, SimulatedCluster
+from tests.simulator.network import Network, Port, Wire
+from tests.simulator.redis import ServerError
+from tests.simulator.world import World
 
 #: The keys of one slot that a request may be about, by where they are when it comes.
 HERE, THERE, NOWHERE = "{%s}here", "{%s}there", "{%s}nowhere"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from pyredisson.core.events import GivenBack
 from pyredisson.errors import OutcomeUnknownError
+from pyredisson.events import GivenBack
 from tests.proxy import Held, Proxy, Then
 from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
 from tests.real.patience import changed, renewed_every

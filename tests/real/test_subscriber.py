@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from pyredisson.core.events import ConnectionDown, ConnectionUp
 from pyredisson.core.names import LockNames
+from pyredisson.events import ConnectionDown, ConnectionUp
 from tests.proxy import Proxy
 from tests.real.looking import await_waiter, held, listeners, nothing_left, waiting
 from tests.real.worlds import World

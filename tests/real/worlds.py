@@ -25,7 +25,7 @@ import redis.exceptions
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.events import Event
+from pyredisson.events import Event
 from tests.waiting import until
 
 WITHIN = 30.0  # seconds for one call; what is measured is measured by the test

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pyredisson.slots import slot_of
-from pyredisson.testing.checkers import FailoverRules
-from pyredisson.testing.cluster import Shard, SimulatedCluster
-from pyredisson.testing.replication import Loss
-from pyredisson.testing.routed import RoutedClient, cluster_client
-from pyredisson.testing.world import Process
+from pyredisson.net.slots import slot_of
 from tests.simulation.topology_histories import TROUBLE, Plan, TopologyHistory
+from tests.simulator.checkers import FailoverRules
+from tests.simulator.cluster import Shard, SimulatedCluster
+from tests.simulator.replication import Loss
+from tests.simulator.routed import RoutedClient, cluster_client
+from tests.simulator.world import Process
 
 __all__ = ["ClusterHistory"]
 

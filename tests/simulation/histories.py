@@ -10,10 +10,10 @@ from redis.exceptions import RedisError
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
-from pyredisson.testing.checkers import LockRules, ReadWriteRules, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import Cancelled, Process, Task, World
+from tests.simulator.checkers import LockRules, ReadWriteRules, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Cancelled, Process, Task, World
 
 CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, fair_lock_wait_timeout=6.0)
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 from redis.exceptions import RedisError
 
+from pyredisson import events
 from pyredisson.config import Config
-from pyredisson.core import events
 from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.lease import Lease
-from pyredisson.testing.checkers import Violation, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import Cancelled, Process, Task, World
+from tests.simulator.checkers import Violation, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Cancelled, Process, Task, World
 
 CONFIG = Config(timeout=0.9, max_wait_without_check=2.0, lock_watchdog_timeout=3.0)
 

@@ -10,10 +10,10 @@ from redis.exceptions import RedisError
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError, QuorumUnreachableError
-from pyredisson.testing.checkers import QuorumRules, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import Cancelled, Process, Task, World
+from tests.simulator.checkers import QuorumRules, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Cancelled, Process, Task, World
 
 #: Longer than any lease here: a node that was restarted empty stays out for so long.
 GUARD = 5.0
@@ -132,7 +132,7 @@ class QuorumHistory:
         """Forget what is idle, in the middle of whatever its owners do: else that comes with a thousand of them."""
         for client in self.clients:
             client._core.keeper._sweep()
-            client._core.claims._sweep()
+            client._core.ownerships._sweep()
 
     def _disturb(self) -> None:
         """Pauses, crashes, restarts and cancellations, at random."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pyredisson.testing.checkers import FailoverRules
-from pyredisson.testing.routed import RoutedClient, sentinel_client
-from pyredisson.testing.sentinel import SimulatedSentinels
-from pyredisson.testing.world import Process
 from tests.simulation.topology_histories import TROUBLE, Plan, TopologyHistory
+from tests.simulator.checkers import FailoverRules
+from tests.simulator.routed import RoutedClient, sentinel_client
+from tests.simulator.sentinel import SimulatedSentinels
+from tests.simulator.world import Process
 
 __all__ = ["PLAN", "SentinelHistory"]
 

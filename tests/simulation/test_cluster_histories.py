@@ -14,24 +14,24 @@ from typing import Any
 
 import pytest
 
-from pyredisson import cluster, wire
-from pyredisson.cluster import ClusterLink, NodeSubscribers
-from pyredisson.core.renewal import Watchdog
 from pyredisson.core.runtime import Refused
+from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
-from pyredisson.pubsub import Conversation
-from pyredisson.slots import Ask, Moved, read_redirection, slot_of
-from pyredisson.testing.cluster import SimulatedCluster
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.network import Network
-from pyredisson.testing.replication import Lag
-from pyredisson.testing.routed import RoutedClient, cluster_client
-from pyredisson.testing.runtime import SimulatedOwner
-from pyredisson.testing.world import Task, World
-from pyredisson.wire import script
+from pyredisson.net import cluster, resp
+from pyredisson.net.cluster import ClusterLink, NodeSubscribers
+from pyredisson.net.resp import script
+from pyredisson.net.slots import Ask, Moved, read_redirection, slot_of
+from pyredisson.net.subscriber import Conversation
 from tests.simulation.cluster_histories import ClusterHistory
 from tests.simulation.seeds import finding, first_of
 from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
+from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.faults import Faults
+from tests.simulator.network import Network
+from tests.simulator.replication import Lag
+from tests.simulator.routed import RoutedClient, cluster_client
+from tests.simulator.runtime import SimulatedOwner
+from tests.simulator.world import Task, World
 
 CHUNKS = 8
 
@@ -272,9 +272,9 @@ def _not_asked_again(patch: pytest.MonkeyPatch) -> None:
 
 def dropped_without_a_word(self: Watchdog) -> None:
     """Instead of telling the holders of what has expired."""
-    for claim in list(self._watched):
-        if claim.deadline <= self._runtime.now():
-            self.unwatch(claim)
+    for ownership in list(self._watched):
+        if ownership.deadline <= self._runtime.now():
+            self.unwatch(ownership)
     self._look_for_earliest()
 
 
@@ -291,7 +291,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
-        wire, "_NOT_NOW", wire._NOT_NOW - {"UNBLOCKED"}
+        resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}
     ),
 }
 

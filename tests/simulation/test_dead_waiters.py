@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.testing.checkers import LockRules, leftovers
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import Node, World
+from tests.simulator.checkers import LockRules, leftovers
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Node, World
 
 QUEUE = b"redisson_lock_queue:{orders}"
 #: A few round trips, and the milliseconds of the server's clock.

@@ -13,10 +13,10 @@ import pytest
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
-from pyredisson.testing.checkers import LockRules, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import Cancelled, Process, Task, World
+from tests.simulator.checkers import LockRules, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import Cancelled, Process, Task, World
 
 CONFIG = Config(lock_watchdog_timeout=6.0, timeout=1.2, max_wait_without_check=2.0)
 

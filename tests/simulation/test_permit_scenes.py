@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import redis.exceptions
 
+from pyredisson import events
 from pyredisson.config import Config
-from pyredisson.core import events
 from pyredisson.errors import OutcomeUnknownError
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import World
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import World
 
 CONFIG = Config(timeout=1.2, max_wait_without_check=2.0)
 

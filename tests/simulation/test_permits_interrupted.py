@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.testing.checkers import leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import Cancelled, Process, Task, World
+from tests.simulator.checkers import leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import Cancelled, Process, Task, World
 
 CONFIG = Config(timeout=1.2, max_wait_without_check=2.0)
 

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyredisson.core import client, fair_lock, holds, lock, scripts, waiting
+from pyredisson.core import client, scripts, waiting
+from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
-from pyredisson.core.claims import Claims
-from pyredisson.core.holds import Claim, Level
-from pyredisson.core.non_reentrant import NonReentrant
-from pyredisson.core.permit_block import PermitBlock
+from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
-from pyredisson.testing.runtime import SimulatedOwner
-from pyredisson.testing.world import Cancelled
-from pyredisson.wire import script
+from pyredisson.kinds import fair_lock, lock
+from pyredisson.kinds.non_reentrant import NonReentrant
+from pyredisson.kinds.permit_block import PermitBlock
+from pyredisson.net.resp import script
 from tests import contract
 from tests.contract.simulated import SimulatedWorld
 from tests.simulation.histories import History, Plan
@@ -35,6 +35,8 @@ from tests.simulation.seeds import finding
 from tests.simulation.test_dead_waiters import random_scene
 from tests.simulation.test_interruptions import CASES, Scene
 from tests.simulation.test_scenes import SCENES, play
+from tests.simulator.runtime import SimulatedOwner
+from tests.simulator.world import Cancelled
 
 FIRST = 12
 SEEDS = 60
@@ -67,11 +69,11 @@ def in_code(target: object, name: str, value: object) -> Bug:
     return Bug(lambda patch: patch.setattr(target, name, value))
 
 
-def _granted_from_the_reply(self: Claim, level: Level, deadline: float) -> None:
+def _granted_from_the_reply(self: Ownership, level: Level, deadline: float) -> None:
     ORIGINAL_GRANTED(self, level, deadline + 0.4)
 
 
-def _granted_without_counting(self: Claim, level: Level, deadline: float) -> None:
+def _granted_without_counting(self: Ownership, level: Level, deadline: float) -> None:
     ORIGINAL_GRANTED(self, level, deadline)
     if len(self.levels) > 1:
         self.levels.pop()
@@ -81,16 +83,16 @@ def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
     return ORIGINAL_PERMIT_GRANTED(self, begun + 0.4)
 
 
-def _never_expires(self: Claim, now: float) -> bool:
+def _never_expires(self: Ownership, now: float) -> bool:
     return False
 
 
-async def _no_compensation(self: lock.LockCore, claim: Claim, holds_before: int, level: Level) -> None:
+async def _no_compensation(self: lock.LockCore, ownership: Ownership, holds_before: int, level: Level) -> None:
     return None
 
 
-async def _no_settling_on_leaving(self: client.ClientCore, claim: Claim) -> None:
-    claim.pending = None
+async def _no_settling_on_leaving(self: client.ClientCore, ownership: Ownership) -> None:
+    ownership.pending = None
 
 
 def _confirmed_silently(self: Wakeups, channel: str) -> None:
@@ -99,42 +101,42 @@ def _confirmed_silently(self: Wakeups, channel: str) -> None:
         entry.confirmed = True
 
 
-def _doubt_under_the_same_epoch(self: Claim, turn: int) -> None:
+def _doubt_under_the_same_epoch(self: Ownership, turn: int) -> None:
     if turn == self.turn:
         self.doubtful = True
 
 
-def _never_over(self: Claim, turn: int) -> int:
+def _never_over(self: Ownership, turn: int) -> int:
     return self.epoch
 
 
 def _unknown_is_failed(
-    self: client.ClientCore, failure: Failure, claim: Claim, what: str, lease_ms: int
+    self: client.ClientCore, failure: Failure, ownership: Ownership, what: str, lease_ms: int
 ) -> BaseException:
-    claim.pending = None
+    ownership.pending = None
     return failure.cause
 
 
-def _renewable_whatever_was_asked(self: Claim) -> bool:
+def _renewable_whatever_was_asked(self: Ownership) -> bool:
     return self.loss is None and any(level.watchdog for level in self.levels)
 
 
 async def _settle_whoever_has_it(self: Backlog) -> None:
-    for claim in list(self.claims):
+    for ownership in list(self.ownerships):
         try:
-            await self._home.settle(claim, 0.2, behind=True)
+            await self._client.settle(ownership, 0.2, behind=True)
         except Failure:
             pass
-        self.claims.pop(claim, None)
+        self.ownerships.pop(ownership, None)
 
 
-def _sweep_without_looking(self: Claims) -> None:
-    for claim in self:
-        self.drop(claim)
+def _sweep_without_looking(self: OwnershipTable) -> None:
+    for ownership in self:
+        self.drop(ownership)
 
 
-async def _stays_in_the_queue(self: lock.LockCore, claim: Claim, *, at_once: bool = True) -> None:
-    claim.queued_ms = 0
+async def _stays_in_the_queue(self: lock.LockCore, ownership: Ownership, *, at_once: bool = True) -> None:
+    ownership.queued_ms = 0
 
 
 def _by_its_score(name: str) -> Bug:
@@ -146,7 +148,7 @@ def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
         _by_its_score(name).plant(patch)
 
 
-ORIGINAL_GRANTED = Claim.granted
+ORIGINAL_GRANTED = Ownership.granted
 ORIGINAL_PERMIT_GRANTED = PermitBlock._granted
 READ_FENCED = scripts.read_acquire_fenced
 
@@ -192,29 +194,29 @@ BUGS = {
             "redis.call('hincrby', key, ARGV[i + 1], 0)\n    if true then",
         ),
     ),
-    "validity is counted from the reply": in_code(Claim, "granted", _granted_from_the_reply),
+    "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": Bug(
         lambda patch: (
-            patch.setattr(holds, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(ownership_module, "certain_for", lambda ms: ms / 1000),
             patch.setattr(lock, "certain_for", lambda ms: ms / 1000),
             patch.setattr(client, "certain_for", lambda ms: ms / 1000),
         )[0]
     ),
     "a deadline is no end": in_code(
-        Claim, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0
+        Ownership, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0
     ),
-    "a late acquire counts as held": in_code(Claim, "expire", _never_expires),
-    "an epoch is not raised on a repeat": in_code(Claim, "doubt", _doubt_under_the_same_epoch),
-    "a re-entry is not counted here": in_code(Claim, "granted", _granted_without_counting),
+    "a late acquire counts as held": in_code(Ownership, "expire", _never_expires),
+    "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),
+    "a re-entry is not counted here": in_code(Ownership, "granted", _granted_without_counting),
     "an interrupted acquire is not given back": in_code(lock.LockCore, "_go_away", _no_compensation),
     "an interrupted request is not settled": in_code(client.ClientCore, "settle_on_leaving", _no_settling_on_leaving),
     "nobody looks again after subscribing": in_code(Wakeups, "confirmed", _confirmed_silently),
-    "a request goes on when its turn is over": in_code(Claim, "epoch_of", _never_over),
+    "a request goes on when its turn is over": in_code(Ownership, "epoch_of", _never_over),
     "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),
-    "a failed unlock does not end the renewal": in_code(Claim, "renewable", _renewable_whatever_was_asked),
+    "a failed unlock does not end the renewal": in_code(Ownership, "renewable", _renewable_whatever_was_asked),
     "a dead holder is renewed": in_code(SimulatedOwner, "alive", lambda self: True),
     "what is under way is settled for its owner": in_code(Backlog, "step", _settle_whoever_has_it),
-    "a claim is forgotten while it is held": in_code(Claims, "_sweep", _sweep_without_looking),
+    "an ownership is forgotten while it is held": in_code(OwnershipTable, "_sweep", _sweep_without_looking),
     "a fenced re-entry draws a new token": in_script("fenced_acquire", ("token = ARGV[6]", "token = ''")),
     "a token that follows the clock starts again after a loss": in_script(
         "fenced_acquire",

@@ -10,19 +10,19 @@ import pytest
 
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
-from pyredisson.core import multi_hold, multi_lock
-from pyredisson.core.fan_out import MemberCore
-from pyredisson.core.multi_hold import Keeper, MultiHold
-from pyredisson.core.quorum import certain_until
-from pyredisson.core.restart_guard import RestartGuard, Starts
 from pyredisson.core.runtime import Unanswered
 from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.testing.checkers import QuorumRules, leftovers
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import Cancelled, World
-from pyredisson.wire import script
+from pyredisson.net.resp import script
+from pyredisson.quorum import hold, multi_lock
+from pyredisson.quorum.decisions import certain_until
+from pyredisson.quorum.fan_out import MemberCore
+from pyredisson.quorum.hold import Keeper, MultiHold
+from pyredisson.quorum.restart_guard import RestartGuard, Starts
 from tests.simulation.quorum_histories import Plan, QuorumHistory, quiet
 from tests.simulation.seeds import finding, first_of
+from tests.simulator.checkers import QuorumRules, leftovers
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import Cancelled, World
 
 CHUNKS = 8
 
@@ -77,7 +77,7 @@ class Scene:
 
     def do(self, lock: MultiLock, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Do something in the lock's process, always in the name of one owner, and wait for its end."""
-        process = lock._core.home.runtime.process  # type: ignore[attr-defined]
+        process = lock._core.client.runtime.process  # type: ignore[attr-defined]
         owner = self.owners.setdefault(id(lock), SimulatedOwner(self.world))
         task = process.start(call(), "task", owner)
         self.world.run(until=task.done, seconds=100)
@@ -151,10 +151,10 @@ def test_a_lock_that_waited_for_votes_counts_them() -> None:
 
 
 def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_hold, "SWEEP_AT", 4)
+    monkeypatch.setattr(hold, "SWEEP_AT", 4)
     scene = Scene(nodes=3)
     held = scene.lock("mine")
-    keeper = held._core.home.keeper
+    keeper = held._core.client.keeper
 
     async def work() -> None:
         await held.lock()
@@ -220,7 +220,7 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
             await lock.unlock()
 
         tasks = [
-            lock._core.home.runtime.process.start(work(index), f"t{index}")  # type: ignore[attr-defined]
+            lock._core.client.runtime.process.start(work(index), f"t{index}")  # type: ignore[attr-defined]
             for index, lock in enumerate(locks)
         ]
         assert scene.world.run(until=lambda tasks=tasks: all(task.done() for task in tasks), seconds=30)  # type: ignore[misc]
@@ -317,7 +317,7 @@ def _interrupt(use: str, how: str, point: int, *, stopped: bool = False) -> bool
     if stopped:
         scene.world.nodes[1].pause()
         scene.world.after(1.0, scene.world.nodes[1].resume)
-    task = lock._core.home.runtime.process.start(USES[use](lock), "task")  # type: ignore[attr-defined]
+    task = lock._core.client.runtime.process.start(USES[use](lock), "task")  # type: ignore[attr-defined]
     task.cancel_at = point
     scene.world.run(until=task.done, seconds=30)
     finished = task.suspensions < point
@@ -355,9 +355,9 @@ def _of_any(deadlines: Any, quorum: int) -> float:
     return certain_until(list(deadlines), 1)
 
 
-def _explains_and_forgets(self: MemberCore, failure: Any, claim: Any, what: str, lease_ms: int) -> Exception:
+def _explains_and_forgets(self: MemberCore, failure: Any, ownership: Any, what: str, lease_ms: int) -> Exception:
     if isinstance(failure, Unanswered):
-        claim.pending = None
+        ownership.pending = None
     return multi_lock.NotReached(failure.cause)
 
 
@@ -365,8 +365,8 @@ async def _gives_nothing_back(self: Any, *_: Any) -> None:
     return None
 
 
-def _later_never(member: Any, claim: Any, lease: int) -> None:
-    claim.pending = None
+def _later_never(member: Any, ownership: Any, lease: int) -> None:
+    ownership.pending = None
 
 
 def _epoch_unchecked(patch: pytest.MonkeyPatch) -> None:
@@ -389,7 +389,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a release that was not answered is forgotten": lambda patch: patch.setattr(
         MemberCore, "explain", _explains_and_forgets
     ),
-    "an extension by any node counts": lambda patch: patch.setattr(multi_hold, "certain_until", _of_any),
+    "an extension by any node counts": lambda patch: patch.setattr(hold, "certain_until", _of_any),
     "an extension counts when the validity is over": lambda patch: patch.setattr(
         MultiHold, "expire", lambda self, now: False
     ),
@@ -401,7 +401,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a restarted node votes": lambda patch: patch.setattr(RestartGuard, "has_vote", lambda self, index, now: True),
     "a run id is forgotten, and so is an uptime": lambda patch: (
         patch.setattr(Starts, "_learned", lambda self, facts, before: None),
-        patch.setattr("pyredisson.core.restart_guard.CLEARLY_OLDER", 1e9),
+        patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
     )[0],
     "what was taken in vain is kept": lambda patch: patch.setattr(
         multi_lock.MultiLockCore, "_undo", _gives_nothing_back
@@ -422,7 +422,7 @@ def _a_lost_quorum_is_told() -> None:
         await lock.lock()
         for node in scene.world.nodes[:2]:
             node.redis.command("DEL", "orders")
-        await scene.world.pause_of(lock._core.home.runtime.process, 3.0)  # type: ignore[attr-defined]
+        await scene.world.pause_of(lock._core.client.runtime.process, 3.0)  # type: ignore[attr-defined]
         assert told == ["orders"] * 3, told
         await lock.unlock()
 

@@ -8,12 +8,12 @@ import pytest
 
 from pyredisson.asyncio.primitives import Lock, ReadWriteLock
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
-from pyredisson.testing.checkers import ReadWriteRules, Violation
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import Process
 from tests.simulation.histories import History, Plan, quiet
 from tests.simulation.seeds import first_of, runs
 from tests.simulation.test_planted_bugs import Bug, in_script
+from tests.simulator.checkers import ReadWriteRules, Violation
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Process
 
 CHUNKS = 4
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyredisson.asyncio.primitives import Lock
-from pyredisson.testing.checkers import ReadWriteRules
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import Task
 from tests.simulation.test_interruptions import CASES, Scene, walk
+from tests.simulator.checkers import ReadWriteRules
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Task
 
 
 class Reading(Scene):

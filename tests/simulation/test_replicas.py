@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core import lock, numbered
-from pyredisson.core.holds import Claim, Level
+from pyredisson.core.ownership import Level, Ownership
 from pyredisson.core.replicas import NotAcknowledged, Replicas, Took
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import World
+from pyredisson.kinds import lock, numbered
 from tests.simulation import histories, permit_histories
 from tests.simulation.histories import History
 from tests.simulation.permit_histories import PermitHistory
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import World
 
 CHUNKS = 4
 LOCKS = histories.Plan(replicas=1, faults=replace(histories.NETWORK, unsynced=0.2))
@@ -164,14 +164,14 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 # --- planted bugs ---
 
 
-async def _lock_is_kept(self: lock.LockCore, claim: Claim, level: Level, short: NotAcknowledged) -> Exception:
-    claim.refused(claim.turn)
-    return self.home.replicas.error(claim.name, short, given_back=True)
+async def _lock_is_kept(self: lock.LockCore, ownership: Ownership, level: Level, short: NotAcknowledged) -> Exception:
+    ownership.refused(ownership.turn)
+    return self.client.replicas.error(ownership.name, short, given_back=True)
 
 
 async def _permit_is_kept(self: numbered.Asking, short: NotAcknowledged) -> Exception:
     self.refused()
-    return self._core.home.replicas.error(self._key[0], short, given_back=True)
+    return self._core.client.replicas.error(self._key[0], short, given_back=True)
 
 
 async def _asked_whatever_it_took(self: Replicas, request: Request, timeout: float, took: Took) -> Reply:

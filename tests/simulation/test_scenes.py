@@ -9,13 +9,13 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.config import Config
-from pyredisson.core.events import Lost
 from pyredisson.core.runtime import Refused, Reply, Request
 from pyredisson.errors import OutcomeUnknownError
-from pyredisson.testing.checkers import LockRules, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import Promise, World
+from pyredisson.events import Lost
+from tests.simulator.checkers import LockRules, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import Promise, World
 
 WATCHDOG = 6.0
 TIMEOUT = 1.2
@@ -150,10 +150,10 @@ def a_request_under_way_is_its_owners_affair(stage: Stage) -> None:
 
 
 def what_is_held_is_not_forgotten(stage: Stage) -> None:
-    """The table of claims is swept while something is held."""
-    claims = stage.client.core.claims
+    """The table of ownerships is swept while something is held."""
+    ownerships = stage.client.core.ownerships
     stage.do(stage.lock.lock())
-    claims._sweep_at = len(claims)
+    ownerships._sweep_at = len(ownerships)
     stage.do(stage.client.get_lock("another").lock())
     stage.do(stage.lock.lock())
     assert stage.count() == 2

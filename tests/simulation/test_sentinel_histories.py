@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from pyredisson import wire
-from pyredisson.core.renewal import Watchdog
-from pyredisson.sentinel import Whereabouts
-from pyredisson.testing.network import Network
-from pyredisson.testing.routed import RoutedClient, sentinel_client
-from pyredisson.testing.sentinel import SimulatedSentinels
-from pyredisson.testing.world import World
+from pyredisson.core.watchdog import Watchdog
+from pyredisson.net import resp
+from pyredisson.net.sentinel import Whereabouts
 from tests.simulation.seeds import finding, first_of
 from tests.simulation.sentinel_histories import PLAN, SentinelHistory
 from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
 from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
+from tests.simulator.network import Network
+from tests.simulator.routed import RoutedClient, sentinel_client
+from tests.simulator.sentinel import SimulatedSentinels
+from tests.simulator.world import World
 
 CHUNKS = 8
 
@@ -180,7 +180,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
-        wire, "_NOT_NOW", wire._NOT_NOW - {"UNBLOCKED"}
+        resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}
     ),
 }
 

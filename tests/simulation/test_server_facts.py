@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pyredisson.core.server import ServerFacts
-from pyredisson.testing.runtime import SimulatedClient
-from pyredisson.testing.world import World
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import World
 
 
 def seen_by(client: SimulatedClient) -> list[ServerFacts]:

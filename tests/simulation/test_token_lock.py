@@ -9,17 +9,17 @@ import pytest
 from pyredisson.asyncio.primitives import Lock, TokenLock
 from pyredisson.config import Config
 from pyredisson.core import scripts
-from pyredisson.core.holds import Claim, Level
+from pyredisson.core.ownership import Level, Ownership
 from pyredisson.core.runtime import Request
-from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.errors import LockError, LockNotOwnedError
-from pyredisson.testing.checkers import LockRules, TokenRules, Violation, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.runtime import SimulatedClient, SimulatedOwner
-from pyredisson.testing.world import Cancelled, Process, Task, World
+from pyredisson.kinds.token_lock import TokenLockCore
 from tests.simulation.histories import History, Plan, quiet
 from tests.simulation.seeds import runs
 from tests.simulation.test_interruptions import CONFIG
+from tests.simulator.checkers import LockRules, TokenRules, Violation, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.runtime import SimulatedClient, SimulatedOwner
+from tests.simulator.world import Cancelled, Process, Task, World
 
 CHUNKS = 4
 
@@ -208,8 +208,10 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
 def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that compares no token: the late one of a former holder frees another's lock."""
 
-    def careless(self: TokenLockCore, claim: Claim, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
-        return scripts.force_unlock_token(self.home.runtime, self.names, claim.owner, epoch=epoch)
+    def careless(
+        self: TokenLockCore, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool
+    ) -> Request:
+        return scripts.force_unlock_token(self.client.runtime, self.names, ownership.owner, epoch=epoch)
 
     monkeypatch.setattr(TokenLockCore, "release_request", careless)
 
@@ -218,8 +220,10 @@ def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acquire without an epoch: a late copy takes the lock for nobody."""
     original = TokenLockCore.acquire_request
 
-    def forgetful(self: TokenLockCore, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        return original(self, claim, level, holds, 0, repeat)
+    def forgetful(
+        self: TokenLockCore, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool
+    ) -> Request:
+        return original(self, ownership, level, holds, 0, repeat)
 
     monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
 
@@ -228,9 +232,11 @@ def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeat with a token of its own, as if nothing had been asked before: it waits for itself."""
     original = TokenLockCore.acquire_request
 
-    def forgetful(self: TokenLockCore, claim: Claim, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        claim.proof = claim.owner
-        return original(self, claim, level, holds, epoch, False)
+    def forgetful(
+        self: TokenLockCore, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool
+    ) -> Request:
+        ownership.proof = ownership.owner
+        return original(self, ownership, level, holds, epoch, False)
 
     monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
 

@@ -11,13 +11,13 @@ from redis.exceptions import RedisError
 
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
-from pyredisson.testing.checkers import FailoverRules, Violation, leftovers
-from pyredisson.testing.faults import Faults
-from pyredisson.testing.network import Network
-from pyredisson.testing.replication import Lag
-from pyredisson.testing.routed import RoutedClient
-from pyredisson.testing.world import Cancelled, Process, Task, World
 from tests.simulation.seeds import runs
+from tests.simulator.checkers import FailoverRules, Violation, leftovers
+from tests.simulator.faults import Faults
+from tests.simulator.network import Network
+from tests.simulator.replication import Lag
+from tests.simulator.routed import RoutedClient
+from tests.simulator.world import Cancelled, Process, Task, World
 
 CONFIG = Config(
     lock_watchdog_timeout=6.0,

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
-from pyredisson.owners import AnyOwner
+from pyredisson.shared.owners import AnyOwner
 
 
 @dataclass

@@ -10,8 +10,8 @@ import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.bounds import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, Reader
-from pyredisson.wire import new_reader
+from pyredisson.net.bounds import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, Reader
+from pyredisson.net.resp import new_reader
 
 GOOD = [
     b":1\r\n",

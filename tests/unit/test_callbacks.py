@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyredisson import callbacks as module
-from pyredisson.callbacks import Callbacks
+from pyredisson.shared import callbacks as module
+from pyredisson.shared.callbacks import Callbacks
 from tests.waiting import until
 
 NAME = "pyredisson-callback"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson.demo import SaleResult, show_results
-from pyredisson.run_command import ExitCode, find_program
+from pyredisson.tools.demo import SaleResult, show_results
+from pyredisson.tools.run import ExitCode, find_program
 from tests.command_line import Programs, programs
 from tests.servers import HOST, free_port
 

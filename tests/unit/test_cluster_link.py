@@ -9,12 +9,12 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.cluster import Cluster, ClusterLink
 from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Refused, Unanswered, run
-from pyredisson.slots import Address, Call, slot_of
+from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.net.resp import Packed, failure_of, pack, reply_error
+from pyredisson.net.slots import Address, Call, slot_of
 from pyredisson.threads.cluster import ThreadTurn
 from pyredisson.threads.connections import Apart
-from pyredisson.wire import Packed, failure_of, pack, reply_error
 
 A: Address = ("a", 1)
 B: Address = ("b", 2)

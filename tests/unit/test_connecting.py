@@ -12,7 +12,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson.endpoints import SCHEMES
+from pyredisson.net.urls import SCHEMES
 from tests.servers import HOST, VALKEY, SharedServers
 
 both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)

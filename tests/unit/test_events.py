@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyredisson
 from pyredisson import events
-from pyredisson.core import events as core_events
+from pyredisson import events as core_events
 
 
 def test_everything_that_happens_has_a_public_name() -> None:

@@ -11,10 +11,10 @@ import redis.exceptions as rx
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.lock import LockCore
 from pyredisson.core.runtime import Failure, NotNow, Reply, Request, Unanswered, run
-from pyredisson.core.semaphore import SemaphoreCore
 from pyredisson.errors import OutcomeUnknownError
+from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.unit.fake import FakeRuntime
 
 TIMEOUT = 1.5
@@ -22,8 +22,8 @@ TIMEOUT = 1.5
 each_way = pytest.mark.parametrize(
     "take",
     [
-        pytest.param(lambda home: LockCore(home, "orders").acquire(0.0), id="lock"),
-        pytest.param(lambda home: SemaphoreCore(home, "orders").acquire(1, 0.0), id="semaphore"),
+        pytest.param(lambda client: LockCore(client, "orders").acquire(0.0), id="lock"),
+        pytest.param(lambda client: SemaphoreCore(client, "orders").acquire(1, 0.0), id="semaphore"),
     ],
 )
 
@@ -47,10 +47,10 @@ class Slow(FakeRuntime):
 @each_way
 def test_a_server_that_says_not_now_is_asked_until_the_time_is_over_but_never_in_haste(take: Take) -> None:
     runtime = Slow(says=NotNow(rx.ReadOnlyError("READONLY")))
-    home = ClientCore(runtime, Config(timeout=TIMEOUT))
+    client = ClientCore(runtime, Config(timeout=TIMEOUT))
     began = runtime.time
     with pytest.raises(rx.ReadOnlyError):
-        run(take(home))
+        run(take(client))
     assert 0.6 * TIMEOUT < runtime.time - began <= TIMEOUT
     assert min(runtime.given) >= TIMEOUT / 3 / 4
     assert len(runtime.given) > 3
@@ -59,8 +59,8 @@ def test_a_server_that_says_not_now_is_asked_until_the_time_is_over_but_never_in
 @each_way
 def test_what_is_in_doubt_is_asked_about_until_the_time_is_over(take: Take) -> None:
     runtime = Slow(says=Unanswered(rx.ConnectionError("reset")))
-    home = ClientCore(runtime, Config(timeout=TIMEOUT))
+    client = ClientCore(runtime, Config(timeout=TIMEOUT))
     began = runtime.time
     with pytest.raises(OutcomeUnknownError):
-        run(take(home))
+        run(take(client))
     assert 0.8 * TIMEOUT < runtime.time - began <= TIMEOUT + 0.001

@@ -1,4 +1,4 @@
-"""What a client holds: every transition of a claim, and what is true of all their sequences."""
+"""What a client holds: every transition of an ownership, and what is true of all their sequences."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pyredisson.core.claims import Claims
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import GONE, Claim, Level, Pending, Unlock, lost_error
+from pyredisson.core.ownership import GONE, Level, Ownership, Pending, Unlock, lost_error
+from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.unit.fake import FakeOwner, FakeRuntime
 
@@ -30,13 +30,13 @@ def world() -> FakeRuntime:
 
 
 @pytest.fixture
-def claim(world: FakeRuntime) -> Claim:
-    return Claim(("orders", "client:1"), FakeOwner(), "client", world)
+def ownership(world: FakeRuntime) -> Ownership:
+    return Ownership(("orders", "client:1"), FakeOwner(), "client", world)
 
 
-def take(claim: Claim, *levels: Level, now: float = 1000.0) -> None:
+def take(ownership: Ownership, *levels: Level, now: float = 1000.0) -> None:
     for level in levels:
-        assert claim.granted(claim.begin_acquire(level).turn, level, now + level.certain)
+        assert ownership.granted(ownership.begin_acquire(level).turn, level, now + level.certain)
 
 
 # ---- levels ----------------------------------------------------------------------------------------------------------
@@ -55,297 +55,297 @@ def test_who_is_told_of_a_loss(watchdog: bool, block: bool, watched: bool) -> No
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_claim_says_nothing(claim: Claim) -> None:
-    assert claim.idle()
-    assert not claim.renewable()
-    assert not claim.watched()
-    assert claim.remaining(0.0) == 0.0
-    assert not claim.expire(math.inf)
-    assert not claim.lose("gone")
+def test_a_new_claim_says_nothing(ownership: Ownership) -> None:
+    assert ownership.idle()
+    assert not ownership.renewable()
+    assert not ownership.watched()
+    assert ownership.remaining(0.0) == 0.0
+    assert not ownership.expire(math.inf)
+    assert not ownership.lose("gone")
 
 
-def test_an_acquire_is_noted_before_it_is_sent(claim: Claim) -> None:
-    assert claim.begin_acquire(PLAIN) == (1, 0, 0, False)
-    assert claim.pending is Pending.ACQUIRE
-    assert claim.asked is PLAIN
-    assert not claim.idle()
+def test_an_acquire_is_noted_before_it_is_sent(ownership: Ownership) -> None:
+    assert ownership.begin_acquire(PLAIN) == (1, 0, 0, False)
+    assert ownership.pending is Pending.ACQUIRE
+    assert ownership.asked is PLAIN
+    assert not ownership.idle()
 
 
-def test_what_was_granted_is_held(claim: Claim) -> None:
-    take(claim, PLAIN)
-    assert claim.levels == [PLAIN]
-    assert claim.pending is None
-    assert claim.deadline == 1000 + certain_for(30_000)
-    assert claim.remaining(1000) == pytest.approx(certain_for(30_000))
-    assert claim.remaining(claim.deadline) == 0.0
-    assert claim.renewable()
-    assert claim.watched()
+def test_what_was_granted_is_held(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    assert ownership.levels == [PLAIN]
+    assert ownership.pending is None
+    assert ownership.deadline == 1000 + certain_for(30_000)
+    assert ownership.remaining(1000) == pytest.approx(certain_for(30_000))
+    assert ownership.remaining(ownership.deadline) == 0.0
+    assert ownership.renewable()
+    assert ownership.watched()
 
 
-def test_the_next_acquire_counts_what_is_held(claim: Claim) -> None:
-    take(claim, PLAIN, FIXED)
-    turn, _, holds, repeat = claim.begin_acquire(FIXED)
+def test_the_next_acquire_counts_what_is_held(ownership: Ownership) -> None:
+    take(ownership, PLAIN, FIXED)
+    turn, _, holds, repeat = ownership.begin_acquire(FIXED)
     assert (holds, repeat) == (2, False)
-    assert turn == claim.turn
+    assert turn == ownership.turn
 
 
-def test_reentry_never_brings_the_deadline_forward(claim: Claim) -> None:
-    take(claim, PLAIN)
-    deadline = claim.deadline
-    take(claim, BLOCK)
-    assert claim.deadline == deadline
+def test_reentry_never_brings_the_deadline_forward(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    deadline = ownership.deadline
+    take(ownership, BLOCK)
+    assert ownership.deadline == deadline
 
 
-def test_a_first_hold_starts_a_deadline_of_its_own(claim: Claim) -> None:
-    take(claim, PLAIN)
-    claim.released(claim.begin_release().turn, 0.0)
-    take(claim, BLOCK)
-    assert claim.deadline == 1000 + certain_for(5_000)
+def test_a_first_hold_starts_a_deadline_of_its_own(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    ownership.released(ownership.begin_release().turn, 0.0)
+    take(ownership, BLOCK)
+    assert ownership.deadline == 1000 + certain_for(5_000)
 
 
-def test_what_was_refused_leaves_nothing(claim: Claim) -> None:
-    turn = claim.begin_acquire(PLAIN).turn
-    claim.refused(turn)
-    assert claim.idle()
+def test_what_was_refused_leaves_nothing(ownership: Ownership) -> None:
+    turn = ownership.begin_acquire(PLAIN).turn
+    ownership.refused(turn)
+    assert ownership.idle()
 
 
-def test_an_acquire_that_was_surely_not_executed_is_no_repeat(claim: Claim) -> None:
-    claim.begin_acquire(PLAIN)
-    assert claim.begin_acquire(PLAIN).repeat is False
-    assert claim.epoch == 0
+def test_an_acquire_that_was_surely_not_executed_is_no_repeat(ownership: Ownership) -> None:
+    ownership.begin_acquire(PLAIN)
+    assert ownership.begin_acquire(PLAIN).repeat is False
+    assert ownership.epoch == 0
 
 
-def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(claim: Claim) -> None:
-    turn = claim.begin_acquire(PLAIN).turn
-    claim.doubt(turn)
-    epoch = claim.epoch
+def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(ownership: Ownership) -> None:
+    turn = ownership.begin_acquire(PLAIN).turn
+    ownership.doubt(turn)
+    epoch = ownership.epoch
     assert epoch == 1
-    again, _, holds, repeat = claim.begin_acquire(PLAIN)
+    again, _, holds, repeat = ownership.begin_acquire(PLAIN)
     assert (again, holds, repeat) == (turn + 1, 0, True)
-    assert claim.epoch > epoch
-    assert claim.epoch_of(again) == claim.epoch
-    claim.refused(turn)
-    assert claim.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
+    assert ownership.epoch > epoch
+    assert ownership.epoch_of(again) == ownership.epoch
+    ownership.refused(turn)
+    assert ownership.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
 
 
-def test_an_epoch_is_raised_by_whoever_has_the_turn(claim: Claim) -> None:
-    turn = claim.begin_acquire(PLAIN).turn
-    assert claim.epoch_of(turn) == 0
-    claim.doubt(turn)
-    assert claim.epoch_of(turn) == 1
-    claim.raise_epoch(turn, above=7)
-    assert claim.epoch_of(turn) == 8
-    claim.raise_epoch(turn, above=3)
-    assert claim.epoch_of(turn) == 9, "never lowered"
-    other = claim.begin_acquire(PLAIN).turn
-    assert claim.epoch_of(turn) is None
-    epoch = claim.epoch
-    claim.raise_epoch(turn, above=100)
-    claim.doubt(turn)
-    assert claim.epoch_of(other) == epoch
+def test_an_epoch_is_raised_by_whoever_has_the_turn(ownership: Ownership) -> None:
+    turn = ownership.begin_acquire(PLAIN).turn
+    assert ownership.epoch_of(turn) == 0
+    ownership.doubt(turn)
+    assert ownership.epoch_of(turn) == 1
+    ownership.raise_epoch(turn, above=7)
+    assert ownership.epoch_of(turn) == 8
+    ownership.raise_epoch(turn, above=3)
+    assert ownership.epoch_of(turn) == 9, "never lowered"
+    other = ownership.begin_acquire(PLAIN).turn
+    assert ownership.epoch_of(turn) is None
+    epoch = ownership.epoch
+    ownership.raise_epoch(turn, above=100)
+    ownership.doubt(turn)
+    assert ownership.epoch_of(other) == epoch
 
 
-def test_an_epoch_is_remembered(claim: Claim) -> None:
+def test_an_epoch_is_remembered(ownership: Ownership) -> None:
     """As long as the server may hold it: a request without would be refused as stale."""
-    turn = claim.begin_acquire(PLAIN).turn
-    claim.doubt(turn)
-    claim.refused(turn)
-    assert not claim.idle()
+    turn = ownership.begin_acquire(PLAIN).turn
+    ownership.doubt(turn)
+    ownership.refused(turn)
+    assert not ownership.idle()
 
 
-def test_doubt_ends_with_the_request(claim: Claim) -> None:
-    turn = claim.begin_acquire(PLAIN).turn
-    claim.doubt(turn)
-    claim.refused(turn)
-    assert claim.begin_acquire(PLAIN).repeat is False
+def test_doubt_ends_with_the_request(ownership: Ownership) -> None:
+    turn = ownership.begin_acquire(PLAIN).turn
+    ownership.doubt(turn)
+    ownership.refused(turn)
+    assert ownership.begin_acquire(PLAIN).repeat is False
 
 
 # ---- releasing -------------------------------------------------------------------------------------------------------
 
 
-def test_releasing_what_is_not_held(claim: Claim) -> None:
-    assert claim.begin_release().todo is Unlock.NOT_OWNED
-    assert claim.pending is None
+def test_releasing_what_is_not_held(ownership: Ownership) -> None:
+    assert ownership.begin_release().todo is Unlock.NOT_OWNED
+    assert ownership.pending is None
 
 
-def test_releasing_the_only_hold(claim: Claim) -> None:
-    take(claim, FIXED)
-    turn, _, holds, lease, todo = claim.begin_release()
+def test_releasing_the_only_hold(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    turn, _, holds, lease, todo = ownership.begin_release()
     assert (holds, lease, todo) == (1, 10_000, Unlock.RELEASE)
-    assert claim.pending is Pending.RELEASE
-    assert not claim.renewable(), "whoever unlocks wants no more of it"
-    assert claim.released(turn, 0.0)
-    assert claim.idle()
-    assert claim.remaining(1000) == 0.0
+    assert ownership.pending is Pending.RELEASE
+    assert not ownership.renewable(), "whoever unlocks wants no more of it"
+    assert ownership.released(turn, 0.0)
+    assert ownership.idle()
+    assert ownership.remaining(1000) == 0.0
 
 
-def test_releasing_one_of_several_leaves_the_longest_lease(claim: Claim) -> None:
-    take(claim, FIXED, PLAIN, BLOCK)
-    turn, _, holds, lease, todo = claim.begin_release()
+def test_releasing_one_of_several_leaves_the_longest_lease(ownership: Ownership) -> None:
+    take(ownership, FIXED, PLAIN, BLOCK)
+    turn, _, holds, lease, todo = ownership.begin_release()
     assert (holds, lease, todo) == (3, 30_000, Unlock.RELEASE)
-    assert claim.released(turn, 1234567.0)
-    assert claim.levels == [FIXED, PLAIN]
-    assert claim.deadline == 1234567.0
-    assert claim.renewable()
+    assert ownership.released(turn, 1234567.0)
+    assert ownership.levels == [FIXED, PLAIN]
+    assert ownership.deadline == 1234567.0
+    assert ownership.renewable()
 
 
-def test_a_partial_release_never_brings_the_deadline_forward(claim: Claim) -> None:
-    take(claim, PLAIN, FIXED)
-    deadline = claim.deadline
-    claim.released(claim.begin_release().turn, 1000.5)
-    assert claim.deadline == deadline
+def test_a_partial_release_never_brings_the_deadline_forward(ownership: Ownership) -> None:
+    take(ownership, PLAIN, FIXED)
+    deadline = ownership.deadline
+    ownership.released(ownership.begin_release().turn, 1000.5)
+    assert ownership.deadline == deadline
 
 
-def test_renewal_lasts_while_a_watchdog_hold_is_among_them(claim: Claim) -> None:
-    take(claim, FIXED, PLAIN)
-    assert claim.renewable()
-    claim.released(claim.begin_release().turn, 0.0)
-    assert not claim.renewable()
-    assert not claim.watched()
+def test_renewal_lasts_while_a_watchdog_hold_is_among_them(ownership: Ownership) -> None:
+    take(ownership, FIXED, PLAIN)
+    assert ownership.renewable()
+    ownership.released(ownership.begin_release().turn, 0.0)
+    assert not ownership.renewable()
+    assert not ownership.watched()
 
 
-def test_a_release_whose_turn_is_over_changes_nothing(claim: Claim) -> None:
-    take(claim, FIXED)
-    turn = claim.begin_release().turn
-    claim.take_over()
-    assert not claim.released(turn, 0.0)
-    assert claim.levels == [FIXED]
-    assert claim.pending is Pending.RELEASE
+def test_a_release_whose_turn_is_over_changes_nothing(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    turn = ownership.begin_release().turn
+    ownership.take_over()
+    assert not ownership.released(turn, 0.0)
+    assert ownership.levels == [FIXED]
+    assert ownership.pending is Pending.RELEASE
 
 
-def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(claim: Claim) -> None:
-    take(claim, PLAIN, PLAIN)
-    claim.begin_release()
-    turn, _, pending, _, _, _ = claim.take_over()
+def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:
+    take(ownership, PLAIN, PLAIN)
+    ownership.begin_release()
+    turn, _, pending, _, _, _ = ownership.take_over()
     assert pending is Pending.RELEASE
-    assert claim.released(turn, 0.0, behind=True)
-    assert not claim.idle()
-    assert not claim.renewable(), "a caller who gave up may never come back"
-    assert claim.take_released_behind()
-    assert not claim.take_released_behind()
-    assert claim.renewable()
+    assert ownership.released(turn, 0.0, behind=True)
+    assert not ownership.idle()
+    assert not ownership.renewable(), "a caller who gave up may never come back"
+    assert ownership.take_released_behind()
+    assert not ownership.take_released_behind()
+    assert ownership.renewable()
 
 
-def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(claim: Claim) -> None:
-    take(claim, FIXED)
-    claim.begin_release()
-    claim.released(claim.take_over().turn, 0.0, behind=True)
-    take(claim, FIXED)
-    assert not claim.take_released_behind()
+def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    ownership.begin_release()
+    ownership.released(ownership.take_over().turn, 0.0, behind=True)
+    take(ownership, FIXED)
+    assert not ownership.take_released_behind()
 
 
 # ---- settling --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_pending_is_nothing_to_take_over(claim: Claim) -> None:
-    take(claim, PLAIN)
-    turn, epoch = claim.turn, claim.epoch
-    assert claim.take_over().pending is None
-    assert (claim.turn, claim.epoch) == (turn, epoch)
+def test_nothing_pending_is_nothing_to_take_over(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    turn, epoch = ownership.turn, ownership.epoch
+    assert ownership.take_over().pending is None
+    assert (ownership.turn, ownership.epoch) == (turn, epoch)
 
 
-def test_taking_over_an_acquire_gives_back_one_more_than_is_held(claim: Claim) -> None:
-    take(claim, FIXED)
-    claim.begin_acquire(PLAIN)
-    turn, _, pending, count, lease, repeat = claim.take_over()
+def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    ownership.begin_acquire(PLAIN)
+    turn, _, pending, count, lease, repeat = ownership.take_over()
     assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
-    assert claim.epoch == 1
-    assert claim.given_back(turn)
-    assert claim.levels == [FIXED]
-    assert claim.pending is None
+    assert ownership.epoch == 1
+    assert ownership.given_back(turn)
+    assert ownership.levels == [FIXED]
+    assert ownership.pending is None
 
 
-def test_taking_over_a_first_acquire(claim: Claim) -> None:
-    claim.begin_acquire(FIXED)
-    turn, _, pending, count, lease, repeat = claim.take_over()
+def test_taking_over_a_first_acquire(ownership: Ownership) -> None:
+    ownership.begin_acquire(FIXED)
+    turn, _, pending, count, lease, repeat = ownership.take_over()
     assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 1, 10_000, True)
-    assert claim.given_back(turn)
-    assert claim.levels == []
+    assert ownership.given_back(turn)
+    assert ownership.levels == []
 
 
-def test_taking_over_a_release(claim: Claim) -> None:
-    take(claim, FIXED, BLOCK)
-    turn = claim.begin_release().turn
-    assert claim.take_over()[2:] == (Pending.RELEASE, 2, 10_000, False), "it was surely not executed"
-    assert claim.epoch == 0
-    claim.doubt(turn)
-    assert claim.epoch == 0, "its turn is over"
-    claim.doubt(claim.turn)
-    assert claim.take_over()[2:] == (Pending.RELEASE, 2, 10_000, True)
-    assert claim.epoch == 2
+def test_taking_over_a_release(ownership: Ownership) -> None:
+    take(ownership, FIXED, BLOCK)
+    turn = ownership.begin_release().turn
+    assert ownership.take_over()[2:] == (Pending.RELEASE, 2, 10_000, False), "it was surely not executed"
+    assert ownership.epoch == 0
+    ownership.doubt(turn)
+    assert ownership.epoch == 0, "its turn is over"
+    ownership.doubt(ownership.turn)
+    assert ownership.take_over()[2:] == (Pending.RELEASE, 2, 10_000, True)
+    assert ownership.epoch == 2
 
 
-def test_whoever_takes_over_first_wins(claim: Claim) -> None:
-    claim.begin_acquire(FIXED)
-    first = claim.take_over().turn
-    second = claim.take_over().turn
-    assert not claim.given_back(first)
-    assert claim.given_back(second)
+def test_whoever_takes_over_first_wins(ownership: Ownership) -> None:
+    ownership.begin_acquire(FIXED)
+    first = ownership.take_over().turn
+    second = ownership.take_over().turn
+    assert not ownership.given_back(first)
+    assert ownership.given_back(second)
 
 
-def test_the_background_leaves_alone_what_the_owner_began_since(claim: Claim) -> None:
-    since = claim.begin_acquire(FIXED).turn
-    claim.begin_acquire(FIXED)
-    turn = claim.turn
-    assert claim.take_over(since).pending is None
-    assert claim.turn == turn
-    assert claim.take_over(turn).pending is Pending.ACQUIRE
+def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
+    since = ownership.begin_acquire(FIXED).turn
+    ownership.begin_acquire(FIXED)
+    turn = ownership.turn
+    assert ownership.take_over(since).pending is None
+    assert ownership.turn == turn
+    assert ownership.take_over(turn).pending is Pending.ACQUIRE
 
 
-def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(claim: Claim) -> None:
+def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
     """Its last copy may be under way still, and nobody will say that it came too late."""
-    take(claim, FIXED)
-    turn = claim.begin_release().turn
-    claim.doubt(turn)
-    last = claim.epoch_of(turn)
+    take(ownership, FIXED)
+    turn = ownership.begin_release().turn
+    ownership.doubt(turn)
+    last = ownership.epoch_of(turn)
     assert last is not None
-    claim.expire(claim.deadline)
-    claim.doubt(turn)  # The caller learns that no reply came, when its turn is over.
-    assert claim.begin_acquire(FIXED).epoch > last
+    ownership.expire(ownership.deadline)
+    ownership.doubt(turn)  # The caller learns that no reply came, when its turn is over.
+    assert ownership.begin_acquire(FIXED).epoch > last
 
 
-def test_an_unlock_that_is_interrupted_after_a_loss_is_over(claim: Claim) -> None:
-    take(claim, FIXED)
-    turn = claim.begin_release().turn
-    assert claim.lose("gone")
-    claim.doubt(turn)
-    assert not claim.redo_release(1), "there is nothing to give back"
-    assert claim.pending is None
-    assert claim.levels == []
-    assert claim.begin_acquire(FIXED).epoch == 2
+def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    turn = ownership.begin_release().turn
+    assert ownership.lose("gone")
+    ownership.doubt(turn)
+    assert not ownership.redo_release(1), "there is nothing to give back"
+    assert ownership.pending is None
+    assert ownership.levels == []
+    assert ownership.begin_acquire(FIXED).epoch == 2
 
 
-def test_what_is_abandoned_is_outranked_too(claim: Claim) -> None:
-    claim.begin_acquire(FIXED)
-    claim.doubt(claim.turn)
-    last = claim.take_over().epoch
-    claim.abandon(claim.turn)
-    assert claim.begin_acquire(FIXED).epoch > last
+def test_what_is_abandoned_is_outranked_too(ownership: Ownership) -> None:
+    ownership.begin_acquire(FIXED)
+    ownership.doubt(ownership.turn)
+    last = ownership.take_over().epoch
+    ownership.abandon(ownership.turn)
+    assert ownership.begin_acquire(FIXED).epoch > last
 
 
-def test_what_is_abandoned_has_ended_with_its_lease(claim: Claim) -> None:
-    take(claim, FIXED)
-    claim.begin_release()
-    claim.abandon(claim.turn)
-    assert claim.levels == []
-    assert claim.pending is None
-    assert claim.begin_release().todo is Unlock.LOST, "a late unlock is told so"
-    assert claim.begin_release().todo is Unlock.NOT_OWNED
+def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    ownership.begin_release()
+    ownership.abandon(ownership.turn)
+    assert ownership.levels == []
+    assert ownership.pending is None
+    assert ownership.begin_release().todo is Unlock.LOST, "a late unlock is told so"
+    assert ownership.begin_release().todo is Unlock.NOT_OWNED
 
 
-def test_an_abandoned_acquire_held_nothing(claim: Claim) -> None:
-    take(claim, FIXED)
-    claim.begin_acquire(FIXED)
-    claim.abandon(claim.turn)
-    assert claim.levels == [FIXED]
-    assert claim.pending is None
+def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    ownership.begin_acquire(FIXED)
+    ownership.abandon(ownership.turn)
+    assert ownership.levels == [FIXED]
+    assert ownership.pending is None
 
 
-def test_nothing_is_abandoned_out_of_turn(claim: Claim) -> None:
-    turn = claim.begin_acquire(FIXED).turn
-    claim.begin_acquire(FIXED)
-    claim.abandon(turn)
-    assert claim.pending is Pending.ACQUIRE
+def test_nothing_is_abandoned_out_of_turn(ownership: Ownership) -> None:
+    turn = ownership.begin_acquire(FIXED).turn
+    ownership.begin_acquire(FIXED)
+    ownership.abandon(turn)
+    assert ownership.pending is Pending.ACQUIRE
 
 
 # ---- ending ----------------------------------------------------------------------------------------------------------
@@ -362,150 +362,156 @@ def test_nothing_is_abandoned_out_of_turn(claim: Claim) -> None:
     ],
     ids=["fixed", "fixed twice", "watchdog", "hold()", "hold() within fixed"],
 )
-def test_expiry(claim: Claim, levels: list[Level], told: bool, lost: bool, over: int) -> None:
-    take(claim, *levels)
-    assert not claim.expire(claim.deadline - 0.001)
-    assert claim.expire(claim.deadline) is told
-    assert (claim.loss is not None) is lost
-    assert claim.over == over
-    assert not claim.expire(claim.deadline), "told once"
-    assert claim.remaining(0.0) == 0.0
+def test_expiry(ownership: Ownership, levels: list[Level], told: bool, lost: bool, over: int) -> None:
+    take(ownership, *levels)
+    assert not ownership.expire(ownership.deadline - 0.001)
+    assert ownership.expire(ownership.deadline) is told
+    assert (ownership.loss is not None) is lost
+    assert ownership.over == over
+    assert not ownership.expire(ownership.deadline), "told once"
+    assert ownership.remaining(0.0) == 0.0
 
 
-def test_a_plain_hold_that_ran_out_is_over(claim: Claim) -> None:
-    take(claim, FIXED, FIXED)
-    claim.expire(claim.deadline)
-    assert claim.begin_acquire(FIXED).holds == 0, "the next acquire starts at one"
-    claim.refused(claim.turn)
+def test_a_plain_hold_that_ran_out_is_over(ownership: Ownership) -> None:
+    take(ownership, FIXED, FIXED)
+    ownership.expire(ownership.deadline)
+    assert ownership.begin_acquire(FIXED).holds == 0, "the next acquire starts at one"
+    ownership.refused(ownership.turn)
     for _ in range(2):
-        assert claim.begin_release()[2:] == (0, 0, Unlock.LOST)
-    assert claim.begin_release().todo is Unlock.NOT_OWNED
+        assert ownership.begin_release()[2:] == (0, 0, Unlock.LOST)
+    assert ownership.begin_release().todo is Unlock.NOT_OWNED
 
 
-def test_nobody_is_told_of_the_expiry_of_what_is_being_released(claim: Claim) -> None:
-    take(claim, PLAIN)
-    turn = claim.begin_release().turn
-    assert not claim.expire(claim.deadline)
-    assert claim.pending is None
-    assert not claim.released(turn, 0.0), "its turn is over"
-    assert claim.begin_release().todo is Unlock.LOST
+def test_nobody_is_told_of_the_expiry_of_what_is_being_released(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    turn = ownership.begin_release().turn
+    assert not ownership.expire(ownership.deadline)
+    assert ownership.pending is None
+    assert not ownership.released(turn, 0.0), "its turn is over"
+    assert ownership.begin_release().todo is Unlock.LOST
 
 
-def test_but_of_the_others_beneath_it(claim: Claim) -> None:
-    take(claim, PLAIN, FIXED)
-    claim.begin_release()
-    assert claim.expire(claim.deadline)
-    assert claim.levels == [PLAIN]
-    assert claim.over == 1
+def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
+    take(ownership, PLAIN, FIXED)
+    ownership.begin_release()
+    assert ownership.expire(ownership.deadline)
+    assert ownership.levels == [PLAIN]
+    assert ownership.over == 1
 
 
-def test_a_loss_is_told_once(claim: Claim) -> None:
-    take(claim, PLAIN)
-    assert claim.lose("forced")
-    assert not claim.lose("again")
-    assert claim.loss == "forced"
-    assert not claim.renewable()
-    assert not claim.watched()
-    assert not claim.expire(math.inf)
+def test_a_loss_is_told_once(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    assert ownership.lose("forced")
+    assert not ownership.lose("again")
+    assert ownership.loss == "forced"
+    assert not ownership.renewable()
+    assert not ownership.watched()
+    assert not ownership.expire(math.inf)
 
 
-def test_a_loss_is_of_a_generation(claim: Claim) -> None:
+def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
     """A renewal's answer that comes late says nothing of a hold that was taken since."""
-    take(claim, PLAIN)
-    generation = claim.generation
-    claim.released(claim.begin_release().turn, 0.0)
-    take(claim, PLAIN)
-    assert not claim.lose(GONE, generation)
-    assert claim.lose(GONE, claim.generation)
+    take(ownership, PLAIN)
+    generation = ownership.generation
+    ownership.released(ownership.begin_release().turn, 0.0)
+    take(ownership, PLAIN)
+    assert not ownership.lose(GONE, generation)
+    assert ownership.lose(GONE, ownership.generation)
 
 
-@pytest.mark.parametrize("begin", [lambda claim: claim.begin_release().turn, lambda claim: claim.begin_last()])
-def test_a_renewal_says_nothing_of_what_is_being_released(claim: Claim, begin: Callable[[Claim], int]) -> None:
+@pytest.mark.parametrize(
+    "begin", [lambda ownership: ownership.begin_release().turn, lambda ownership: ownership.begin_last()]
+)
+def test_a_renewal_says_nothing_of_what_is_being_released(
+    ownership: Ownership, begin: Callable[[Ownership], int]
+) -> None:
     """It may have been executed behind the release. If it was not, the release will say that the hold was gone."""
-    take(claim, PLAIN)
-    generation = claim.generation
-    turn = begin(claim)
-    assert not claim.lose(GONE, generation)
-    assert claim.lose_one(turn, GONE, 0.0)
+    take(ownership, PLAIN)
+    generation = ownership.generation
+    turn = begin(ownership)
+    assert not ownership.lose(GONE, generation)
+    assert ownership.lose_one(turn, GONE, 0.0)
 
 
-def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(claim: Claim) -> None:
-    take(claim, PLAIN, PLAIN)
-    claim.lose("forced")
-    assert claim.begin_release()[2:] == (0, 30_000, Unlock.LOST)
-    assert claim.loss == "forced", "there is one level left"
-    assert claim.begin_release()[2:] == (0, 30_000, Unlock.LOST)
-    assert claim.loss is None
-    assert claim.begin_release().todo is Unlock.NOT_OWNED
-    assert claim.begin_acquire(PLAIN).holds == 0
+def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(ownership: Ownership) -> None:
+    take(ownership, PLAIN, PLAIN)
+    ownership.lose("forced")
+    assert ownership.begin_release()[2:] == (0, 30_000, Unlock.LOST)
+    assert ownership.loss == "forced", "there is one level left"
+    assert ownership.begin_release()[2:] == (0, 30_000, Unlock.LOST)
+    assert ownership.loss is None
+    assert ownership.begin_release().todo is Unlock.NOT_OWNED
+    assert ownership.begin_acquire(PLAIN).holds == 0
 
 
-def test_an_unlock_that_finds_the_hold_gone(claim: Claim) -> None:
-    take(claim, PLAIN, PLAIN)
-    turn = claim.begin_release().turn
-    assert claim.lose_one(turn, GONE, 1000.0)
-    assert claim.levels == [PLAIN]
-    assert claim.loss == GONE
-    assert claim.pending is None
+def test_an_unlock_that_finds_the_hold_gone(ownership: Ownership) -> None:
+    take(ownership, PLAIN, PLAIN)
+    turn = ownership.begin_release().turn
+    assert ownership.lose_one(turn, GONE, 1000.0)
+    assert ownership.levels == [PLAIN]
+    assert ownership.loss == GONE
+    assert ownership.pending is None
 
 
 @pytest.mark.parametrize(
     ("level", "late", "told"), [(FIXED, False, True), (FIXED, True, False), (BLOCK, True, True), (PLAIN, True, True)]
 )
-def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(claim: Claim, level: Level, late: bool, told: bool) -> None:
-    take(claim, level)
-    turn = claim.begin_release().turn
-    assert claim.lose_one(turn, GONE, claim.deadline if late else claim.deadline - 1) is told
-    assert claim.levels == []
-    assert claim.loss is None, "there is nothing left to lose"
+def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
+    ownership: Ownership, level: Level, late: bool, told: bool
+) -> None:
+    take(ownership, level)
+    turn = ownership.begin_release().turn
+    assert ownership.lose_one(turn, GONE, ownership.deadline if late else ownership.deadline - 1) is told
+    assert ownership.levels == []
+    assert ownership.loss is None, "there is nothing left to lose"
 
 
-def test_a_loss_found_behind_the_callers_back_is_told_to_the_next_unlock(claim: Claim) -> None:
-    take(claim, PLAIN)
-    claim.begin_release()
-    claim.lose_one(claim.take_over().turn, GONE, 1000.0, behind=True)
-    assert claim.begin_release().todo is Unlock.LOST
+def test_a_loss_found_behind_the_callers_back_is_told_to_the_next_unlock(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    ownership.begin_release()
+    ownership.lose_one(ownership.take_over().turn, GONE, 1000.0, behind=True)
+    assert ownership.begin_release().todo is Unlock.LOST
 
 
-def test_what_the_owner_ended_itself_is_not_lost(claim: Claim) -> None:
-    take(claim, PLAIN, FIXED)
-    turn, _ = claim.begin_force()
-    claim.clear()
-    assert claim.turn > turn
-    assert claim.idle()
-    assert claim.begin_release().todo is Unlock.NOT_OWNED
+def test_what_the_owner_ended_itself_is_not_lost(ownership: Ownership) -> None:
+    take(ownership, PLAIN, FIXED)
+    turn, _ = ownership.begin_force()
+    ownership.clear()
+    assert ownership.turn > turn
+    assert ownership.idle()
+    assert ownership.begin_release().todo is Unlock.NOT_OWNED
 
 
-def test_a_renewal_counts_from_when_it_was_sent(claim: Claim) -> None:
-    take(claim, PLAIN)
-    claim.renewed(claim.generation, 1010.0, 30_000)
-    assert claim.deadline == 1010 + certain_for(30_000)
-    claim.renewed(claim.generation, 1005.0, 30_000)
-    assert claim.deadline == 1010 + certain_for(30_000), "never brought forward"
+def test_a_renewal_counts_from_when_it_was_sent(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    ownership.renewed(ownership.generation, 1010.0, 30_000)
+    assert ownership.deadline == 1010 + certain_for(30_000)
+    ownership.renewed(ownership.generation, 1005.0, 30_000)
+    assert ownership.deadline == 1010 + certain_for(30_000), "never brought forward"
 
 
-def test_a_renewal_of_another_generation_counts_for_nothing(claim: Claim) -> None:
-    take(claim, PLAIN)
-    generation, deadline = claim.generation, claim.deadline
-    take(claim, PLAIN)
-    claim.renewed(generation, 2000.0, 30_000)
-    assert claim.deadline == deadline
-    claim.lose("forced")
-    claim.renewed(claim.generation, 2000.0, 30_000)
-    assert claim.remaining(1000.0) == 0.0
+def test_a_renewal_of_another_generation_counts_for_nothing(ownership: Ownership) -> None:
+    take(ownership, PLAIN)
+    generation, deadline = ownership.generation, ownership.deadline
+    take(ownership, PLAIN)
+    ownership.renewed(generation, 2000.0, 30_000)
+    assert ownership.deadline == deadline
+    ownership.lose("forced")
+    ownership.renewed(ownership.generation, 2000.0, 30_000)
+    assert ownership.remaining(1000.0) == 0.0
 
 
-def test_it_shows_its_state(claim: Claim) -> None:
-    take(claim, PLAIN, PLAIN)
-    assert repr(claim) == "<Claim 'orders' client:1 ×2>"
-    claim.begin_release()
-    assert repr(claim) == "<Claim 'orders' client:1 ×2 release?>"
-    claim.lose("forced")
-    assert "lost (forced)" in repr(claim)
+def test_it_shows_its_state(ownership: Ownership) -> None:
+    take(ownership, PLAIN, PLAIN)
+    assert repr(ownership) == "<Ownership 'orders' client:1 ×2>"
+    ownership.begin_release()
+    assert repr(ownership) == "<Ownership 'orders' client:1 ×2 release?>"
+    ownership.lose("forced")
+    assert "lost (forced)" in repr(ownership)
 
 
-def test_the_error_of_a_loss(claim: Claim) -> None:
-    error = lost_error(claim, "it was forced open")
+def test_the_error_of_a_loss(ownership: Ownership) -> None:
+    error = lost_error(ownership, "it was forced open")
     assert isinstance(error, LockLostError)
     assert isinstance(error, LockNotOwnedError)
     assert error.name == "orders"
@@ -516,41 +522,41 @@ def test_the_error_of_a_loss(claim: Claim) -> None:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
-def claim_of(world: FakeRuntime, name: str, number: int = 1) -> Claim:
-    return Claim((name, f"client:{number}"), FakeOwner(number), "client", world)
+def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
+    return Ownership((name, f"client:{number}"), FakeOwner(number), "client", world)
 
 
 def test_one_claim_for_each_lock_and_owner(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    first = claims.enter(claim_of(world, "orders"))
-    assert claims.enter(claim_of(world, "orders")) is first
-    assert claims.find(("orders", "client:1")) is first
-    assert claims.find(("orders", "client:2")) is None
-    second = claims.enter(claim_of(world, "orders", 2))
-    third = claims.enter(claim_of(world, "stock"))
-    assert claims.of("orders") == [first, second]
-    assert list(claims) == [first, second, third]
-    assert len(claims) == 3
+    ownerships = OwnershipTable(world)
+    first = ownerships.enter(ownership_of(world, "orders"))
+    assert ownerships.enter(ownership_of(world, "orders")) is first
+    assert ownerships.find(("orders", "client:1")) is first
+    assert ownerships.find(("orders", "client:2")) is None
+    second = ownerships.enter(ownership_of(world, "orders", 2))
+    third = ownerships.enter(ownership_of(world, "stock"))
+    assert ownerships.of("orders") == [first, second]
+    assert list(ownerships) == [first, second, third]
+    assert len(ownerships) == 3
     assert first.listed
 
 
 def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    first, second = (claims.enter(claim_of(world, "orders", number)) for number in (1, 2))
-    claims.drop(first)
-    assert claims.of("orders") == [second]
-    claims.enter(first)
-    assert claims.of("orders") == [second, first]
-    for claim in (first, second):
-        claims.drop(claim)
-    assert claims.of("orders") == []
-    assert not claims._by_name, "names of claims that are gone pile up"
+    ownerships = OwnershipTable(world)
+    first, second = (ownerships.enter(ownership_of(world, "orders", number)) for number in (1, 2))
+    ownerships.drop(first)
+    assert ownerships.of("orders") == [second]
+    ownerships.enter(first)
+    assert ownerships.of("orders") == [second, first]
+    for ownership in (first, second):
+        ownerships.drop(ownership)
+    assert ownerships.of("orders") == []
+    assert not ownerships._by_name, "names of ownerships that are gone pile up"
 
 
 def test_the_claims_on_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:
-    claims = Claims(world)
+    ownerships = OwnershipTable(world)
     for number in range(40_000):
-        take(claims.enter(claim_of(world, f"lock {number}")), PLAIN)
+        take(ownerships.enter(ownership_of(world, f"lock {number}")), PLAIN)
     looked_at = 0
 
     def look(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
@@ -561,232 +567,234 @@ def test_the_claims_on_one_lock_are_found_without_a_look_at_the_others(world: Fa
     tracing = sys.gettrace()
     sys.settrace(look)
     try:
-        found = claims.of("lock 5")
+        found = ownerships.of("lock 5")
     finally:
         sys.settrace(tracing)
-    assert [claim.name for claim in found] == ["lock 5"]
+    assert [ownership.name for ownership in found] == ["lock 5"]
     assert looked_at < 50
 
 
 def test_what_is_dropped_is_no_longer_listed(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    claim = claims.enter(claim_of(world, "orders"))
-    claims.drop(claim)
-    assert len(claims) == 0
-    assert not claim.listed
-    claims.drop(claim)
+    ownerships = OwnershipTable(world)
+    ownership = ownerships.enter(ownership_of(world, "orders"))
+    ownerships.drop(ownership)
+    assert len(ownerships) == 0
+    assert not ownership.listed
+    ownerships.drop(ownership)
 
 
 def test_the_claims_that_hold_something_or_may(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    idle, held, asking = (claims.enter(claim_of(world, name)) for name in ("a", "b", "c"))
+    ownerships = OwnershipTable(world)
+    idle, held, asking = (ownerships.enter(ownership_of(world, name)) for name in ("a", "b", "c"))
     take(held, PLAIN)
     asking.begin_acquire(PLAIN)
-    assert claims.held() == [held, asking]
-    assert idle in list(claims)
+    assert ownerships.held() == [held, asking]
+    assert idle in list(ownerships)
 
 
 def test_idle_claims_do_not_pile_up(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    held = claims.enter(claim_of(world, "held"))
+    ownerships = OwnershipTable(world)
+    held = ownerships.enter(ownership_of(world, "held"))
     take(held, PLAIN)
-    for number in range(10 * Claims.REMEMBERED):
-        claims.enter(claim_of(world, f"lock {number}"))
-        assert len(claims) <= 2 * Claims.REMEMBERED + 1
-    assert claims.find(held.key) is held
+    for number in range(10 * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"lock {number}"))
+        assert len(ownerships) <= 2 * OwnershipTable.REMEMBERED + 1
+    assert ownerships.find(held.key) is held
 
 
 def test_the_oldest_of_many_that_ran_out_are_forgotten(world: FakeRuntime) -> None:
-    claims = Claims(world)
+    ownerships = OwnershipTable(world)
     made = []
-    for number in range(2 * Claims.REMEMBERED):
-        claim = claims.enter(claim_of(world, f"lock {number}"))
-        take(claim, FIXED)
-        made.append(claim)
+    for number in range(2 * OwnershipTable.REMEMBERED):
+        ownership = ownerships.enter(ownership_of(world, f"lock {number}"))
+        take(ownership, FIXED)
+        made.append(ownership)
     world.pass_time(60)
-    claims.enter(claim_of(world, "one more"))
-    assert [claim.listed for claim in made] == [False] * Claims.REMEMBERED + [True] * Claims.REMEMBERED
+    ownerships.enter(ownership_of(world, "one more"))
+    assert [ownership.listed for ownership in made] == [False] * OwnershipTable.REMEMBERED + [
+        True
+    ] * OwnershipTable.REMEMBERED
     assert made[-1].begin_release().todo is Unlock.LOST
 
 
 def test_what_is_held_is_never_forgotten(world: FakeRuntime) -> None:
-    claims = Claims(world)
+    ownerships = OwnershipTable(world)
     held = []
-    for number in range(5 * Claims.REMEMBERED):
-        claim = claims.enter(claim_of(world, f"held {number}"))
-        take(claim, PLAIN)
-        held.append(claim)
-    for number in range(12 * Claims.REMEMBERED):
-        claims.enter(claim_of(world, f"lock {number}"))
-    assert all(claim.listed for claim in held)
+    for number in range(5 * OwnershipTable.REMEMBERED):
+        ownership = ownerships.enter(ownership_of(world, f"held {number}"))
+        take(ownership, PLAIN)
+        held.append(ownership)
+    for number in range(12 * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"lock {number}"))
+    assert all(ownership.listed for ownership in held)
 
 
 def test_the_sweep_forgets_what_owners_who_are_gone_had(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    claim = claims.enter(claim_of(world, "orders"))
-    take(claim, FIXED)
+    ownerships = OwnershipTable(world)
+    ownership = ownerships.enter(ownership_of(world, "orders"))
+    take(ownership, FIXED)
     world.pass_time(60)
-    claim.who.lives = False  # type: ignore[attr-defined]
-    for number in range(2 * Claims.REMEMBERED):
-        claims.enter(claim_of(world, f"lock {number}"))
-    assert claims.find(claim.key) is None
+    ownership.who.lives = False  # type: ignore[attr-defined]
+    for number in range(2 * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"lock {number}"))
+    assert ownerships.find(ownership.key) is None
 
 
 def test_the_sweep_leaves_losses_to_those_who_tell_of_them(world: FakeRuntime) -> None:
-    claims = Claims(world)
-    claim = claims.enter(claim_of(world, "orders"))
-    take(claim, PLAIN)
+    ownerships = OwnershipTable(world)
+    ownership = ownerships.enter(ownership_of(world, "orders"))
+    take(ownership, PLAIN)
     world.pass_time(60)
-    for number in range(2 * Claims.REMEMBERED):
-        claims.enter(claim_of(world, f"lock {number}"))
-    assert claim.expire(world.now()), "the watchdog still has it to tell"
+    for number in range(2 * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"lock {number}"))
+    assert ownership.expire(world.now()), "the watchdog still has it to tell"
 
 
 def test_a_claim_that_is_swept_while_its_owner_reaches_for_it_is_unlisted(world: FakeRuntime) -> None:
     """The owner has found it, and another thread fills the table before the request is noted."""
-    claims = Claims(world)
-    found = claims.enter(claim_of(world, "orders"))
-    for number in range(2 * Claims.REMEMBERED):
-        claims.enter(claim_of(world, f"lock {number}"))
+    ownerships = OwnershipTable(world)
+    found = ownerships.enter(ownership_of(world, "orders"))
+    for number in range(2 * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"lock {number}"))
     found.begin_acquire(PLAIN)
     assert not found.listed
-    assert claims.enter(found) is found
-    for number in range(4 * Claims.REMEMBERED):
-        claims.enter(claim_of(world, f"another {number}"))
+    assert ownerships.enter(found) is found
+    for number in range(4 * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"another {number}"))
     assert found.listed
-    assert claims.find(found.key) is found
+    assert ownerships.find(found.key) is found
 
 
 # ---- all sequences ---------------------------------------------------------------------------------------------------
 
 
-class ClaimMachine(RuleBasedStateMachine):
+class OwnershipMachine(RuleBasedStateMachine):
     """Random steps of an owner, a watchdog and a server that may or may not answer, against a simple model."""
 
     @initialize()
     def begin(self) -> None:
         self.world = FakeRuntime()
-        self.claim = Claim(("orders", "client:1"), FakeOwner(), "client", self.world)
+        self.ownership = Ownership(("orders", "client:1"), FakeOwner(), "client", self.world)
         self.turns: list[int] = []
         self.tells = 0
         self.generations = [0]
         self.epochs = [0]
 
     def lost(self) -> bool:
-        return self.claim.loss is not None
+        return self.ownership.loss is not None
 
-    @precondition(lambda self: not self.lost() and self.claim.pending is not Pending.RELEASE)
+    @precondition(lambda self: not self.lost() and self.ownership.pending is not Pending.RELEASE)
     @rule(level=st.sampled_from([PLAIN, FIXED, BLOCK]), answer=st.sampled_from(["granted", "refused", "none"]))
     def acquire(self, level: Level, answer: str) -> None:
-        if self.claim.expire(self.world.now()):
+        if self.ownership.expire(self.world.now()):
             self.tells += 1
             return
-        before = len(self.claim.levels)
-        in_doubt = self.claim.pending is not None and self.claim.doubtful
-        turn, _, holds, repeat = self.claim.begin_acquire(level)
+        before = len(self.ownership.levels)
+        in_doubt = self.ownership.pending is not None and self.ownership.doubtful
+        turn, _, holds, repeat = self.ownership.begin_acquire(level)
         self.turns.append(turn)
         assert holds == before
         assert repeat == in_doubt
-        assert self.claim.epoch_of(turn) == self.claim.epoch
+        assert self.ownership.epoch_of(turn) == self.ownership.epoch
         if answer == "granted":
-            assert self.claim.granted(turn, level, self.world.now() + level.certain)
-            assert len(self.claim.levels) == before + 1
+            assert self.ownership.granted(turn, level, self.world.now() + level.certain)
+            assert len(self.ownership.levels) == before + 1
         elif answer == "refused" and not repeat:
-            self.claim.refused(turn)
-            assert len(self.claim.levels) == before
+            self.ownership.refused(turn)
+            assert len(self.ownership.levels) == before
         else:
-            epoch = self.claim.epoch
-            self.claim.doubt(turn)
-            assert self.claim.epoch > epoch, "late copies have to be refused"
+            epoch = self.ownership.epoch
+            self.ownership.doubt(turn)
+            assert self.ownership.epoch > epoch, "late copies have to be refused"
 
-    @precondition(lambda self: self.claim.pending is None)
+    @precondition(lambda self: self.ownership.pending is None)
     @rule(answer=st.sampled_from(["done", "gone", "none", "not sent"]))
     def release(self, answer: str) -> None:
-        if self.claim.expire(self.world.now()):
+        if self.ownership.expire(self.world.now()):
             self.tells += 1
-        before, was_lost, over = len(self.claim.levels), self.lost(), self.claim.over
-        turn, _, holds, lease, todo = self.claim.begin_release()
+        before, was_lost, over = len(self.ownership.levels), self.lost(), self.ownership.over
+        turn, _, holds, lease, todo = self.ownership.begin_release()
         self.turns.append(turn)
         if not before and not over:
             assert todo is Unlock.NOT_OWNED
         elif was_lost or not before:
             assert todo is Unlock.LOST
-            assert len(self.claim.levels) + self.claim.over == before + over - 1
+            assert len(self.ownership.levels) + self.ownership.over == before + over - 1
         else:
             assert (todo, holds) == (Unlock.RELEASE, before)
             if answer == "done":
-                assert self.claim.released(turn, self.world.now() + certain_for(lease))
-                assert len(self.claim.levels) == before - 1
+                assert self.ownership.released(turn, self.world.now() + certain_for(lease))
+                assert len(self.ownership.levels) == before - 1
             elif answer == "gone":
-                self.tells += self.claim.lose_one(turn, GONE, self.world.now())
-                assert len(self.claim.levels) == before - 1
+                self.tells += self.ownership.lose_one(turn, GONE, self.world.now())
+                assert len(self.ownership.levels) == before - 1
             elif answer == "none":
-                self.claim.doubt(turn)
+                self.ownership.doubt(turn)
 
-    @precondition(lambda self: self.claim.pending is not None)
+    @precondition(lambda self: self.ownership.pending is not None)
     @rule(done=st.booleans(), behind=st.booleans())
     def settle(self, done: bool, behind: bool) -> None:
-        before = len(self.claim.levels)
-        epoch = self.claim.epoch
-        turn, _, pending, count, lease, repeat = self.claim.take_over()
+        before = len(self.ownership.levels)
+        epoch = self.ownership.epoch
+        turn, _, pending, count, lease, repeat = self.ownership.take_over()
         self.turns.append(turn)
         assert lease >= 1
-        assert repeat == (self.claim.epoch > epoch), "what may have run is repeated under an epoch of its own"
+        assert repeat == (self.ownership.epoch > epoch), "what may have run is repeated under an epoch of its own"
         assert count == before + (pending is Pending.ACQUIRE)
         assert count >= 1
         if not done:
             return
         if pending is Pending.ACQUIRE:
-            assert self.claim.given_back(turn)
-            assert len(self.claim.levels) == before
+            assert self.ownership.given_back(turn)
+            assert len(self.ownership.levels) == before
         else:
-            assert self.claim.released(turn, self.world.now(), behind=behind)
-            assert len(self.claim.levels) == before - 1
+            assert self.ownership.released(turn, self.world.now(), behind=behind)
+            assert len(self.ownership.levels) == before - 1
 
-    @precondition(lambda self: self.claim.pending is not None)
+    @precondition(lambda self: self.ownership.pending is not None)
     @rule()
     def abandon(self) -> None:
-        self.claim.abandon(self.claim.turn)
-        assert self.claim.pending is None
+        self.ownership.abandon(self.ownership.turn)
+        assert self.ownership.pending is None
 
     @precondition(lambda self: self.turns)
     @rule(data=st.data())
     def answer_late(self, data: st.DataObject) -> None:
         """Whatever is said to a turn that is over changes nothing."""
         turn = data.draw(st.sampled_from(self.turns))
-        if turn == self.claim.turn:
+        if turn == self.ownership.turn:
             return
         before = self.state()
-        assert self.claim.epoch_of(turn) is None
-        assert not self.claim.released(turn, math.inf)
-        assert not self.claim.given_back(turn)
-        assert not self.claim.lose_one(turn, GONE, self.world.now())
-        self.claim.refused(turn)
-        self.claim.abandon(turn)
-        self.claim.raise_epoch(turn, above=1000)
-        self.claim.doubt(turn)
+        assert self.ownership.epoch_of(turn) is None
+        assert not self.ownership.released(turn, math.inf)
+        assert not self.ownership.given_back(turn)
+        assert not self.ownership.lose_one(turn, GONE, self.world.now())
+        self.ownership.refused(turn)
+        self.ownership.abandon(turn)
+        self.ownership.raise_epoch(turn, above=1000)
+        self.ownership.doubt(turn)
         assert self.state() == before
 
     @rule(generation_back=st.integers(min_value=0, max_value=3))
     def renewal(self, generation_back: int) -> None:
-        before = self.claim.deadline
-        generation = self.claim.generation - generation_back
-        self.claim.renewed(generation, self.world.now(), 30_000)
-        assert self.claim.deadline >= before
+        before = self.ownership.deadline
+        generation = self.ownership.generation - generation_back
+        self.ownership.renewed(generation, self.world.now(), 30_000)
+        assert self.ownership.deadline >= before
         if generation_back or self.lost():
-            assert self.claim.deadline == before
+            assert self.ownership.deadline == before
 
     @rule()
     def be_taken_away(self) -> None:
-        expected = bool(self.claim.levels) and not self.lost()
-        assert self.claim.lose(GONE) is expected
+        expected = bool(self.ownership.levels) and not self.lost()
+        assert self.ownership.lose(GONE) is expected
         self.tells += expected
 
     @rule()
     def force(self) -> None:
-        self.turns.append(self.claim.begin_force()[0])
-        self.claim.clear()
-        assert self.claim.levels == []
+        self.turns.append(self.ownership.begin_force()[0])
+        self.ownership.clear()
+        assert self.ownership.levels == []
         assert not self.lost()
 
     @rule(seconds=st.sampled_from([0.001, 1.0, 6.0, 31.0]))
@@ -795,49 +803,57 @@ class ClaimMachine(RuleBasedStateMachine):
 
     @rule()
     def watchdog_looks(self) -> None:
-        watched = any(level.watched for level in self.claim.levels)
-        told = self.claim.expire(self.world.now())
+        watched = any(level.watched for level in self.ownership.levels)
+        told = self.ownership.expire(self.world.now())
         assert not told or watched
         self.tells += told
-        assert not self.claim.expire(self.world.now())
+        assert not self.ownership.expire(self.world.now())
 
     def state(self) -> tuple[object, ...]:
-        claim = self.claim
-        return (tuple(claim.levels), claim.pending, claim.loss, claim.over, claim.deadline, claim.epoch, claim.turn)
+        ownership = self.ownership
+        return (
+            tuple(ownership.levels),
+            ownership.pending,
+            ownership.loss,
+            ownership.over,
+            ownership.deadline,
+            ownership.epoch,
+            ownership.turn,
+        )
 
     @invariant()
     def a_loss_is_of_something(self) -> None:
-        assert not self.lost() or self.claim.levels
+        assert not self.lost() or self.ownership.levels
 
     @invariant()
     def nothing_is_certain_past_the_deadline(self) -> None:
-        left = self.claim.remaining(self.world.now())
+        left = self.ownership.remaining(self.world.now())
         assert left >= 0.0
-        if not self.claim.levels or self.lost() or self.world.now() >= self.claim.deadline:
+        if not self.ownership.levels or self.lost() or self.world.now() >= self.ownership.deadline:
             assert left == 0.0
 
     @invariant()
     def only_what_is_held_is_renewed(self) -> None:
-        if self.claim.renewable():
-            assert self.claim.levels
+        if self.ownership.renewable():
+            assert self.ownership.levels
             assert not self.lost()
-            assert self.claim.pending is not Pending.RELEASE
+            assert self.ownership.pending is not Pending.RELEASE
 
     @invariant()
     def counts_only_go_up(self) -> None:
-        self.epochs.append(self.claim.epoch)
-        self.generations.append(self.claim.generation)
+        self.epochs.append(self.ownership.epoch)
+        self.generations.append(self.ownership.generation)
         assert self.epochs[-1] >= self.epochs[-2]
         assert self.generations[-1] >= self.generations[-2]
-        assert self.claim.over >= 0
+        assert self.ownership.over >= 0
 
     @invariant()
     def an_idle_claim_says_nothing(self) -> None:
-        if self.claim.idle():
-            assert not self.claim.levels
+        if self.ownership.idle():
+            assert not self.ownership.levels
             assert not self.lost()
-            assert self.claim.pending is None
+            assert self.ownership.pending is None
 
 
-TestClaim = ClaimMachine.TestCase
+TestClaim = OwnershipMachine.TestCase
 TestClaim.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holds import Claim, Level
+from pyredisson.core.ownership import Level, Ownership
 from pyredisson.errors import LockLostError
 from pyredisson.lease import Lease
 from tests.unit.fake import FakeOwner, FakeRuntime
@@ -17,19 +17,19 @@ def world() -> FakeRuntime:
 
 
 @pytest.fixture
-def claim(world: FakeRuntime) -> Claim:
-    return Claim(("orders", "client:1"), FakeOwner(), "client", world)
+def ownership(world: FakeRuntime) -> Ownership:
+    return Ownership(("orders", "client:1"), FakeOwner(), "client", world)
 
 
-def take(claim: Claim, world: FakeRuntime) -> Lease:
+def take(ownership: Ownership, world: FakeRuntime) -> Lease:
     level = Level(10_000, watchdog=True, block=True)
-    assert claim.granted(claim.begin_acquire(level).turn, level, world.now() + certain_for(10_000))
-    return Lease(claim, level, world)
+    assert ownership.granted(ownership.begin_acquire(level).turn, level, world.now() + certain_for(10_000))
+    return Lease(ownership, level, world)
 
 
 @pytest.fixture
-def lease(claim: Claim, world: FakeRuntime) -> Lease:
-    return take(claim, world)
+def lease(ownership: Ownership, world: FakeRuntime) -> Lease:
+    return take(ownership, world)
 
 
 def test_time_goes_by(lease: Lease, world: FakeRuntime) -> None:
@@ -49,30 +49,30 @@ def test_past_the_deadline_it_is_lost_though_nobody_said_so(lease: Lease, world:
     assert caught.value.name == "orders"
 
 
-def test_a_loss_that_was_told_is_at_once(lease: Lease, claim: Claim) -> None:
-    claim.lose("it was forced open")
+def test_a_loss_that_was_told_is_at_once(lease: Lease, ownership: Ownership) -> None:
+    ownership.lose("it was forced open")
     assert lease.remaining() == 0.0
     assert lease.lost
     with pytest.raises(LockLostError, match="forced open"):
         lease.ensure_held()
 
 
-def test_renewal_makes_it_grow(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+def test_renewal_makes_it_grow(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
     world.pass_time(5)
-    claim.renewed(claim.generation, world.now(), 10_000)
+    ownership.renewed(ownership.generation, world.now(), 10_000)
     assert lease.remaining() == pytest.approx(certain_for(10_000))
 
 
-def test_lost_is_final(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
-    claim.lose("gone")
-    claim.renewed(claim.generation, world.now(), 10_000)
+def test_lost_is_final(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
+    ownership.lose("gone")
+    ownership.renewed(ownership.generation, world.now(), 10_000)
     assert lease.lost
 
 
-def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
-    claim.lose("it was forced open")
-    claim.begin_release()
-    again = take(claim, world)
+def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
+    ownership.lose("it was forced open")
+    ownership.begin_release()
+    again = take(ownership, world)
     assert again.remaining() > 9
     assert not again.lost
     assert lease.lost
@@ -81,19 +81,21 @@ def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, claim: Cla
         lease.ensure_held()
 
 
-def test_so_is_one_after_the_owner_forced_it_open_itself(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
-    claim.begin_force()
-    claim.clear()
-    take(claim, world)
+def test_so_is_one_after_the_owner_forced_it_open_itself(
+    lease: Lease, ownership: Ownership, world: FakeRuntime
+) -> None:
+    ownership.begin_force()
+    ownership.clear()
+    take(ownership, world)
     assert lease.remaining() == 0.0
 
 
-def test_nested_holds_share_the_latest_deadline(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+def test_nested_holds_share_the_latest_deadline(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
     world.pass_time(5)
-    inner = take(claim, world)
+    inner = take(ownership, world)
     assert lease.remaining() == inner.remaining() == pytest.approx(certain_for(10_000))
-    turn = claim.begin_release()[0]
-    claim.released(turn, 0.0)
+    turn = ownership.begin_release()[0]
+    ownership.released(turn, 0.0)
     assert inner.remaining() == 0.0
     assert lease.remaining() == pytest.approx(certain_for(10_000))
 
@@ -106,26 +108,26 @@ def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -
         lease.ensure_held()
 
 
-def test_who_wants_to_know_is_told(lease: Lease, claim: Claim, world: FakeRuntime) -> None:
+def test_who_wants_to_know_is_told(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
     told: list[str] = []
     lease._when_lost(lambda: told.append("first"))
-    other = take(claim, world)
+    other = take(ownership, world)
     other._when_lost(lambda: told.append("second"))
     lease._end()
-    for each in claim.on_loss:
+    for each in ownership.on_loss:
         each()
     assert told == ["second"]
 
 
-def test_it_shows_its_state(lease: Lease, claim: Claim) -> None:
+def test_it_shows_its_state(lease: Lease, ownership: Ownership) -> None:
     assert repr(lease) == "<Lease of 'orders': 9.898 s>"
-    claim.lose("gone")
+    ownership.lose("gone")
     assert repr(lease) == "<Lease of 'orders': lost>"
     lease._end()
     assert repr(lease) == "<Lease of 'orders': ended>"
 
 
-def test_the_token_is_what_it_was_given(lease: Lease, claim: Claim) -> None:
+def test_the_token_is_what_it_was_given(lease: Lease, ownership: Ownership) -> None:
     assert lease.token is None
-    claim.levels[0].token = 33
+    ownership.levels[0].token = 33
     assert lease.token == 33

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pyredisson import asyncio as pyredisson_asyncio
-from pyredisson import owners
-from pyredisson.owners import (
+from pyredisson.shared import owners
+from pyredisson.shared.owners import (
     TaskOwner,
     ThreadOwner,
     current_task_id,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson.threads import patching
+from pyredisson.shared import patching
 from tests.frameworks.common import require
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ except RuntimeError as error:
 else:
     print("all is well")
 """
-IMPORT = "from pyredisson.threads.patching import check_patched, is_patched"
+IMPORT = "from pyredisson.shared.patching import check_patched, is_patched"
 
 
 def test_a_process_without_greenlets_passes() -> None:

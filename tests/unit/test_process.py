@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson import process
+from pyredisson.shared import process
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ each_fork = pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
 
 HEAD = """
     import ctypes, os, sys, threading, traceback
-    from pyredisson import process
+    from pyredisson.shared import process
 
     def in_child(fork, work):
         sys.stdout.flush()

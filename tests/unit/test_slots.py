@@ -6,8 +6,8 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.slots import Ask, Call, Moved, read_redirection, read_slots, slot_of
-from pyredisson.wire import prepare
+from pyredisson.net.resp import prepare
+from pyredisson.net.slots import Ask, Call, Moved, read_redirection, read_slots, slot_of
 
 ASKED = ("10.0.0.1", 7000)
 

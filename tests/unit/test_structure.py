@@ -18,7 +18,8 @@ import pyredisson.asyncio
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pyredisson"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-CORE = sorted((PACKAGE / "core").glob("*.py"))
+#: The protocol: it reaches the world through its runtime only.
+CORE = sorted(path for folder in ("core", "kinds", "quorum") for path in (PACKAGE / folder).glob("*.py"))
 SCRIPTS = sorted((PACKAGE / "lua").glob("*.lua"))
 PRIMITIVES = [PACKAGE / "threads" / "primitives.py", PACKAGE / "asyncio" / "primitives.py"]
 CLIENTS = [PACKAGE / "threads" / "client.py", PACKAGE / "asyncio" / "client.py"]
@@ -44,6 +45,9 @@ CORE_MAY_IMPORT = {
     "typing",
     "typing_extensions",
     "pyredisson.core",
+    "pyredisson.kinds",
+    "pyredisson.quorum",
+    "pyredisson.events",
     "pyredisson.errors",
     "pyredisson.lease",
 }
@@ -70,7 +74,8 @@ def module_of(path: Path) -> str:
 
 def exports_of(tree: ast.Module) -> list[str] | None:
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
             names = ast.literal_eval(node.value)
             assert isinstance(names, list)
             return names
@@ -93,10 +98,11 @@ def imports_of(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             assert node.module is not None
-            yield node.module, id(node) in typing_only, node.lineno
+            modules = [node.module]
             if node.module == "pyredisson":
-                for alias in node.names:
-                    yield f"pyredisson.{alias.name}", id(node) in typing_only, node.lineno
+                modules = [f"pyredisson.{alias.name}" for alias in node.names]
+            for module in modules:
+                yield module, id(node) in typing_only, node.lineno
 
 
 def forbidden_imports(tree: ast.Module) -> list[str]:
@@ -131,7 +137,7 @@ def test_the_core_imports_no_clock_socket_thread_or_chance(path: Path) -> None:
         "import os.path",
         "import redis.asyncio",
         "from redis import exceptions",
-        "from pyredisson import clock",
+        "from pyredisson.shared import clock",
         "from pyredisson.config import Config",
         "import pyredisson.threads.runtime",
         "def f():\n    import random",
@@ -208,7 +214,7 @@ def test_each_script_is_bound_exactly_once() -> None:
 
 def test_nobody_else_makes_a_script_ready() -> None:
     for path in SOURCES:
-        if path.parent.name == "core" and path.name != "scripts.py":
+        if path in CORE and path.name != "scripts.py":
             assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
 
 

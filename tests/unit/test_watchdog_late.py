@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from pyredisson import events
 from pyredisson.config import Config
-from pyredisson.core import events
 from pyredisson.core.client import ClientCore
-from pyredisson.core.renewal import LATE
 from pyredisson.core.runtime import run
+from pyredisson.core.watchdog import LATE
 from tests.unit.fake import FakeRuntime
 
 
@@ -37,8 +37,8 @@ class Watched:
 
     def release(self) -> None:
         """What a release does to the watchdog."""
-        claim: Any = object()
-        self.watchdog.unwatch(claim)
+        ownership: Any = object()
+        self.watchdog.unwatch(ownership)
 
 
 @pytest.mark.parametrize(("timeout", "grace"), [(30.0, 10.0), (0.9, LATE)])

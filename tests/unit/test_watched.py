@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pyredisson.core.server import read_info
-from pyredisson.doctor import Grade, Node, judge
-from pyredisson.watched import Follower, SentinelSeen, Watch, read_followers
+from pyredisson.tools.doctor import Grade, Node, judge
+from pyredisson.tools.probe import Follower, SentinelSeen, Watch, read_followers
 
 INFO = (
     b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyredisson.core.runtime import NotNow, NotSent, Refused
-from pyredisson.wire import (
+from pyredisson.net.resp import (
     as_redis_error,
     failure_of,
     inspected,

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
-from pyredisson import process
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
 from pyredisson.core.runtime import is_interruption, run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.owners import HandleOwner, current_thread_owner
+from pyredisson.shared import process
+from pyredisson.shared.owners import HandleOwner, current_thread_owner
 from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.core.token_lock import TokenLockCore
+    from pyredisson.kinds.token_lock import TokenLockCore
 
 __all__ = ["Lock", "client_of"]
 

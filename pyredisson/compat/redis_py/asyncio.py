@@ -16,12 +16,12 @@ from pyredisson.asyncio.client import Redisson
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
 from pyredisson.core.runtime import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.owners import HandleOwner
+from pyredisson.shared.owners import HandleOwner
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.core.token_lock import TokenLockCore
+    from pyredisson.kinds.token_lock import TokenLockCore
 
 __all__ = ["Lock", "client_of"]
 

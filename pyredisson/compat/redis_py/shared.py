@@ -11,8 +11,8 @@ import redis.exceptions as rx
 from pyredisson.config import ConstantBackoff
 from pyredisson.core.deadline import meant, seconds, whole_ms
 from pyredisson.core.names import check_name
-from pyredisson.core.token_lock import TokenLockCore
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
+from pyredisson.kinds.token_lock import TokenLockCore
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -62,11 +62,16 @@ class Settings:
             whole_ms(self.timeout)
 
     def core(
-        self, home: ClientCore, owner: MadeCaller | None = None, *, token: str | None = None, sleep: float | None = None
+        self,
+        client: ClientCore,
+        owner: MadeCaller | None = None,
+        *,
+        token: str | None = None,
+        sleep: float | None = None,
     ) -> TokenLockCore:
         """A hold that may be: an owner of its own, and a token."""
         delay = seconds(self.sleep if sleep is None else sleep, "sleep")
-        return TokenLockCore(home, self.name, ConstantBackoff(max(delay, LEAST_SLEEP)), owner=owner, token=token)
+        return TokenLockCore(client, self.name, ConstantBackoff(max(delay, LEAST_SLEEP)), owner=owner, token=token)
 
     def milliseconds(self, time: float | None, do: str) -> int:
         """How long to ``extend`` (or so) for.

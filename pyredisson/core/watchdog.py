@@ -1,0 +1,287 @@
+"""The client's one watchdog: renews what is held without a fixed lease, tells of losses, settles what was left open.
+
+It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
+request. A renewal has three outcomes: kept; lost (the holder is told at once); unknown (asked again at once, until the
+deadline, at which the lock is lost whether or not anybody answered).
+
+On a cluster a request is about names of one slot, which makes many small requests: these are sent in waves, and those
+that got no answer are asked again behind all others, so that a node that is down costs no lock on the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from pyredisson import events
+from pyredisson.core import scripts
+from pyredisson.core.backlog import Backlog
+from pyredisson.core.deadline import lease_ms
+from pyredisson.core.ownership import GONE, Level
+from pyredisson.core.runtime import Failure
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Reply, Request
+
+__all__ = ["Watchdog"]
+
+RETRY_FIRST = 0.05
+RETRY_MAX = 1.0
+
+#: On a cluster so many requests may be under way at once.
+WAVE = 1000
+
+#: Seconds, at least, by which a watchdog is late before that is worth a warning.
+LATE = 1.0
+
+
+class Watchdog:
+    """Renews, warns and settles for one client. Plain methods note what to do; :meth:`step` does it."""
+
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+        self._runtime = client.runtime
+        timeout = client.config.lock_watchdog_timeout
+        self.lease_ms = lease_ms(timeout)
+        self.plain_level = Level(self.lease_ms, watchdog=True, block=False)
+        self._period = timeout / 3
+        self._batch = client.config.lock_watchdog_batch_size
+        self._watched: dict[Ownership, None] = {}
+        self._round: deque[Ownership] = deque()
+        self._round_size = 0
+        self._round_requests = 0
+        self._next_round = math.inf
+        self._next_retry = 0.0
+        self._retry_in = RETRY_FIRST
+        self._failed = 0
+        self._wakes_at = math.inf
+        self._earliest = math.inf  # No watched ownership's deadline is before this.
+        self._grace = max(LATE, self._period)
+        self._late_at = math.inf  # If the next step has not begun by then, nobody runs it.
+        self._told_late = False
+        self._backlog = Backlog(client, self._patience)
+        self._unsettled = self._backlog.ownerships
+        self._background = client.runtime.spawn(self.step, "watchdog")
+
+    # ---- plain: for those who acquire and release ----------------------------------------------------------------
+
+    def watch(self, ownership: Ownership) -> None:
+        """Renew this ownership if it wants that, and tell its holder when it is lost."""
+        self._watched[ownership] = None
+        deadline = ownership.deadline
+        if deadline - self.plain_level.certain > self._late_at:  # A lease of the usual length begins about now.
+            self._look_whether_it_runs()
+        if deadline < self._earliest:
+            self._earliest = deadline
+        if self._next_round == math.inf:
+            self._next_round = self._runtime.now() + self._period
+        if deadline < self._wakes_at or self._next_round < self._wakes_at:
+            self._nudge()
+
+    def unwatch(self, ownership: Ownership) -> None:
+        """Leave this ownership alone."""
+        if self._late_at < math.inf and self._runtime.now() > self._late_at:
+            self._look_whether_it_runs()
+        self._watched.pop(ownership, None)
+
+    def settle(self, ownership: Ownership) -> None:
+        """Finish in the background what the ownership has pending, until its time is over."""
+        if self._backlog.settle(ownership):
+            self._nudge()
+
+    def look(self, at: float) -> None:
+        """Be awake then: something of the client's :class:`pyredisson.quorum.hold.Keeper` will be due."""
+        if at < self._wakes_at:
+            self._nudge()
+
+    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+        """Do something in the background, until it raises no ``Failure`` or its time is over."""
+        self._backlog.do(work, until)
+        self._nudge()
+
+    def watching(self) -> int:
+        """How many ownerships are watched."""
+        return len(self._watched)
+
+    def ownerships(self) -> list[Ownership]:
+        """The ownerships that are watched."""
+        return list(self._watched)
+
+    def _nudge(self) -> None:
+        self._late_at = min(self._late_at, self._runtime.now() + self._grace)
+        self._background.nudge()
+
+    def _look_whether_it_runs(self) -> None:
+        """Warn, once, if the loop is late: in some processes threads do not run."""
+        late_at = self._late_at
+        if self._runtime.now() > late_at:
+            self._late_at = math.inf
+            if not self._told_late:
+                self._told_late = True
+                self._client.emit(events.WatchdogLate(self._runtime.now() - late_at + self._grace))
+
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    async def step(self) -> float:
+        """Do what is due, and return after how many seconds there will be more."""
+        self._look_whether_it_runs()
+        self._late_at = math.inf
+        self._tell_of_expired()
+        if self._runtime.now() >= self._next_round and not self._round:
+            self._begin_round()
+        await self._renew()
+        await self._client.keeper.step()
+        await self._backlog.step()
+        return self._sleep()
+
+    def _sleep(self) -> float:
+        self._look_for_earliest()
+        now = self._runtime.now()
+        if not self._watched:
+            self._next_round = math.inf
+        self._wakes_at = min(
+            self._next_retry if self._round else self._next_round,
+            self._backlog.due(),
+            self._earliest,
+            self._client.keeper.due(),
+        )
+        if self._watched and self._next_round == math.inf:  # One came while we were looking.
+            self._next_round = now + self._period
+            self._wakes_at = min(self._wakes_at, self._next_round)
+        self._late_at = self._wakes_at + self._grace
+        return max(0.0, self._wakes_at - now)
+
+    def _look_for_earliest(self) -> None:
+        # Set first: an ownership that is noted while we look lowers it again. The copy is for the same reason.
+        self._earliest = math.inf
+        earliest = min([ownership.deadline for ownership in list(self._watched)], default=math.inf)
+        self._earliest = min(self._earliest, earliest)
+
+    def _tell_of_expired(self) -> None:
+        now = self._runtime.now()
+        if now < self._earliest:
+            return
+        for ownership in list(self._watched):
+            if ownership.deadline <= now:
+                if ownership.expire(now):
+                    self._client.tell_lost(ownership)
+                if not ownership.watched():
+                    self.unwatch(ownership)
+        self._look_for_earliest()
+
+    def _begin_round(self) -> None:
+        now = self._runtime.now()
+        self._next_round = now + self._period
+        due: list[Ownership] = []
+        for ownership in list(self._watched):
+            if not ownership.holder_alive():
+                self._bury(ownership)
+            elif ownership.renewable():
+                due.append(ownership)
+        due.sort(key=self._together)  # So that those of one kind and place can be renewed by one request.
+        self._round.extend(due)
+        self._round_size = len(self._round)
+        self._round_requests = 0
+
+    def _bury(self, ownership: Ownership) -> None:
+        self.unwatch(ownership)
+        self._client.ownerships.drop(ownership)
+        self._client.emit(events.HolderGone(ownership.name, ownership.owner, ownership.gone_hint()))
+
+    def _together(self, ownership: Ownership) -> tuple[str, int]:
+        return ownership.by.renew.__name__ if ownership.by is not None else "", self._runtime.place(ownership.name) or 0
+
+    async def _renew(self) -> None:
+        while self._round and self._runtime.now() >= self._next_retry:
+            unknown = await self._renew_wave(self._next_wave())
+            if unknown:
+                self._round.extend(unknown)
+                self._next_retry = self._runtime.now() + self._runtime.jitter(self._retry_in / 2, self._retry_in)
+                self._retry_in = min(2 * self._retry_in, RETRY_MAX)
+                return
+            self._tell_of_expired()
+        if self._round_size and not self._round:
+            self._client.emit(events.Renewed(self._round_size, self._round_requests))
+            self._round_size = 0
+
+    def _next_wave(self) -> list[list[Ownership]]:
+        """Take what is asked for next off the round: ownerships of one request each."""
+        wave: list[list[Ownership]] = []
+        batch: list[Ownership] = []
+        before: object = None
+        several = False
+        while self._round:
+            ownership = self._round[0]
+            if ownership.renewable() and ownership.by is not None:
+                place = self._runtime.place(ownership.name)
+                several = place is not None
+                # While a slot moves to another node, names that are here and there cannot be in one request.
+                size = 1 if several and self._failed else self._batch
+                if not batch or len(batch) >= size or (ownership.by.renew, place) != before:
+                    if wave and (not several or len(wave) >= WAVE):
+                        break
+                    batch = []
+                    wave.append(batch)
+                    before = (ownership.by.renew, place)
+                batch.append(ownership)
+            self._round.popleft()
+        return wave
+
+    async def _renew_wave(self, wave: list[list[Ownership]]) -> list[Ownership]:
+        """Renew ownerships, up to a hundred a request. Returns those of which the outcome is unknown."""
+        if not wave:
+            return []
+        generations = [[ownership.generation for ownership in batch] for batch in wave]
+        requests = [self._renewal(batch) for batch in wave]
+        self._round_requests += len(requests)
+        sent = self._runtime.now()
+        patience = self._patience(sent)
+        answers: list[Reply | Failure]
+        if len(requests) > 1:
+            answers = await self._runtime.eval_all(requests, patience)
+        else:
+            try:
+                answers = [await self._runtime.eval(requests[0], patience)]
+            except Failure as failure:
+                answers = [failure]
+        unknown: list[Ownership] = []
+        setback: Failure | None = None
+        for batch, generation, answer in zip(wave, generations, answers, strict=True):
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                kept = scripts.read_renewed(answer, len(batch))
+            except Failure as failure:
+                setback = setback or failure
+                unknown += batch
+            else:
+                self._renewed(batch, generation, kept, sent)
+        if setback is not None:
+            self._failed += 1
+            self._client.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
+        else:
+            self._failed = 0
+            self._retry_in = RETRY_FIRST
+        return unknown
+
+    def _renewal(self, batch: list[Ownership]) -> Request:
+        assert batch[0].by is not None, "an ownership was taken by nobody"
+        return batch[0].by.renew(
+            self._runtime, [(ownership.name, ownership.proof) for ownership in batch], lease_ms=self.lease_ms
+        )
+
+    def _renewed(self, batch: list[Ownership], generations: list[int], kept: list[bool], sent: float) -> None:
+        for ownership, generation, answer in zip(batch, generations, kept, strict=True):
+            if answer:
+                ownership.renewed(generation, sent, self.lease_ms)
+            elif ownership.lose(GONE, generation):
+                self.unwatch(ownership)
+                self._client.tell_lost(ownership)
+
+    def _patience(self, now: float) -> float:
+        """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
+        return max(0.001, min(self._client.attempt_timeout(self.lease_ms), self._earliest - now))

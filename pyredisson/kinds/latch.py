@@ -1,0 +1,105 @@
+"""The latch: those who wait are let through when it has been counted down to zero.
+
+Source: ``org.redisson.RedissonCountDownLatch``. What differs on purpose: each count is taken once at most, whatever is
+lost, repeated or cancelled; waiters look again by themselves, and one looks for all of a client.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.deadline import Deadline, wait_seconds
+from pyredisson.core.names import LatchNames
+from pyredisson.core.runtime import Failure
+from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import ALL
+from pyredisson.core.wrong_type import explain_type
+from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+
+__all__ = ["LatchCore", "latch_message"]
+
+
+def latch_message(payload: bytes) -> int:
+    """``0``: it is open. One waiter looks, and lets all others go. ``1``: it has a count (again): nobody need look."""
+    return 1 if payload == scripts.OPENED.encode() else 0
+
+
+class LatchCore(NumberedCore):
+    """One handle on a latch."""
+
+    __slots__ = ()
+
+    kind = "latch"
+    names: LatchNames
+
+    def __init__(self, client: ClientCore, name: str) -> None:
+        super().__init__(client, LatchNames(name))
+
+    async def try_set_count(self, count: int) -> bool:
+        """Give it its count, unless it has one."""
+        value = count_of(count, "count")
+        asking = self.ask(
+            "a try_set_count", lambda by: scripts.set_counter(by, self.names, value, message=scripts.CLOSED)
+        )
+        return await asking.once() == 1
+
+    async def count_down(self, begun: list[None] | None = None) -> None:
+        """Take one from the count. ``begun``: see ``run_to_the_end``."""
+        await self.ask("a count_down", lambda by: scripts.count_down(by, self.names)).once(begun)
+
+    async def get_count(self) -> int:
+        """The count; 0 if there is none."""
+        return number_in(await self.client.query("GET", self.names.raw), self.names.raw)
+
+    async def wait(self, timeout: Seconds | None) -> bool:
+        """Wait until the count is 0, for at most ``timeout``. Returns whether it was."""
+        wait = wait_seconds(timeout, "timeout")
+        client, names = self.client, self.names
+        client.check_open()
+        client.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
+        began = client.runtime.now()
+        seen = client.wakeups.glance(names.channel) if wait != 0 else None
+        # The loop below lives through a server that is away; a question by itself does not.
+        patient = client.config.wait_while_unreachable and wait != 0
+        if not patient:
+            if await self.get_count() <= 0:
+                return True
+            if wait == 0:
+                return False
+
+        async def attempt() -> int | None:
+            if client.ledger.seen_open.get(names.raw, -math.inf) >= began:
+                return None  # Another waiter saw it open since this one came.
+            asked = client.runtime.now()
+            count = await client.runtime.ask(("GET", names.raw), client.config.timeout / 3)
+            if number_in(count, names.raw) > 0:
+                return -1
+            client.ledger.seen_open[names.raw] = asked
+            client.wakeups.hint(names.channel, self.kind, 0, ALL)
+            return None
+
+        try:
+            return await until_taken(
+                attempt,
+                0 if patient else -1,
+                runtime=client.runtime,
+                wakeups=client.wakeups,
+                channel=names.channel,
+                kind=self.kind,
+                message=latch_message,
+                seen=seen,
+                deadline=Deadline.after(wait, began),
+                free_after=math.inf,
+            )
+        except Failure as failure:
+            error = await explain_type(client, failure.cause, names.raw, self.kind)
+            raise error from error.__cause__
+        finally:
+            if not client.wakeups.waiting(names.channel):
+                client.ledger.seen_open.pop(names.raw, None)

@@ -1,0 +1,939 @@
+"""The reentrant lock: Redisson's ``RLock``, with holds that are counted exactly once and losses that are told.
+
+Source: ``org.redisson.RedissonLock``. What differs on purpose: a TTL is never lowered; a request carries the number of
+holds that its client counts, so that repeating it is safe; a lost hold is an error, not a silence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyredisson import events
+from pyredisson.core import scripts
+from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
+from pyredisson.core.names import LockNames, owner_field
+from pyredisson.core.ownership import GONE, Level, Ownership, Pending, Unlock, lost_error
+from pyredisson.core.replicas import NotAcknowledged, unasked
+from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
+from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import CROWD, lock_message
+from pyredisson.core.wrong_type import explain_type
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.lease import Lease
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.core.runtime import Caller, Holding, MadeCaller, Reply, Request
+    from pyredisson.core.wakeups import Party
+
+__all__ = ["Attempt", "LockCore", "is_callers", "not_held", "timed_out"]
+
+#: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
+#: hand over each time costs more than many a short hold.
+SLICE = 0.02
+
+#: For how long an owner that released a lock gives way to those who wait for it, in seconds: this long and two round
+#: trips, so that they can hear of it and ask.
+WAY_MIN = 0.001
+WAY_MAX = 0.02
+
+
+class LockCore:
+    """One handle on a reentrant lock. Cheap, without state of its own, and shared by threads and tasks at will.
+
+    Other kinds of lock are subclasses: they say other things to the server, and count, wait, renew and settle as here.
+    """
+
+    __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "names")
+
+    #: Those who wait on one channel for the same kind share the server's answers.
+    kind = "lock"
+    #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
+    layout = "lock"
+    #: How many waiters a message wakes.
+    message = staticmethod(lock_message)
+    #: What the watchdog asks for many ownerships at once; see ``scripts.renew_locks``.
+    renew = staticmethod(scripts.renew_locks)
+    #: Whether an acquire that is answered by nil has taken it.
+    nil_takes = True
+    #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
+    polite = False
+    #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
+    one_sided = False
+
+    def __init__(self, client: ClientCore, name: str) -> None:
+        self.client = client
+        self.names = LockNames(name)
+        client.check_names(self.names)
+        self._plain = client.watchdog.plain_level
+        self._covers = frozenset((name,))
+        self._caller: MadeCaller | None = None
+        self._last: Ownership | None = None  # The ownership used last, so that its bytes need not be made anew.
+
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """Ask in the name of an owner that the user made, whoever calls."""
+        self._caller = caller
+        return self
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        held = [ownership for ownership in self.client.ownerships.of(self.names.raw) if ownership.levels]
+        text = repr(self.names.raw)
+        for ownership in held:
+            state = "lost" if ownership.loss else "held"
+            text += f" {state} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.levels)}"
+        waiting = self.waiting()
+        return f"{text}, {waiting} waiting here" if waiting else text
+
+    def waiting(self) -> int:
+        """How many wait for it in this client."""
+        return self.client.wakeups.waiting(self.names.channel)
+
+    def owner(self) -> Caller:
+        """Who asks: the calling thread or task, if this handle does not act for an owner of its own."""
+        asking = self.client.runtime.owner()  # In any case: it looks whether this is the right event loop.
+        return self._caller or asking
+
+    def caller(self) -> Caller:
+        """As :meth:`owner`; of several call chains that share a thread, the one that calls."""
+        who = self.owner()
+        return who.acting(self._covers, self.taken) if who.shared else who
+
+    def act_for_multi_lock(self) -> None:
+        """Be a member of a multi-lock, which sees to it whose call it is, and marks its own holds."""
+        self._caller = None
+        self._covers = frozenset()
+
+    def made_caller(self) -> MadeCaller | None:
+        """The owner for which this handle was made, if there is one."""
+        return self._caller
+
+    def taken(self, who: Caller) -> bool:
+        """Whether this owner has anything open here."""
+        ownership = self.client.ownerships.find((self.names.raw, self.field(who.number)))
+        return ownership is not None and ownership.in_use()
+
+    # ---- what a kind of lock says to the server ------------------------------------------------------------------
+
+    def field(self, number: int) -> str:
+        """What stands for an owner in Redis."""
+        return owner_field(self.client.id, number)
+
+    def channel(self, ownership: Ownership) -> str:
+        """Where this owner hears that the lock may be free."""
+        return self.names.channel
+
+    def party(self) -> Party | None:
+        """With whom those who wait for it sit, if each has a channel of its own."""
+        return None
+
+    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the lock for an owner who holds it ``holds`` times as yet."""
+        return scripts.acquire_lock(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=level.lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
+        return scripts.release_lock(
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+        )
+
+    def force_request(self, ownership: Ownership, epoch: int) -> Request:
+        """The request to free the lock, whoever holds it."""
+        return scripts.force_unlock(self.client.runtime, self.names, ownership.owner, epoch=epoch)
+
+    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
+        """What the reply to an acquire means; not asked about the usual one, nil for taken."""
+        return scripts.read_acquire(reply)
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    # lock() and try_lock() check their arguments and hand over to take(): one coroutine less on the hot path.
+
+    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Acquire the lock, however long it takes."""
+        return self.take(None, self._plain if lease_time is None else self._level(lease_time))
+
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Take the lock if it is to be had within ``wait_time``."""
+        level = self._plain if lease_time is None else self._level(lease_time)
+        return self.take(wait_seconds(wait_time), level)
+
+    async def acquire(self, wait: float | None) -> bool:
+        """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
+        return await self.take(wait, self._plain)
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire the lock for a block, whose body is told of a loss. ``skip``: return ``None`` if it is not free."""
+        wait = wait_seconds(wait_time)
+        level = self._level(lease_time, block=True)
+        ownership = self.mine()
+        lease = Lease(
+            ownership, level, self.client.runtime
+        )  # Made before: once it is taken, nothing is left to interrupt.
+        if await self.take(wait, level, ownership):
+            return lease
+        if skip:
+            return None
+        raise LockTimeoutError(timed_out("lock", self.names.raw, wait, self._held_here(ownership)), name=self.names.raw)
+
+    def _held_here(self, ownership: Ownership) -> str | None:
+        """Who of this client holds the lock, for messages to somebody else."""
+        return next((each.who.describe() for each in self._holders() if each.who is not ownership.who), None)
+
+    def _holders(self) -> list[Ownership]:
+        """The ownerships of this client that hold the lock, so that nobody else can."""
+        return [each for each in self.client.ownerships.of(self.names.raw) if each.levels and each.loss is None]
+
+    def _level(self, lease_time: Seconds | None, *, block: bool = False) -> Level:
+        if lease_time is None:
+            return Level(self._plain.lease_ms, watchdog=True, block=block)
+        return Level(lease_ms(lease_time), watchdog=False, block=block)
+
+    def take(self, wait: float | None, level: Level, ownership: Ownership | None = None) -> Coroutine[Any, Any, bool]:
+        """Acquire the lock for a level, waiting at most ``wait`` seconds; ``None``: as long as it takes."""
+        if self._caller is None:
+            return self._acquire(wait, level, ownership)
+        return self._caller.alone(self._acquire(wait, level, ownership))
+
+    async def _acquire(self, wait: float | None, level: Level, ownership: Ownership | None) -> bool:
+        client = self.client
+        runtime = client.runtime
+        if client.closed:
+            client.check_open()
+        if ownership is None:
+            ownership = self.mine()
+        ownership.patience = wait
+        asked = ownership.began = runtime.now()
+        holds = -1  # not known yet
+        try:
+            if ownership.levels or ownership.pending:
+                if ownership.who.pooled:
+                    ownership.who.look_behind(ownership, self.tell_left_behind)
+                await self._make_ready(ownership)
+            elif self._covers:
+                ownership.who.mark(ownership, self._covers, self.tell_left_behind)
+            holds = len(ownership.levels)
+            refused: int | None = None
+            seen = client.wakeups.glance(self.channel(ownership)) if wait != 0 else None
+            if (self.polite or ownership.way > asked) and wait != 0 and not holds:
+                refused = self._give_way(ownership, wait, asked)
+            if refused is None:
+                try:
+                    refused = await self.attempt(ownership, level)
+                except Failure as failure:
+                    if not client.waits_through(failure, wait):
+                        raise
+                    refused = 0  # As if it were to be asked for again at once.
+            taken = refused is None
+            if refused is not None and wait != 0:
+                if not runtime.suspends:
+                    self.check_not_stuck(ownership)
+                taken = await self._wait(ownership, level, refused, seen, Deadline.after(wait, asked))
+                ownership.came = runtime.now()
+                if ownership.queued_ms:
+                    await self._leave_queue(ownership)
+            if taken and not holds and self._covers and ownership.who.shared and not is_callers(ownership):
+                # A signal handler has left a mark of another lock before this one was asked for.
+                ownership.who.mark(ownership, self._covers, self.tell_left_behind)
+            if client.talkative():
+                waited = runtime.now() - asked
+                if taken:
+                    client.emit(events.Acquired(ownership.name, ownership.owner, waited, len(ownership.levels)))
+                else:
+                    client.emit(events.TimedOut(ownership.name, ownership.owner, waited))
+            return taken
+        except Failure as failure:
+            error = client.explain(failure, ownership, "an acquire", level.lease_ms)
+            if ownership.queued_ms:
+                await self._leave_queue(ownership, at_once=isinstance(failure, Refused))
+            error = await explain_type(client, error, ownership.name, self.layout)
+            raise error from failure.cause
+        except RedissonError:
+            if ownership.queued_ms:
+                await self._leave_queue(ownership)
+            raise
+        except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+            if ownership.undo_acquire(holds):
+                ownership.pending_until = max(ownership.deadline, runtime.now() + level.lease_ms / 1000)
+                client.watchdog.settle(ownership)
+            self._resume(ownership)
+            raise
+        except BaseException:
+            await self._go_away(ownership, holds, level)
+            raise
+
+    def tell_left_behind(self, left: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on."""
+        self.client.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+
+    def check_not_stuck(self, ownership: Ownership) -> None:
+        """Raise ``LockError`` if a holder can only release the lock when this call is over."""
+        for each in self._holders():
+            if each.who is not ownership.who and (each.bound() or not each.who.shared) and each.holder_alive():
+                why = self.client.runtime.stuck_behind(each.who)
+                if why is not None:
+                    raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)
+
+    def _wait(
+        self, ownership: Ownership, level: Level, refused: int, seen: int | None, deadline: Deadline
+    ) -> Coroutine[Any, Any, bool]:
+        """After a first attempt was refused. See :func:`until_taken`."""
+        wakeups = self.client.wakeups
+        if wakeups.waiting(self.names.channel) > CROWD:
+            ownership.acquire_request = None  # Made anew when its turn comes.
+            ownership.acquire_request_lease = 0
+        return until_taken(
+            Attempt(self, ownership, level),
+            refused,
+            runtime=self.client.runtime,
+            wakeups=wakeups,
+            channel=self.channel(ownership),
+            kind=self.kind,
+            message=self.message,
+            seen=seen,
+            deadline=deadline,
+            free_after=level.lease_ms / 1000,
+            party=self.party(),
+        )
+
+    async def _leave_queue(self, ownership: Ownership, *, at_once: bool = True) -> None:
+        """The owner waits no longer: its place is given up, and what an unanswered request may have taken."""
+        if ownership.stop_waiting(self.client.runtime.now()) or ownership.pending is not None:
+            if at_once:
+                await self.client.settle_on_leaving(ownership, leaving=False)
+            else:
+                self.client.watchdog.settle(ownership)
+
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> int | None:
+        """For how many ms to act as if refused: those who wait for what its owner has just released come first.
+
+        They need the way of a message and of a request; an owner that asks again at once would overtake them each time.
+        """
+        left = ownership.way - now
+        return int(left * 1000) if wait is None or wait > 2 * left else None
+
+    def note_waiters(self, ownership: Ownership, heard: int, sent: float) -> None:
+        """A release that was ``sent`` then was heard by so many connections."""
+        wakeups = self.client.wakeups
+        channel = self.channel(ownership)
+        if wakeups.glance(channel) is not None and not wakeups.waiting(channel):
+            heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
+        now = self.client.runtime.now()
+        if heard > 0 and now - ownership.came > SLICE:
+            ownership.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
+
+    async def ask_once(self, ownership: Ownership, level: Level) -> int | None:
+        """Ask for the lock once, for somebody who does not wait for it alone. Returns and raises as :meth:`attempt`."""
+        ownership.patience = 0.0
+        if ownership.levels or ownership.pending:
+            await self._make_ready(ownership)
+        return await self.attempt(ownership, level)
+
+    async def give_back(self, ownership: Ownership) -> None:
+        """Give back one hold for which nobody will come and ask; whoever is interrupted sees to it that it is done.
+
+        Raises as :meth:`unlock`, but for a ``Failure`` of an earlier request: then it is given back behind that.
+        """
+        if ownership.pending is not None:
+            owes = ownership.owe(block=True)
+            await self.client.settle(ownership, behind=True)
+            if owes:
+                return
+        await self._release_one(ownership, block=True)
+
+    # For a node among many, whose requests go out together: the usual attempt and release of :meth:`attempt` and
+    # :meth:`_release_one`, cut in two where the request is under way, and without a coroutine each. They begin with
+    # :meth:`take_on`, and with ``begin_first`` or ``begin_last`` of the ownership.
+
+    def first_request(self, ownership: Ownership, level: Level) -> Request:
+        """What an owner asks who holds nothing and has nothing open."""
+        if ownership.acquire_request_lease == level.lease_ms and ownership.request_epoch == ownership.epoch:
+            return ownership.acquire_request
+        return self._acquire_request(ownership, level, 0, ownership.epoch, repeat=False)
+
+    async def end_first(
+        self, ownership: Ownership, level: Level, turn: int, sent: float, answer: Reply | Failure
+    ) -> int | None:
+        """Take what came of it, if that is not nil. Returns and raises as :meth:`attempt`; nobody watches the level."""
+        setback = answer if isinstance(answer, Failure) else _setback(answer, scripts.read_stale)
+        if setback is not None:
+            answer, sent = await self._persist(ownership, level, turn, 0, False, sent, setback)
+        assert not isinstance(answer, Failure)
+        said = None if answer is None and self.nil_takes else self.read_acquire(ownership, level, answer)
+        if said is None:
+            return None if ownership.granted(turn, level, sent + level.certain) else 0
+        return self._refused(ownership, turn, said)
+
+    def last_request(self, ownership: Ownership) -> Request:
+        """What gives back the only hold of an owner who has nothing open."""
+        if ownership.request_epoch == ownership.epoch and ownership.release_request is not None:
+            return ownership.release_request
+        return self._release_request(ownership, ownership.levels[0].lease_ms, 1, ownership.epoch, repeat=False)
+
+    async def end_last(self, ownership: Ownership, turn: int, lease: int, sent: float, answer: Reply | Failure) -> None:
+        """Take what came of it. Raises as :meth:`unlock`."""
+        setback: Failure | scripts.Stale | None
+        if isinstance(answer, Failure):
+            answer, setback = None, answer
+        else:
+            setback = _setback(answer, scripts.read_release)
+        if setback is not None or answer is None:
+            answer, sent = await self._finish_release(
+                ownership, turn, 1, lease, Unlock.RELEASE, GONE, sent, answer, setback
+            )
+        self.released(ownership, turn, 1, lease, sent, answer)
+
+    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
+        """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
+        client = self.client
+        if ownership.by is not self:
+            self.take_on(ownership)
+        turn, epoch, holds, repeat = ownership.begin_acquire(level)
+        if (
+            ownership.acquire_request_lease == level.lease_ms
+            and ownership.request_epoch == epoch
+            and not (holds or repeat)
+        ):
+            request = ownership.acquire_request
+        else:
+            request = self._acquire_request(ownership, level, holds, epoch, repeat)
+        if (
+            not ownership.listed
+        ):  # Another thread has swept the table in this very moment, and took the ownership for idle.
+            client.ownerships.enter(ownership)
+        # Here and in _release_one() the exchange is spelt out: this is the path of everything that users do.
+        lease = level.lease_ms
+        sync = client.sync
+        sent = client.runtime.now()
+        reply: Reply = None
+        setback: Failure | scripts.Stale | None
+        try:
+            if sync is None:
+                reply = await client.runtime.eval(request, client.attempt_timeout(lease))
+                if client.sync is not sync and self._took(ownership, level, reply):
+                    raise unasked()
+            else:
+                reply = await sync.take(request, client.attempt_timeout(lease), partial(self._took, ownership, level))
+            setback = None if reply is None else scripts.read_stale(reply)
+        except Failure as failure:
+            setback = failure
+        except NotAcknowledged as short:
+            raise await self._give_back(ownership, level, short) from short.cause
+        if setback is not None:
+            reply, sent = await self._persist(ownership, level, turn, holds, repeat, sent, setback)
+        answer = None if reply is None and self.nil_takes else self.read_acquire(ownership, level, reply)
+        if answer is None:
+            deadline = sent + level.certain
+            over = client.runtime.now() >= (max(deadline, ownership.deadline) if holds else deadline)
+            if over and (level.watched or level.certain > 0):  # Else the lease is so short that it never is certain.
+                await client.settle(ownership)  # It came when its lease was over: that is no hold, so give it back,
+                return 0  # and look again at once.
+            if not ownership.granted(turn, level, deadline):
+                return 0
+            if level.watched:
+                client.watchdog.watch(ownership)
+            return None
+        return self._refused(ownership, turn, answer)
+
+    async def _persist(
+        self,
+        ownership: Ownership,
+        level: Level,
+        turn: int,
+        holds: int,
+        repeat: bool,
+        sent: float,
+        setback: Failure | scripts.Stale,
+    ) -> tuple[Reply, float]:
+        """Go on with an attempt whose first copy brought no answer. Returns one, and when what it answers was sent."""
+        make = partial(self._acquire_request, ownership, level, holds)
+        try:
+            reply, sent, _ = await self.client.persist(
+                ownership, turn, make, level.lease_ms, repeat, sent, setback, took=partial(self._took, ownership, level)
+            )
+        except NotAcknowledged as short:
+            raise await self._give_back(ownership, level, short) from short.cause
+        except Unanswered:
+            raise  # It stays pending: whoever comes next repeats it or gives it back.
+        except Failure:
+            ownership.refused(turn)
+            raise
+        return reply, sent
+
+    def _refused(self, ownership: Ownership, turn: int, answer: scripts.Acquire) -> int:
+        ownership.refused(turn)
+        if isinstance(answer, int):
+            return answer
+        if ownership.lose(GONE):
+            self.client.watchdog.unwatch(ownership)
+            self.client.tell_lost(ownership)
+        raise lost_error(ownership)
+
+    def _took(self, ownership: Ownership, level: Level, reply: Reply) -> bool:
+        """Whether the reply to an acquire says that it was taken."""
+        if reply is None and self.nil_takes:
+            return True
+        return scripts.read_stale(reply) is None and self.read_acquire(ownership, level, reply) is None
+
+    async def _give_back(self, ownership: Ownership, level: Level, short: NotAcknowledged) -> Exception:
+        """The hold was taken, and too few replicas know of it: give it back. Returns what to say of it."""
+        client = self.client
+        ownership.pending_until = max(ownership.deadline, client.runtime.now() + level.lease_ms / 1000)
+        given_back = True
+        try:
+            await client.settle(ownership)
+        except Failure:
+            client.watchdog.settle(ownership)
+            given_back = False
+        return client.replicas.error(ownership.name, short, given_back=given_back)
+
+    def take_on(self, ownership: Ownership) -> None:
+        """The ownership is this handle's from now on. What was prepared by one of another kind is of no use."""
+        if ownership.levels and ownership.by is not None and ownership.by.layout != self.layout:
+            raise LockError(
+                f"{ownership.name!r} is held by {ownership.owner} as a {ownership.by.layout}; "
+                f"a {self.layout} needs another name",
+                name=ownership.name,
+            )
+        if type(ownership.by) is not type(self):
+            ownership.acquire_request = ownership.release_request = None
+            ownership.acquire_request_lease = 0
+        ownership.by = self
+
+    def _acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        request = self.acquire_request(ownership, level, holds, epoch, repeat)
+        if not (holds or repeat):
+            self._under(ownership, epoch)
+            ownership.acquire_request, ownership.acquire_request_lease = request, level.lease_ms
+        return request
+
+    @staticmethod
+    def _under(ownership: Ownership, epoch: int) -> None:
+        """Bytes that are kept from now on are those of this epoch."""
+        if ownership.request_epoch != epoch:
+            ownership.request_epoch = epoch
+            ownership.acquire_request = ownership.release_request = None
+            ownership.acquire_request_lease = 0
+
+    async def _make_ready(self, ownership: Ownership) -> None:
+        """Bring an ownership that has a past into a state from which it can acquire."""
+        client = self.client
+        self._expire(ownership)
+        if ownership.loss is not None:
+            raise lost_error(ownership, ownership.loss)
+        # What a lock of another kind left open is settled as that kind does it.
+        if (
+            ownership.pending is Pending.RELEASE
+            or ownership.owed
+            or (ownership.pending and type(ownership.by) is not type(self))
+        ):
+            await client.settle(ownership)
+
+    def _expire(self, ownership: Ownership) -> None:
+        if ownership.expire(self.client.runtime.now()):
+            self.client.watchdog.unwatch(ownership)
+            self.client.tell_lost(ownership)
+
+    async def _go_away(self, ownership: Ownership, holds: int, level: Level) -> None:
+        """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have got."""
+        client = self.client
+        if ownership.undo_acquire(holds):
+            ownership.pending_until = max(ownership.deadline, client.runtime.now() + level.lease_ms / 1000)
+            await client.settle_on_leaving(ownership)
+            self._resume(ownership)
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
+        """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled.
+
+        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        """
+        if self._caller is None:
+            return self._unlock(begun)
+        return self._caller.alone(self._unlock(begun))
+
+    async def _unlock(self, begun: list[None] | None) -> None:
+        client = self.client
+        if client.closed:
+            client.check_open()
+        ownership = self.mine()
+        if ownership.pending is not None:
+            # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
+            owes = ownership.pending is Pending.ACQUIRE and ownership.owe(block=False)
+            if await self._settle(ownership) is Pending.RELEASE or owes:
+                ownership.take_released_behind()
+                self._resume(ownership)
+                return
+        # Not before what is pending: what the background settles in between is seen here.
+        if ownership.released_behind and ownership.take_released_behind():
+            self._resume(ownership)
+            return
+        await self._release(ownership, begun)
+
+    async def leave(
+        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+    ) -> None:
+        """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
+
+        Unlike :meth:`unlock` this never stands for an earlier one that failed. ``begun`` is as there.
+
+        Args:
+            error: What ended the block.
+            begun: As for :meth:`unlock`.
+            lease: What the block has from :meth:`hold`. It says whose hold that is, whoever leaves the block.
+        """
+        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
+            self._hand_over(lease)
+            return
+        try:
+            await self._leave(begun, lease)
+        except Exception as ours:
+            if error is None or is_interruption(ours):
+                raise
+
+    def _hand_over(self, lease: Lease | None) -> None:
+        """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdog."""
+        ownership = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
+        if ownership is None or not ownership.levels or (lease is not None and not lease._brought_up()):
+            return
+        if ownership.hand_over():
+            self.client.watchdog.settle(ownership)
+        if not ownership.watched():
+            self.client.watchdog.unwatch(ownership)
+
+    def _ownership_of_block(self, lease: Lease) -> Ownership | None:
+        """The ownership of a ``hold()``; ``None`` if the client has begun anew since (fork, new event loop)."""
+        ownership = lease._held
+        return ownership if isinstance(ownership, Ownership) and ownership.client == self.client.id else None
+
+    def _ownership_of_closed_block(self) -> Ownership | None:
+        """The ownership of the calling task. It may be closing an asynchronous generator of another one."""
+        try:
+            who = self.owner()
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+        ownership = self.ownership_of(who)
+        if ownership.levels:
+            return ownership
+        for mark in who.marks():
+            held = mark.held
+            if isinstance(held, Ownership) and held.key[0] == ownership.key[0] and held.client == ownership.client:
+                return held if held.loss is None else None
+        return None
+
+    async def _leave(self, begun: list[None] | None, lease: Lease | None) -> None:
+        client = self.client
+        client.check_open()
+        ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
+        if ownership is None or (lease is not None and not lease._brought_up()):
+            raise LockNotOwnedError(
+                f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
+                name=self.names.raw,
+            )
+        if ownership.pending is not None:
+            if begun is not None:
+                begun.append(None)
+            # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
+            owes = ownership.owe(block=True)
+            try:
+                await self._settle(ownership)
+            except LockLostError:
+                if owes:
+                    raise
+                # Else that of an inner block, which has said so itself; ours comes now.
+            if owes:
+                self._resume(ownership)
+                return
+        await self._release(ownership, begun, block=True)
+
+    async def _settle(self, ownership: Ownership) -> Pending | None:
+        try:
+            return await self.client.settle(ownership)
+        except Failure as failure:
+            raise self.client.explain(failure, ownership, "an earlier request", self._plain.lease_ms) from failure.cause
+
+    def _resume(self, ownership: Ownership) -> None:
+        if ownership.watched():
+            self.client.watchdog.watch(ownership)
+        else:
+            self.client.watchdog.unwatch(ownership)
+
+    async def _release(self, ownership: Ownership, begun: list[None] | None = None, *, block: bool = False) -> None:
+        before = len(ownership.levels)
+        try:
+            if begun is not None:
+                begun.append(None)
+            await self._release_one(ownership, block)
+        except BaseException as error:
+            if is_interruption(error):  # The caller has no use for the hold in any case.
+                if ownership.redo_release(before):
+                    ownership.pending_until = ownership.deadline
+                    if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
+                        self.client.watchdog.settle(ownership)
+                    else:
+                        await self.client.settle_on_leaving(ownership)
+                self._resume(ownership)  # In any case: it may have been released, and be watched still.
+            raise
+
+    async def _release_one(self, ownership: Ownership, block: bool) -> None:
+        client = self.client
+        if ownership.levels and client.runtime.now() >= ownership.deadline:
+            self._expire(ownership)
+        reason = ownership.loss or "its lease ran out"
+        if ownership.by is not self:
+            self.take_on(ownership)
+        turn, epoch, holds, lease, todo = ownership.begin_release(block=block)
+        lease = lease or self._plain.lease_ms
+        if todo is Unlock.NOT_OWNED:
+            raise LockNotOwnedError(
+                not_held("lock", ownership.name, ownership.who, self._held_here(ownership)),
+                name=ownership.name,
+            )
+
+        request = ownership.release_request if holds == 1 and ownership.request_epoch == epoch else None
+        if request is None:
+            request = self._release_request(ownership, lease, holds, epoch, repeat=False)
+        sent = client.runtime.now()
+        reply: Reply = None
+        setback: Failure | scripts.Stale | None
+        try:
+            reply = await client.runtime.eval(request, client.attempt_timeout(lease))
+            setback = None if type(reply) is int else scripts.read_release(reply)
+        except Failure as failure:
+            setback = failure
+        if setback is not None or reply is None or todo is Unlock.LOST:
+            reply, sent = await self._finish_release(ownership, turn, holds, lease, todo, reason, sent, reply, setback)
+        self.released(ownership, turn, holds, lease, sent, reply)
+
+    async def _finish_release(
+        self,
+        ownership: Ownership,
+        turn: int,
+        holds: int,
+        lease: int,
+        todo: Unlock,
+        reason: str,
+        sent: float,
+        reply: Reply,
+        setback: Failure | scripts.Stale | None,
+    ) -> tuple[Reply, float]:
+        """Go on with a release whose first copy did not simply succeed. Returns the answer, and to what sent when."""
+        client = self.client
+        repeated = False
+        try:
+            if setback is not None:
+                make = partial(self._release_request, ownership, lease, holds)
+                reply, sent, repeated = await client.persist(ownership, turn, make, lease, False, sent, setback)
+        except Failure as failure:
+            if todo is Unlock.LOST:
+                raise lost_error(ownership, reason) from failure.cause
+            ownership.pending_until = ownership.deadline
+            if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
+                client.watchdog.settle(ownership)
+            error = client.explain(failure, ownership, "an unlock", lease)
+            raise await explain_type(client, error, ownership.name, self.layout) from failure.cause
+        if todo is Unlock.LOST:
+            raise lost_error(ownership, reason)
+        if reply is None and not (repeated and holds == 1 and client.runtime.now() < ownership.deadline):
+            client.watchdog.unwatch(ownership)
+            if ownership.lose_one(turn, GONE, client.runtime.now()):
+                client.tell_lost(ownership)
+            raise lost_error(ownership)
+        return reply, sent
+
+    def released(self, ownership: Ownership, turn: int, holds: int, lease: int, sent: float, reply: Reply) -> None:
+        """The server took one hold away."""
+        client = self.client
+        ownership.released(turn, sent + certain_for(lease) if holds > 1 else 0.0)
+        if type(reply) is int and reply > 1:
+            self.note_waiters(ownership, reply - 1, sent)
+        if holds == 1 or not ownership.watched():
+            client.watchdog.unwatch(ownership)
+            if (
+                ownership.levels and ownership.watched()
+            ):  # Left by another thread, the block's owner may hold it anew by now.
+                client.watchdog.watch(ownership)
+        if client.talkative():
+            held = client.runtime.now() - ownership.since[holds - 1]
+            client.emit(events.Released(ownership.name, ownership.owner, holds - 1, held))
+
+    def _release_request(self, ownership: Ownership, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
+        request = self.release_request(ownership, lease, holds, epoch, repeat)
+        if holds == 1 and not repeat:
+            self._under(ownership, epoch)
+            ownership.release_request = request
+        return request
+
+    async def force_unlock(self) -> bool:
+        """Free the lock, whoever holds it."""
+        client = self.client
+        client.check_open()
+        ownership = self.mine()
+        if ownership.pending is not None:
+            try:
+                await self._settle(ownership)
+            except LockLostError:
+                pass
+        held = dict.fromkeys((ownership, *self._forced()))
+        client.refuse_interrupter(*held)
+        for each in held:
+            self._expire(each)  # What simply ran out before is not taken from anybody now.
+        victims = [(each, each.generation) for each in held]
+        turn, epoch = ownership.begin_force()
+
+        def make(epoch: int, repeat: bool) -> Request:
+            return self.force_request(ownership, epoch)
+
+        try:
+            reply, _, _ = await client.exchange(ownership, turn, make(epoch, False), make, self._plain.lease_ms)
+        except Failure as failure:
+            error = client.explain(failure, ownership, "a force_unlock", self._plain.lease_ms)
+            raise await explain_type(client, error, ownership.name, self.layout) from failure.cause
+        if type(reply) is bytes:
+            raise client.explain(scripts.unusable(reply), ownership, "a force_unlock", self._plain.lease_ms)
+        if reply is None and self.one_sided:
+            return False  # Whoever holds the other side keeps it.
+        for each, generation in victims:
+            if each.who is ownership.who:
+                each.clear()
+                client.watchdog.unwatch(each)
+            elif each.lose("it was forced open by this client", generation):
+                client.watchdog.unwatch(each)
+                client.tell_lost(each)
+        return reply is not None
+
+    def _forced(self) -> list[Ownership]:
+        """This client's ownerships that end when the lock is forced open."""
+        return self.client.ownerships.of(self.names.raw)
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    async def is_locked(self) -> bool:
+        """Whether anybody holds it."""
+        return await self.client.query("EXISTS", self.names.raw) == 1
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Whether the calling thread or task holds it."""
+        return await self.is_held_by_thread(self.caller().number)
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Whether that thread or task of this client holds it."""
+        self.check_thread_id(thread_id)
+        return await self.client.query("HEXISTS", self.names.raw, self.field(thread_id)) == 1
+
+    @staticmethod
+    def check_thread_id(thread_id: object) -> None:
+        """Raise ``TypeError`` if it is no number of a thread or task."""
+        if isinstance(thread_id, bool) or not isinstance(thread_id, int):
+            raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds it."""
+        count = await self.client.query("HGET", self.names.raw, self.field(self.caller().number))
+        return scripts.read_count(count)
+
+    async def remain_time_to_live(self) -> float | None:
+        """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
+        left = await self.client.query("PTTL", self.names.raw)
+        if type(left) is not int:
+            raise scripts.unusable(left).cause
+        if left == -2:
+            return None
+        return math.inf if left == -1 else left / 1000
+
+    # ---- the caller's ownership --------------------------------------------------------------------------------------
+
+    def mine(self) -> Ownership:
+        """The ownership of who calls."""
+        # As ownership_of(self.caller()), spelt out for who comes again: this is the hot path.
+        client = self.client
+        asking = client.runtime.owner()
+        who = self._caller or asking
+        ownership = self._last
+        if (
+            ownership is not None
+            and ownership.who is who
+            and ownership.listed
+            and ownership.client == client.id
+            and (not who.shared or is_callers(ownership))
+        ):
+            if ownership.pending is not None or ownership.queued_ms or client.runtime.inside(ownership.mutex):
+                client.refuse_interrupter(ownership)
+            return ownership
+        return self.ownership_of(self.caller())
+
+    def ownership_of(self, who: Caller) -> Ownership:
+        """The ownership of this owner: the one in the table, the one used last, or a new one."""
+        client = self.client
+        ownership = self._last
+        if ownership is None or ownership.who is not who or not ownership.listed or ownership.client != client.id:
+            key = (self.names.raw, self.field(who.number))
+            ownership = client.ownerships.find(key)
+            if ownership is None:
+                ownership = client.ownerships.enter(Ownership(key, who, client.id, client.runtime))
+            self._last = ownership
+        if ownership.pending is not None or ownership.queued_ms or client.runtime.inside(ownership.mutex):
+            client.refuse_interrupter(ownership)
+        return ownership
+
+
+def _setback(reply: Reply, read: Callable[[Reply], scripts.Stale | None]) -> Failure | scripts.Stale | None:
+    try:
+        return read(reply)
+    except Unusable as failure:
+        return failure
+
+
+def is_callers(held: Holding) -> bool:
+    """Whether what a thread held last is the calling context's to use, as far as a glance tells."""
+    if held.mark is None or held.who.divided:
+        return False
+    innermost = held.who.innermost()
+    if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
+        return False
+    return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
+
+
+def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:
+    """The message for who did not get a lock in time. ``holder``: who of this client has it."""
+    held = f"; {holder} of this client holds it" if holder else ""
+    return f"timed out after {wait} s waiting for {what} {name!r}{held}"
+
+
+def not_held(what: str, name: str, who: Caller, holder: str | None) -> str:
+    """The message for who releases a lock that it does not hold. ``holder``: who of this client has it."""
+    there = f" {holder} of this client holds it, and" if holder else ""
+    return (
+        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
+        "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
+        "task, or get_lock(name, owner=client.new_owner())"
+    )
+
+
+class Attempt:
+    """An attempt of one owner to take one lock, to be made as often as it takes."""
+
+    __slots__ = ("level", "lock", "ownership")
+
+    def __init__(self, lock: LockCore, ownership: Ownership, level: Level) -> None:
+        self.lock = lock
+        self.ownership = ownership
+        self.level = level
+
+    def __call__(self) -> Coroutine[Any, Any, int | None]:
+        return self.lock.attempt(self.ownership, self.level)

@@ -1,0 +1,336 @@
+"""The read-write lock: many readers, or one writer. Two locks on one hash, each counted, renewed and waited for apart.
+
+Source: ``org.redisson.RedissonReadLock`` and ``RedissonWriteLock``. What differs on purpose: an upgrade is an error,
+not a wait for oneself; each reader's lease is its own, and a renewal brings back none; a writer who becomes a reader
+tells those who wait; a reader gives way to a writer of the same client.
+
+Rules kept here:
+
+1. A writer may take the read side as well, and gives back the two in any order. Nobody else gets in between.
+2. A reader may not take the write side: it would wait for itself.
+3. Readers and writers wait on one channel, on benches of their own. A reader that got in lets the next one look at
+   once, a writer does not.
+4. While a writer waits in this client, a reader that holds nothing yet waits, too, but not for longer than ``WAY``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
+from pyredisson.core.ownership import lost_error
+from pyredisson.core.runtime import Failure
+from pyredisson.core.waiting import until_taken
+from pyredisson.core.wakeups import lock_message
+from pyredisson.errors import LockError
+from pyredisson.kinds.lock import LockCore
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Deadline
+    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
+
+__all__ = ["ReadLockCore", "ReadWriteLockCore", "WriteLockCore"]
+
+#: For how long, in seconds, a reader gives way to writers who wait in its client; at most half of its own wait. As long
+#: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
+WAY = 0.5
+
+#: Who waits on the one channel.
+READERS = "read"
+WRITERS = "write"
+
+
+class ReadWriteLockCore:
+    """One handle on a read-write lock: it makes handles on its two sides."""
+
+    __slots__ = ("_caller", "client", "names")
+
+    def __init__(self, client: ClientCore, name: str) -> None:
+        self.client = client
+        self.names = ReadWriteNames(name)
+        self._caller: MadeCaller | None = None
+        client.check_names(self.names)
+
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """See :meth:`LockCore.acting_for`; of both sides."""
+        self._caller = caller
+        return self
+
+    def read_lock(self) -> ReadLockCore:
+        """A handle on the read side."""
+        return ReadLockCore(self.client, self.names).acting_for(self._caller)
+
+    def write_lock(self) -> WriteLockCore:
+        """A handle on the write side."""
+        return WriteLockCore(self.client, self.names).acting_for(self._caller)
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        reading, writing = self.read_lock().state(" for reading"), self.write_lock().state(" for writing")
+        return f"{self.names.raw!r}{reading}{writing}"
+
+
+class Side(LockCore):
+    """What both sides have in common."""
+
+    __slots__ = ()
+
+    names: ReadWriteNames
+    layout = "read-write lock"
+    one_sided = True
+    writes = False
+
+    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
+        super().__init__(client, names.raw)
+        self.names = names
+
+    def describe(self) -> str:
+        """Its state as this client knows it, for ``repr``; asks no server."""
+        return f"{self.names.raw!r} for {'writing' if self.writes else 'reading'}{self.state()}"
+
+    def state(self, what: str = "") -> str:
+        """Who of this client holds this side, and how many wait for it."""
+        text = ""
+        for ownership in self._ownerships():
+            if ownership.levels:
+                held = f"{'lost' if ownership.loss else 'held'}{what}"
+                text += f" {held} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.levels)}"
+        waiting = self.waiting()
+        return f"{text}, {waiting} waiting here{what}" if waiting else text
+
+    def waiting(self) -> int:
+        """How many wait for this side in this client."""
+        return self.client.wakeups.waiting(self.names.channel, self.kind)
+
+    def taken(self, who: Caller) -> bool:
+        """Whether this owner has anything open, on either side."""
+        client = self.client
+        fields = owner_field(client.id, who.number), writer_field(client.id, who.number)
+        ownerships = [client.ownerships.find((self.names.raw, field)) for field in fields]
+        return any(ownership is not None and ownership.in_use() for ownership in ownerships)
+
+    def _ownerships(self) -> list[Ownership]:
+        """This client's ownerships on this side."""
+        field = writer_field if self.writes else owner_field
+        return [
+            each
+            for each in self.client.ownerships.of(self.names.raw)
+            if each.owner == field(each.client, each.who.number)
+        ]
+
+    def force_request(self, ownership: Ownership, epoch: int) -> Request:
+        """The request to free the lock if this side is held, by whomever."""
+        return scripts.force_unlock_side(
+            self.client.runtime, self.names, ownership.owner, epoch=epoch, write=self.writes
+        )
+
+    def _forced(self) -> list[Ownership]:
+        """The ownerships of this client that a forced release ends: with the write side go the writer's reads."""
+        return super()._forced() if self.writes else self._ownerships()
+
+    async def remain_time_to_live(self) -> float | None:
+        """For how long this side is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
+        return await super().remain_time_to_live() if await self.is_locked() else None
+
+
+class ReadLockCore(Side):
+    """One handle on the read side."""
+
+    __slots__ = ()
+
+    kind = READERS
+    renew = staticmethod(scripts.renew_reading)
+    polite = True
+
+    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the read side for an owner who holds it ``holds`` times as yet."""
+        return scripts.acquire_reading(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=level.lease_ms,
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
+        return scripts.release_reading(
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+        )
+
+    async def is_locked(self) -> bool:
+        """Whether anybody reads; a writer that reads as well is one."""
+        fields = await self.client.query("HKEYS", self.names.raw)
+        if type(fields) is not list:
+            raise scripts.unusable(fields).cause
+        return b"mode" in fields and any(
+            each != b"mode" and b":write" not in each for each in fields if isinstance(each, bytes)
+        )
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Whether that thread or task of this client reads."""
+        return await super().is_held_by_thread(thread_id) and await self._holds(thread_id) > 0
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds the read side."""
+        return await self._holds(self.caller().number)
+
+    async def _holds(self, number: int) -> int:
+        """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
+        field = self.field(number)
+        count = await self.client.query("HGET", self.names.raw, field)
+        holds = scripts.read_count(count)
+        names = [self.names.read_hold(field, each) for each in range(1, holds + 1)]
+        return holds if names and await self.client.query("EXISTS", *names) else 0
+
+    async def _wait(
+        self, ownership: Ownership, level: Level, refused: int, seen: int | None, deadline: Deadline
+    ) -> bool:
+        try:
+            return await until_taken(
+                partial(self._attempt_politely, ownership, level),
+                refused,
+                runtime=self.client.runtime,
+                wakeups=self.client.wakeups,
+                channel=self.names.channel,
+                kind=self.kind,
+                message=self.message,
+                seen=seen,
+                deadline=deadline,
+                free_after=0.0,  # Where one reader gets in, the next one does.
+            )
+        finally:
+            ownership.way = 0.0
+
+    def _holders(self) -> list[Ownership]:
+        """The ownerships of this client that keep readers out: a writer's."""
+        return [each for each in super()._holders() if each.owner == writer_field(each.client, each.who.number)]
+
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> int | None:
+        """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
+        if self._writer_waits() and not self._writing(ownership):
+            left = WAY if wait is None else min(WAY, wait / 2)
+            ownership.way = now + left
+            return int(1000 * left)
+        return super()._give_way(ownership, wait, now) if ownership.way > now else None
+
+    async def _attempt_politely(self, ownership: Ownership, level: Level) -> int | None:
+        """As :meth:`attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
+        left = ownership.way - self.client.runtime.now()
+        if left > 0 and self._writer_waits():
+            return int(1000 * left)
+        return await self.attempt(ownership, level)
+
+    def _writer_waits(self) -> bool:
+        return self.client.wakeups.anybody(self.names.channel, WRITERS)
+
+    def _writing(self, ownership: Ownership) -> bool:
+        """Whether the owner holds the write side: then it is not others who would come first."""
+        own = self.client.ownerships.find((ownership.name, writer_field(self.client.id, ownership.who.number)))
+        return own is not None and bool(own.levels)
+
+
+class WriteLockCore(Side):
+    """One handle on the write side."""
+
+    __slots__ = ()
+
+    kind = WRITERS
+    writes = True
+
+    def message(self, payload: bytes) -> int:
+        """How many writers a message wakes: only one can have it, and its answer serves the others."""
+        return min(abs(lock_message(payload)), 1)
+
+    def field(self, number: int) -> str:
+        """What stands for a writer in Redis."""
+        return writer_field(self.client.id, number)
+
+    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the write side for an owner who holds it ``holds`` times as yet."""
+        return scripts.acquire_writing(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            reader=owner_field(self.client.id, ownership.who.number),
+            lease_ms=level.lease_ms,
+            leases_ms=level.lease_ms + sum(each.lease_ms for each in ownership.levels),
+            holds=holds,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
+        """What the reply to an acquire means."""
+        return scripts.read_acquire_writing(reply)
+
+    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
+        return scripts.release_writing(
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
+        )
+
+    async def is_locked(self) -> bool:
+        """Whether anybody writes."""
+        return await self.client.query("HGET", self.names.raw, "mode") == b"write"
+
+    async def _acquire(self, wait: float | None, level: Level, ownership: Ownership | None) -> bool:
+        if ownership is None:
+            ownership = self.mine()
+        if not ownership.levels:
+            await self._refuse_reader(ownership)
+        return await super()._acquire(wait, level, ownership)
+
+    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
+        """Ask for the lock once; whoever reads is told so."""
+        answer = await super().attempt(ownership, level)
+        if answer == scripts.UPGRADE:
+            await self._give_up_reading(ownership)
+            answer = await super().attempt(ownership, level)
+        return 0 if answer == scripts.UPGRADE else answer
+
+    async def _refuse_reader(self, ownership: Ownership) -> None:
+        """A reader may not write, as far as this client knows; the server looks again."""
+        client = self.client
+        client.check_open()
+        own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
+        if own is None:
+            return
+        client.refuse_interrupter(own)
+        if own.pending is not None:
+            try:
+                await client.settle(own, behind=True)
+            except Failure as failure:
+                raise client.explain(failure, own, "an earlier request", self._plain.lease_ms) from failure.cause
+        self._expire(own)
+        if own.loss is not None:
+            raise lost_error(own)
+        if own.levels:
+            raise self._upgrade_error(own.name, own.owner)
+
+    async def _give_up_reading(self, ownership: Ownership) -> None:
+        """The server says that this owner reads. If this client knows better, what stands there is left over.
+
+        As a rule from a hold whose time was up here, by the drift that is taken off, and not yet there.
+        """
+        await self._refuse_reader(ownership)
+        reader = ReadLockCore(self.client, self.names)
+        own = reader.ownership_of(ownership.who)
+        turn, epoch = own.begin_force()
+        make = partial(reader.release_request, own, self._plain.lease_ms, 0)
+        await self.client.exchange(own, turn, make(epoch, False), make, self._plain.lease_ms)
+
+    def _upgrade_error(self, name: str, reader: str) -> LockError:
+        return LockError(
+            f"{reader} holds the read lock of {name!r} and asks for its write lock: it would wait for itself. Release "
+            "the read lock first; or take the write lock first, and the read lock under it",
+            name=name,
+        )

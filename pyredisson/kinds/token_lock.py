@@ -1,0 +1,187 @@
+"""The token lock: one string in Redis, ``SET name token NX PX lease``, as every client of the Redlock kind has it.
+
+Source: "Distributed Locks with Redis" (redis.io), the part on a single instance. It shares its key with redis-py's
+``Lock``, pottery, redsync, node-redlock and others. What differs on purpose: a lost reply neither strands a hold nor
+frees another's; it is renewed; its owner is a thread or task, and not whoever has the object in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.names import token_field
+from pyredisson.core.ownership import GONE, lost_error
+from pyredisson.core.runtime import Failure
+from pyredisson.errors import LockNotOwnedError
+from pyredisson.kinds.non_reentrant import NonReentrant
+from pyredisson.kinds.spin_lock import SpinLockCore
+
+if TYPE_CHECKING:
+    from pyredisson.config import Backoff
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.runtime import MadeCaller, Reply, Request
+
+__all__ = ["TOKEN_BYTES", "TokenLockCore"]
+
+TOKEN_BYTES = 20
+"""As the Redis documentation says. On the wire they are hexadecimal."""
+
+
+class Doubling:
+    """Pauses from 1 ms, doubled up to 128 ms. Chance is the runtime's affair."""
+
+    def delays(self) -> Iterable[float]:
+        """See ``Backoff.delays``."""
+        return [0.001 * 2**step for step in range(8)]
+
+
+class TokenLockCore(NonReentrant, SpinLockCore):
+    """One handle on a token lock.
+
+    Args:
+        client: The client.
+        name: The lock's name, which is its key.
+        backoff: The longest pauses between two attempts, of which each is half at least. ``None``: :class:`Doubling`.
+        owner: Who holds it, if not the calling thread or task.
+        token: What to store instead of random bytes.
+    """
+
+    __slots__ = ("_token",)
+
+    kind = "token"
+    layout = "token lock"
+    hint = ""  # A reentrant lock of the same name would be another key's type.
+    renew = staticmethod(scripts.renew_tokens)
+
+    def __init__(
+        self,
+        client: ClientCore,
+        name: str,
+        backoff: Backoff | None = None,
+        *,
+        owner: MadeCaller | None = None,
+        token: str | None = None,
+    ) -> None:
+        super().__init__(client, name, backoff or Doubling())
+        self._caller = owner
+        self._token = token
+
+    def with_token(self, token: str) -> TokenLockCore:
+        """The same handle, but for what it stores."""
+        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
+
+    def field(self, number: int) -> str:
+        """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
+        return token_field(self.client.id, number)
+
+    # ---- what it says to the server ------------------------------------------------------------------------------
+
+    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to take the lock with a new token; a repeat carries the same one."""
+        if not repeat:
+            # The lease of the hold before may be over here, and its key not quite gone on the server.
+            ownership.former = ownership.proof if ownership.proof != ownership.owner else ""
+            ownership.proof = self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex()
+        return scripts.acquire_token(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=level.lease_ms,
+            token=ownership.proof,
+            former=ownership.former,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
+        """The request to free the lock, if it has the token still."""
+        return scripts.release_token(
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, token=ownership.proof, epoch=epoch
+        )
+
+    def force_request(self, ownership: Ownership, epoch: int) -> Request:
+        """The request to free the lock, whoever holds it."""
+        return scripts.force_unlock_token(self.client.runtime, self.names, ownership.owner, epoch=epoch)
+
+    # No two holds have the same bytes, so none are kept.
+
+    def _acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+        return self.acquire_request(ownership, level, holds, epoch, repeat)
+
+    def _release_request(self, ownership: Ownership, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
+        return self.release_request(ownership, lease, holds, epoch, repeat)
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    def _pause(self, delay: float, refused: int) -> float:
+        pause = self.client.runtime.jitter(delay / 2, delay)
+        return pause if refused < 0 else min(pause, (refused + 1) / 1000)  # It will be free by then at the latest.
+
+    # ---- prolonging ----------------------------------------------------------------------------------------------
+
+    async def extend(self, milliseconds: int, *, from_now: bool) -> None:
+        """Prolong the hold by so much, or ``from_now`` on for so much at least. It is never shortened.
+
+        First the server is asked when it ends, then told when it shall: so a repeated request counts once.
+        """
+        client = self.client
+        client.check_open()
+        ownership = self.mine()
+        self._expire(ownership)
+        if not ownership.levels or ownership.loss is not None:
+            if ownership.levels or ownership.over:
+                raise lost_error(ownership, ownership.loss or "its lease ran out")
+            raise LockNotOwnedError(
+                f"lock {ownership.name!r} is not held by {ownership.who.describe()}", name=ownership.name
+            )
+        generation = ownership.generation
+        now, ends, _ = await self._ask_end(ownership, generation, 0)
+        until = milliseconds + (now if from_now else max(now, ends))
+        now, ends, sent = await self._ask_end(ownership, generation, until)
+        if ends > now:
+            ownership.renewed(generation, sent, ends - now)
+
+    async def _ask_end(self, ownership: Ownership, generation: int, until: int) -> tuple[int, int, float]:
+        runtime = self.client.runtime
+        sent = runtime.now()
+        try:
+            reply = await self.client.perform(
+                scripts.extend_token(runtime, self.names, token=ownership.proof, until=until)
+            )
+            answer = scripts.read_extend_token(reply)
+        except Failure as failure:
+            raise failure.cause from None
+        if answer is None:
+            if ownership.lose(GONE, generation):
+                self.client.watchdog.unwatch(ownership)
+                self.client.tell_lost(ownership)
+            raise lost_error(ownership)
+        return (*answer, sent)
+
+    def remaining(self) -> float:
+        """Seconds for which the hold is certain."""
+        return self.mine().remaining(self.client.runtime.now())
+
+    def token(self) -> bytes:
+        """The token of the hold."""
+        return self.mine().proof.encode()
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Whether that thread or task of this client holds it."""
+        self.check_thread_id(thread_id)
+        token = await self.client.query("GET", self.names.raw)
+        ownership = self.client.ownerships.find((self.names.raw, self.field(thread_id)))
+        return ownership is not None and self._is_of(token, ownership)
+
+    async def get_hold_count(self) -> int:
+        """How often the calling thread or task holds it: once or not at all."""
+        return int(await self.is_held_by_current_thread())
+
+    @staticmethod
+    def _is_of(token: Reply, ownership: Ownership) -> bool:
+        return token == ownership.proof.encode()

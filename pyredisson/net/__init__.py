@@ -1,0 +1,3 @@
+"""Bytes, connections and servers, once for all runtimes."""
+
+__all__: list[str] = []

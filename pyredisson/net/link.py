@@ -1,0 +1,159 @@
+"""The way to one server, as both colours see it: ``async`` means "may block" here too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from pyredisson.core.runtime import Acknowledging, Failure, Reply, Request
+from pyredisson.net.resp import pack
+from pyredisson.shared.clock import monotonic
+
+__all__ = [
+    "CONNECTING",
+    "INFO",
+    "Inspect",
+    "Link",
+    "NodeLink",
+    "Stream",
+    "eval_each",
+    "nobody",
+    "place_of",
+    "wait_command",
+]
+
+#: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
+CONNECTING = 0.25
+
+#: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
+INFO = pack("INFO")
+
+Inspect: TypeAlias = Callable[[object], None]
+"""Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+
+
+def nobody() -> None:
+    """Nobody wants to know."""
+
+
+def place_of(connection: Any) -> tuple[object, object]:
+    """Where a connection of redis-py leads, as far as it says."""
+    return getattr(connection, "host", None), getattr(connection, "port", None)
+
+
+def wait_command(replicas: int, seconds: float) -> bytes:
+    """Wait until so many replicas know of what was done on this connection, or until the time is over."""
+    return pack("WAIT", replicas, max(1, math.ceil(seconds * 1000)))  # 0 would be for ever.
+
+
+class Link(Protocol):
+    """Connections to one server: of our own, or borrowed from the user's pool; or to all the nodes of a cluster.
+
+    Attributes:
+        inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
+            new when it is first used here.
+        on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
+    """
+
+    inspect: Inspect | None
+    on_change: Callable[[], None]
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        """Run a script once. See ``Runtime.eval``."""
+        ...
+
+    def begin(self, request: Request, timeout: float) -> Any:
+        """Send a script's call now, or begin to connect for it; what is returned takes the reply. For ``fan_out``."""
+        ...
+
+    async def eval_synced(
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        """Run a script once, and let replicas acknowledge it. See ``Runtime.eval_synced``."""
+        ...
+
+    async def eval_all(self, requests: Sequence[Request], timeout: float) -> list[Reply | Failure]:
+        """Run many scripts, each once. See ``Runtime.eval_all``."""
+        ...
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command once. See ``Runtime.ask``."""
+        ...
+
+    async def stream(self, timeout: float) -> Stream:
+        """Make a connection that belongs to nobody else, for a subscriber."""
+        ...
+
+    async def follow(self) -> bool:
+        """Find out by the way whether what is to be reached has moved. Returns whether there is anybody to ask."""
+        ...
+
+    def reserve(self) -> None:
+        """The calling thread or task (the watchdog's) must never wait for a connection behind anybody else."""
+        ...
+
+    def close(self) -> None:
+        """Close what is ours."""
+        ...
+
+    def abandon(self) -> None:
+        """Forget everything without a word to the server: this is the child of a fork."""
+        ...
+
+
+class NodeLink(Link, Protocol):
+    """Connections of our own to one node of a cluster."""
+
+    async def eval_synced(
+        self,
+        request: Request,
+        timeout: float,
+        sync: Acknowledging,
+        sync_timeout: float,
+        *,
+        asking: bool = False,
+    ) -> tuple[Reply, int | Failure]:
+        """As for any link. ``asking``: although the node does not (yet) serve its slot, see :meth:`call_asking`."""
+        ...
+
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
+        ...
+
+
+R = TypeVar("R")
+
+
+async def eval_each(
+    call: Callable[[R, float], Awaitable[Reply]], requests: Iterable[R], timeout: float
+) -> list[Reply | Failure]:
+    """Run scripts one after the other, within ``timeout`` in all."""
+    over = monotonic() + timeout
+    answers: list[Reply | Failure] = []
+    for request in requests:
+        try:
+            answers.append(await call(request, max(0.001, over - monotonic())))
+        except Failure as failure:
+            answers.append(failure)
+    return answers
+
+
+class Stream(Protocol):
+    """A connection on which messages come by themselves."""
+
+    def send(self, data: bytes) -> None:
+        """Send a command; any thread may. Raises ``OSError`` or an error of redis-py."""
+        ...
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        """Return what came within ``timeout``, an empty list for nothing, ``None`` for the end of the connection."""
+        ...
+
+    def wake(self) -> None:
+        """Let :meth:`read` return now; any thread may."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...

@@ -1,0 +1,195 @@
+"""Requests as bytes, and error replies as what they mean. Shared by the runtimes that talk to real servers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
+from pyredisson.net.bounds import Reader
+
+__all__ = [
+    "ASKING",
+    "Packed",
+    "Script",
+    "as_redis_error",
+    "failure_of",
+    "inspected",
+    "is_no_script",
+    "is_push",
+    "new_reader",
+    "pack",
+    "prepare",
+    "reply_error",
+    "resent",
+    "script",
+]
+
+count_as_ours(rx.RedisError)
+
+
+class Script:
+    """One file of ``pyredisson/lua``."""
+
+    __slots__ = ("head", "name", "sha", "text")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = (Path(__file__).parent.parent / "lua" / f"{name}.lua").read_bytes()
+        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
+        self.head = b"$7\r\nEVALSHA\r\n$40\r\n" + self.sha.encode() + b"\r\n"
+
+
+script: Callable[[str], Script] = cache(Script)
+
+
+class Packed:
+    """A script's call, ready to be sent."""
+
+    __slots__ = ("data", "script")
+
+    def __init__(self, data: bytes, script: Script) -> None:
+        self.data = data
+        self.script = script
+
+    def in_full(self) -> bytes:
+        """The same call with the script's text, for a server that does not know it."""
+        count, rest = self.data.split(b"\r\n", 1)
+        text = self.script.text
+        return b"%s\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n%s" % (count, len(text), text, rest[len(self.script.head) :])
+
+
+def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:
+    """Pack ``EVALSHA sha numkeys key... arg...``."""
+    called = script(name)
+    out = [b"*%d\r\n" % (3 + len(keys) + len(args)), called.head]
+    out += _bulks((len(keys), *keys, *args))
+    return Packed(b"".join(out), called)
+
+
+def pack(*args: str | int | bytes) -> bytes:
+    """Pack a command."""
+    return b"".join([b"*%d\r\n" % len(args), *_bulks(args)])
+
+
+def _bulks(args: tuple[str | int | bytes, ...]) -> list[bytes]:
+    out = []
+    for arg in args:
+        data = arg if isinstance(arg, bytes) else str(arg).encode()
+        out.append(b"$%d\r\n%s\r\n" % (len(data), data))
+    return out
+
+
+ASKING = pack("ASKING")
+
+
+def resent(requests: Sequence[Packed], replies: list[Any]) -> dict[int, bytes]:
+    """What to send again because the server did not know the script: its text once, then the calls as before."""
+    again: dict[int, bytes] = {}
+    told: set[Script] = set()
+    for index, (request, reply) in enumerate(zip(requests, replies, strict=True)):
+        if is_no_script(reply):
+            again[index] = request.data if request.script in told else request.in_full()
+            told.add(request.script)
+    return again
+
+
+_ERRORS: dict[str, type[rx.RedisError]] = {
+    "NOSCRIPT": rx.NoScriptError,
+    "LOADING": rx.BusyLoadingError,
+    "READONLY": rx.ReadOnlyError,
+    "OOM": rx.OutOfMemoryError,
+    "NOPERM": rx.NoPermissionError,
+    "NOAUTH": rx.AuthenticationError,
+    "WRONGPASS": rx.AuthenticationError,
+    "MASTERDOWN": rx.MasterDownError,
+    "CLUSTERDOWN": rx.ClusterDownError,
+    "TRYAGAIN": rx.TryAgainError,
+}
+
+#: The server could not take the request at this moment, and did not: as good as not sent. UNBLOCKED is what a ``WAIT``
+#: is told when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not said by it.
+_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"})
+#: Of these, what a server says that is not the master, or not yet.
+_NO_MASTER = frozenset({"LOADING", "READONLY", "MASTERDOWN"})
+
+
+#: How Redis before 7.0 wraps the error of a command in a script, whose code stands inside then.
+_IN_SCRIPT = re.compile(
+    r"(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)",
+    re.DOTALL,
+)
+#: What a server says that has become a replica between what it was asked to do and ``WAIT``.
+_NO_LONGER_MASTER = "ERR WAIT cannot be used with replica instances"
+#: What servers say, without a code, of a command in a script that the user may not run.
+_NOT_PERMITTED = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't run)")
+
+
+def reply_error(text: str) -> rx.RedisError:
+    """Make the redis-py error of an error reply; its code stays readable at the front of the message."""
+    if "@user_script" in text and (inner := _IN_SCRIPT.fullmatch(text)):
+        text = inner[1]
+    code = "NOPERM" if _NOT_PERMITTED.match(text) else text.split(" ", 1)[0]
+    return _ERRORS.get(code, rx.ResponseError)(text)
+
+
+def failure_of(error: Any, *, found: bool = False) -> Failure:
+    """Tell what an error reply says of the request: it had no effect, for now or for good.
+
+    ``found`` says that sentinels have told of this server as the master: one that is none, or is none yet, is replaced
+    or ready soon, so that it is worth asking again.
+    """
+    if type(error) is rx.ResponseError:
+        inner = reply_error(str(error))  # redis-py's own reader, which a borrowed connection has, does not look inside.
+        error = error if type(inner) is rx.ResponseError and str(inner) == str(error) else inner
+    code = str(error).split(" ", 1)[0]
+    if found and (code in _NO_MASTER or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError))):
+        return NotNow(error)
+    if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
+        return NotSent(error)
+    if str(error).startswith(_NO_LONGER_MASTER):
+        return NotSent(error)
+    return Refused(error)
+
+
+def inspected(reply: Any, *, found: bool = False) -> Any:
+    """What to make of the reply to ``INFO`` on a new connection: a server that cannot answer now is not there yet.
+
+    ``found`` says that sentinels have told of it as the master: if it is none (any more), they are behind.
+
+    Raises:
+        NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will tell of another soon.
+    """
+    if found and isinstance(reply, bytes) and b"\nrole:slave" in reply:
+        raise NotNow(rx.ConnectionError("what the sentinels call the master is a replica: they are behind"))
+    if isinstance(reply, Exception) and isinstance(failure := failure_of(reply, found=found), NotSent):
+        raise failure
+    return reply
+
+
+def new_reader() -> Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes; of replies within bounds."""
+    return Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+
+
+def is_push(reply: object) -> bool:
+    """Whether this is a RESP3 push message: not the answer to anything."""
+    return type(reply).__name__ == "PushNotification"
+
+
+def is_no_script(reply: object) -> bool:
+    """Whether the server says that it does not know the script."""
+    return isinstance(reply, rx.ResponseError) and (
+        isinstance(reply, rx.NoScriptError) or str(reply).startswith("NOSCRIPT")
+    )
+
+
+def as_redis_error(error: Exception) -> Exception:
+    """Return an error of the system's as one of redis-py's, which is what callers catch."""
+    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error))

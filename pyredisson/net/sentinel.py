@@ -1,0 +1,285 @@
+"""Where the master is: asked of sentinels, at each new connection.
+
+A sentinel is asked for the address of a service's master, one after another until one knows; the one that answered is
+asked first the next time. Whether what is found there is a master is for the new connection to see: a sentinel may be
+behind.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, final
+from urllib.parse import quote, unquote, urlsplit
+
+import redis
+import redis.asyncio
+import redis.asyncio.retry
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pyredisson.core.runtime import NotSent
+from pyredisson.net.resp import as_redis_error
+
+__all__ = [
+    "ASK_AGAIN",
+    "Address",
+    "Enquiry",
+    "Locator",
+    "SentinelUrl",
+    "Sentinels",
+    "Whereabouts",
+    "parse_sentinel_url",
+]
+
+SCHEME = "redis+sentinel://"
+DEFAULT_PORT = 26379
+
+_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:,\[\]]+)(?::(?P<port>\d{1,5}))?")
+
+#: A master that was replaced goes on for seconds before it learns of that: so often, in seconds, we ask who it is.
+ASK_AGAIN = 1.0
+#: And so often while no sentinel answers: each time may cost a request a quarter of a second.
+ASK_LATER = 5.0
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+@final
+class SentinelUrl:
+    """What ``redis+sentinel://`` says.
+
+    Attributes:
+        sentinels: Where they are.
+        service: The name under which they know the master.
+        data: The URL, as redis-py reads it, of a server in the master's place; its host and port mean nothing.
+        masked: The URL itself, password masked.
+    """
+
+    def __init__(self, sentinels: Sequence[Address], service: str, data: str, masked: str) -> None:
+        self.sentinels = sentinels
+        self.service = service
+        self.data = data
+        self.masked = masked
+
+
+def parse_sentinel_url(url: object) -> SentinelUrl | None:
+    """Read ``redis+sentinel://[[user]:password@]host:port[,host:port]/service[/db]``; ``None`` for any other URL.
+
+    User and password are the data servers'. What follows a ``?`` are settings, as in redis-py's URLs.
+
+    Raises:
+        ValueError: It begins like that, and goes on otherwise.
+    """
+    if not isinstance(url, str) or not url.startswith(SCHEME):
+        return None
+    parts = urlsplit("//" + url.removeprefix(SCHEME), allow_fragments=False)
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    sentinels = [_address(each) for each in hosts.split(",")]
+    service, _, db = parts.path.lstrip("/").partition("/")
+    if not service:
+        raise ValueError(f"{SCHEME}host:port/service names the service whose master the sentinels know")
+    if db and not db.isdecimal():
+        raise ValueError(f"the database behind the service must be a number, not {db!r}")
+    behind = f"?{parts.query}" if parts.query else ""
+    data = f"redis://{login + '@' if login else ''}sentinel:0/{db or 0}{behind}"
+    secret = ":***" if colon else ""
+    shown = f"{user}{secret}@" if login else ""
+    listed = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in sentinels)
+    masked = f"{SCHEME}{shown}{listed}/{quote(unquote(service))}/{db or 0}"
+    return SentinelUrl(sentinels, unquote(service), data, masked)
+
+
+def _address(text: str) -> Address:
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65_536:
+        raise ValueError(  # Not what stands there: it may be part of a password.
+            f"{SCHEME} wants host:port[,host:port]. In a user's name or password, characters such as # / ? : @ [ ] % "
+            "are written percent-encoded"
+        )
+    return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
+
+
+class Locator(Protocol):
+    """Finds out where to connect."""
+
+    def locate(self, timeout: float) -> Address:
+        """Where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if nobody knows."""
+        ...
+
+    async def locate_async(self, timeout: float) -> Address:
+        """As :meth:`locate`, for an event loop."""
+        ...
+
+    def doubt(self) -> None:
+        """What was told last is no master. Ask somebody else first the next time."""
+        ...
+
+
+@final
+class Whereabouts:
+    """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks.
+
+    Whoever finds it elsewhere, for a new connection or because it was time to ask, finds it for all connections: those
+    to where it was are to be left, though the server there may go on for a while as if it were the master still.
+    """
+
+    def __init__(self) -> None:
+        self._address: Address | None = None  # As of the last answer.
+        self._heard_at: Address | None = None  # Where the subscriber is.
+        self._ask_at = -math.inf
+
+    def asked(self, now: float) -> None:
+        """It is being asked for, for a new connection."""
+        self._ask_at = now + ASK_AGAIN
+
+    def nobody_knew(self, now: float) -> None:
+        """It was asked for by the way, and nobody told: that is not tried again so soon."""
+        self._ask_at = now + ASK_LATER
+
+    def found(self, address: Address) -> bool:
+        """This is where it is now. Returns whether it was elsewhere before: older connections are to be left."""
+        former, self._address = self._address, address
+        return former not in (None, address)
+
+    def hears_at(self, address: Address) -> None:
+        """The subscriber goes there."""
+        self._heard_at = address
+
+    def hears_elsewhere(self) -> bool:
+        """Whether the subscriber is to move. Said once for each place where it was."""
+        if self._heard_at in (None, self._address):
+            return False
+        self._heard_at = None
+        return True
+
+    def was_at(self, address: Address | None) -> bool:
+        """Whether it is no longer there: a connection to there is to be left."""
+        return address != self._address
+
+    def doubtful(self, now: float) -> bool:
+        """Whether it is time to ask if the master is still where we are connected. Whoever is told so asks."""
+        if self._address is None or now < self._ask_at:
+            return False
+        self._ask_at = now + ASK_AGAIN  # One of many asks.
+        return True
+
+    @staticmethod
+    def demoted(*replies: object) -> bool:
+        """Whether a server says that it is the master no longer. What was answered so had no effect."""
+        return any(type(reply) is rx.ReadOnlyError for reply in replies)
+
+
+@final
+class Enquiry:
+    """One question to the sentinels of a service: where its master is. Whoever has it does the asking.
+
+    Args:
+        order: The sentinels, that first that is to be asked first.
+        service: The name under which they know the master.
+        timeout: Seconds that there are for it, about.
+    """
+
+    def __init__(self, order: Sequence[Address], service: str, timeout: float) -> None:
+        self._order = tuple(order)
+        self._service = service
+        self._said: list[str] = []
+        #: How long to wait for each: all of them within the time, as far as it goes; a dead one must not cost it all.
+        self.each = max(timeout / math.sqrt(len(self._order)), 0.05)
+        self.command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._order)
+
+    def heard(self, sentinel: Address, reply: Any) -> Address | None:
+        """What a sentinel's reply says; ``None``: it does not know, so the next one is to be asked."""
+        if not reply:
+            self._said.append(f"{sentinel[0]}:{sentinel[1]} knows no {self._service!r}")
+            return None
+        host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in reply)
+        return host, int(port)
+
+    def silent(self, sentinel: Address, error: Exception) -> None:
+        """A sentinel could not be asked."""
+        self._said.append(f"{sentinel[0]}:{sentinel[1]}: {as_redis_error(error)}")
+
+    def nowhere(self) -> NotSent:
+        """What to raise when all were asked and none knows."""
+        return NotSent(rx.ConnectionError(f"no sentinel tells where {self._service!r} is ({'; '.join(self._said)})"))
+
+
+@final
+class Sentinels:
+    """The sentinels of one service.
+
+    Args:
+        url: Where they are.
+        settings: For the connections to them: ``username``, ``password``, ``ssl`` and the like, as redis-py has them.
+    """
+
+    def __init__(self, url: SentinelUrl, settings: dict[str, Any] | None = None) -> None:
+        self._url = url
+        self._settings = dict(settings or {})
+        self._order = list(url.sentinels)
+
+    @property
+    def url(self) -> str:
+        """The URL, password masked."""
+        return self._url.masked
+
+    def enquire(self, timeout: float) -> Enquiry:
+        """Begin to ask; whoever does tells :meth:`answered`."""
+        return Enquiry(self._order, self._url.service, timeout)
+
+    def doubt(self) -> None:
+        """See :meth:`Locator.doubt`."""
+        self._order = [*self._order[1:], *self._order[:1]]
+
+    def answered(self, sentinel: Address) -> None:
+        """This one knew: it is asked first the next time."""
+        self._order = [sentinel, *(other for other in self._order if other != sentinel)]
+
+    def _settings_of(self, sentinel: Address, seconds: float) -> dict[str, Any]:
+        times = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
+        return {**self._settings, **times, "host": sentinel[0], "port": sentinel[1]}
+
+    def locate(self, timeout: float) -> Address:
+        """See :meth:`Locator.locate`."""
+        enquiry = self.enquire(timeout)
+        for address in enquiry:
+            sentinel: Any = redis.Redis(**self._settings_of(address, enquiry.each), retry=Retry(NoBackoff(), 0))
+            try:
+                with sentinel:
+                    reply: Any = sentinel.execute_command(*enquiry.command)
+            except (rx.RedisError, OSError) as error:
+                enquiry.silent(address, error)
+                continue
+            found = enquiry.heard(address, reply)
+            if found is not None:
+                self.answered(address)
+                return found
+        raise enquiry.nowhere()
+
+    async def locate_async(self, timeout: float) -> Address:
+        """See :meth:`Locator.locate_async`."""
+        enquiry = self.enquire(timeout)
+        for address in enquiry:
+            sentinel: Any = redis.asyncio.Redis(
+                **self._settings_of(address, enquiry.each), retry=redis.asyncio.retry.Retry(NoBackoff(), 0)
+            )
+            try:
+                reply: Any = await sentinel.execute_command(*enquiry.command)
+            except (rx.RedisError, OSError) as error:
+                enquiry.silent(address, error)
+                continue
+            finally:
+                await sentinel.aclose()
+            found = enquiry.heard(address, reply)
+            if found is not None:
+                self.answered(address)
+                return found
+        raise enquiry.nowhere()

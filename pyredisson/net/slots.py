@@ -1,0 +1,118 @@
+"""A cluster's slots: which one a request is for, who serves it, and what a node says that does not. Nothing blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+
+from pyredisson.core.runtime import Announce
+from pyredisson.net.resp import Packed, prepare
+
+__all__ = [
+    "SLOTS",
+    "Address",
+    "Ask",
+    "Call",
+    "Moved",
+    "Remap",
+    "prepare_call",
+    "read_redirection",
+    "read_slots",
+    "slot_of",
+]
+
+SLOTS = REDIS_CLUSTER_HASH_SLOTS
+
+Address: TypeAlias = tuple[str, int]
+"""A node's host and port."""
+
+Remap: TypeAlias = Callable[[Address], Address]
+"""Makes the address that a client can reach of the one that the cluster tells."""
+
+
+def slot_of(key: str) -> int:
+    """Return the slot of a key or of a channel."""
+    return key_slot(key.encode())
+
+
+class Call:
+    """A script's call for one slot. It is packed when it is first sent: only then is the word for publishing known.
+
+    Attributes:
+        slot: That of its first key; the others share it.
+        packed: Once it has been sent, what was sent.
+    """
+
+    __slots__ = ("_parts", "packed", "slot")
+
+    def __init__(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> None:
+        self.slot = slot_of(keys[0])
+        self.packed: Packed | None = None
+        self._parts = (script, keys, args)
+
+    def pack(self, word: str) -> Packed:
+        """Make it ready to be sent to servers to which one publishes by this word."""
+        packed = self.packed
+        if packed is None:
+            script, keys, args = self._parts
+            args = tuple([word if isinstance(arg, Announce) else arg for arg in args])
+            packed = self.packed = prepare(script, keys, args)
+        return packed
+
+
+def prepare_call(script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Call:
+    """See ``Runtime.prepare``."""
+    return Call(script, keys, args)
+
+
+# ---- what nodes say --------------------------------------------------------------------------------------------------
+
+
+def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[int, int, Address]]:
+    """Read the reply to ``CLUSTER SLOTS``: from where to where, both included, which master serves.
+
+    Args:
+        reply: As it came.
+        asked: Who said it; a node that does not know its own address means the one by which it was reached.
+        remap: What the user's client makes of addresses.
+    """
+    found = []
+    for first, last, master, *_ in reply:
+        address = _address(master[0], master[1], asked)
+        found.append((int(first), int(last), address if remap is None else remap(address)))
+    return found
+
+
+class Moved(NamedTuple):
+    """Another node serves the slot, for good."""
+
+    slot: int
+    address: Address
+
+
+class Ask(NamedTuple):
+    """Another node has what is not here any more, this once: the slot is on its way."""
+
+    slot: int
+    address: Address
+
+
+def read_redirection(error: BaseException, asked: Address, remap: Remap | None) -> Moved | Ask | None:
+    """Read an error reply that says who serves a slot; ``None`` for any other."""
+    kind, _, rest = str(error).partition(" ")
+    if kind not in ("MOVED", "ASK"):
+        return None
+    slot, _, where = rest.partition(" ")
+    host, _, port = where.strip().rpartition(":")
+    address = _address(host, port, asked)
+    if remap is not None:
+        address = remap(address)
+    return (Moved if kind == "MOVED" else Ask)(int(slot), address)
+
+
+def _address(host: str | bytes | None, port: str | int, asked: Address) -> Address:
+    if isinstance(host, bytes):
+        host = host.decode()
+    return (asked[0] if not host or host == "?" else host, int(port))

@@ -1,0 +1,3 @@
+"""Several locks as one: multi-locks, and Redlock over independent nodes."""
+
+__all__: list[str] = []

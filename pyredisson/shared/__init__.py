@@ -1,0 +1,3 @@
+"""What the locks of threads and those of asyncio have in common, besides the protocol."""
+
+__all__: list[str] = []

@@ -1,0 +1,56 @@
+"""The rules for arguments that façades look at themselves: those of ``threading``, back-offs, and other façades."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyredisson.config import Backoff, ExponentialBackoff
+
+if TYPE_CHECKING:
+    from pyredisson.kinds.lock import LockCore
+
+__all__ = ["backoff_of", "cores_of", "wait_of"]
+
+
+def wait_of(blocking: bool, timeout: float) -> float | None:
+    """Return for how many seconds ``acquire(blocking, timeout)`` has to wait; ``None``: without end.
+
+    Raises:
+        ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
+    """
+    if blocking is True and type(timeout) is int and timeout == -1:
+        return None
+    threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
+    if not blocking:
+        return 0
+    return None if timeout == -1 else timeout
+
+
+def backoff_of(backoff: Backoff | None) -> Backoff:
+    """Return the back-off to use; ``None`` is the usual one.
+
+    Raises:
+        TypeError: It is no back-off: it has no ``delays()``.
+    """
+    if backoff is None:
+        return ExponentialBackoff()
+    if not callable(getattr(backoff, "delays", None)):
+        raise TypeError(f"backoff must have a method delays(), and {type(backoff).__name__} has none")
+    return backoff
+
+
+def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
+    """Return the cores of locks of one colour.
+
+    Raises:
+        TypeError: One is something else than a lock, or a lock of the other colour.
+    """
+    for lock in locks:
+        if not isinstance(lock, kind):
+            colour = kind.__module__.removesuffix(".primitives")
+            raise TypeError(
+                f"a multi-lock is made of locks of {colour}, not of {type(lock).__module__}.{type(lock).__qualname__}"
+            )
+    return [lock._core for lock in locks]

@@ -1,0 +1,204 @@
+"""Clients in a simulated world that find their server by themselves: on a cluster, or through sentinels.
+
+The routing is not simulated: :mod:`pyredisson.net.cluster`, :mod:`pyredisson.net.slots`,
+:mod:`pyredisson.net.sentinel` and :mod:`pyredisson.net.subscriber` run here as they do over sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, final
+
+from redis import Connection
+
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
+from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request
+from pyredisson.net.cluster import Cluster, ClusterLink, subscriber_for
+from pyredisson.net.resp import prepare
+from pyredisson.net.sentinel import Sentinels, Whereabouts, parse_sentinel_url
+from pyredisson.net.slots import Address, prepare_call, slot_of
+from tests.simulator.network import Port, SimulatedLink
+from tests.simulator.runtime import AnyClient, Seam
+from tests.simulator.world import Process, Promise
+
+if TYPE_CHECKING:
+    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.events import Event
+    from pyredisson.net.cluster import NodeSubscribers
+    from pyredisson.net.link import Inspect
+    from pyredisson.net.subscriber import Subscriber
+    from tests.simulator.cluster import SimulatedCluster
+    from tests.simulator.network import Network
+
+__all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
+
+
+class SimulatedTurn:
+    """See :class:`pyredisson.net.cluster.Turn`."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._taken: Promise[None] | None = None
+
+    async def take(self, seconds: float) -> bool:
+        over = self._process.now() + seconds
+        while self._taken is not None:
+            left = over - self._process.now()
+            if left <= 0:
+                return False
+            pause = self._process.world.pause_of(self._process, left)
+            self._taken.then(lambda pause=pause: pause.settle(True))  # type: ignore[misc]
+            await pause
+        self._taken = Promise()
+        return True
+
+    def give(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            taken.settle()
+
+
+class RoutedRuntime(Seam):
+    """The view of a client that has a link, as those over sockets have."""
+
+    def __init__(self, port: Port, link: SimulatedLink | ClusterLink, config: Config) -> None:
+        super().__init__(port.process)
+        self.port = port
+        self.link = link
+        self._scattered = isinstance(link, ClusterLink)
+        self._config = config
+        self._subscriber: Subscriber | NodeSubscribers | None = None
+
+    def attach(self, wakeups: Wakeups, emit: Callable[[Event], None], inspect: Inspect) -> None:
+        """Learn whom messages are for, and who wants to know of each new connection."""
+        self.link.inspect = inspect
+        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, wakeups, emit)
+
+    def _listen(self, subscriber: Subscriber) -> None:
+        self.process.start(subscriber.run(), f"{self.process.name}/subscriber")
+
+    # ---- plain ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
+        return prepare_call(script, keys, args) if self._scattered else prepare(script, keys, args)
+
+    def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
+        async def reserved() -> float:
+            self.link.reserve()
+            return await step()
+
+        return super().spawn(reserved, name)
+
+    def place(self, name: str) -> int | None:
+        return slot_of(name) if self._scattered else None
+
+    def subscribe(self, channel: str) -> None:
+        assert self._subscriber is not None, "nobody is attached yet"
+        self._subscriber.subscribe(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        assert self._subscriber is not None, "nobody is attached yet"
+        self._subscriber.unsubscribe(channel)
+
+    def subscribed(self) -> set[str]:
+        """The channels that some server sends it at present."""
+        return self.port.subscribed()
+
+    # ---- may block -----------------------------------------------------------------------------------------------
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        self.interruptible()
+        reply = await self.link.eval(request, timeout)
+        self.interruptible()
+        return reply
+
+    async def eval_synced(
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+    ) -> tuple[Reply, int | Failure]:
+        self.interruptible()
+        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+
+    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+        self.interruptible()
+        return await self.link.eval_all(requests, timeout)
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        self.interruptible()
+        return await self.link.ask(command, timeout)
+
+    def close(self) -> None:
+        """End its loops and connections."""
+        if self._subscriber is not None:
+            self._subscriber.close()
+        super().close()
+        self.link.close()
+
+
+@final
+class RoutedClient(AnyClient[RoutedRuntime]):
+    """A client that finds its server by itself.
+
+    Args:
+        port: The network as it sees it.
+        link: How it finds it.
+        config: Its settings.
+        address: What its messages call the server.
+    """
+
+    def __init__(self, port: Port, link: SimulatedLink | ClusterLink, config: Config, address: str) -> None:
+        runtime = RoutedRuntime(port, link, config)
+        super().__init__(runtime, ClientCore(runtime, config), address)
+        runtime.attach(self.core.wakeups, self.core.emit, self.core.server.inspect)
+
+
+def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Config | None = None) -> RoutedClient:
+    """A client of a simulated cluster."""
+    config = config or Config()
+    port = Port(process, cluster.network)
+
+    def link_to_node(address: Address) -> SimulatedLink:
+        return SimulatedLink(port, address)
+
+    async def sleep(seconds: float) -> None:
+        await process.world.pause_of(process, seconds)
+
+    link = ClusterLink(
+        Cluster(cluster.seeds, Connection, {}, None),
+        config.sharded_subscription_mode,
+        link_to_node,
+        lambda: SimulatedTurn(process),
+        sleep,
+        lambda link, request, timeout: link.eval(request, timeout),
+        now=process.now,
+    )
+    return RoutedClient(port, link, config, "redis+cluster://n0:7000")
+
+
+def sentinel_client(process: Process, network: Network, url: str, *, config: Config | None = None) -> RoutedClient:
+    """A client of the master that sentinels know; ``url`` is as for :meth:`pyredisson.Redisson.from_url`."""
+    config = config or Config()
+    port = Port(process, network)
+    found = parse_sentinel_url(url)
+    assert found is not None, f"not a URL of sentinels: {url}"
+    sentinels = Sentinels(found)
+
+    async def locate(timeout: float) -> Address:
+        enquiry = sentinels.enquire(timeout)
+        for address in enquiry:
+            link = SimulatedLink(port, address)
+            try:
+                master = enquiry.heard(address, await link.ask(enquiry.command, enquiry.each))
+            except Failure as failure:
+                enquiry.silent(address, failure.cause)
+                continue
+            finally:
+                link.close()
+            if master is not None:
+                sentinels.answered(address)
+                return master
+        raise enquiry.nowhere()
+
+    return RoutedClient(
+        port, SimulatedLink(port, master=Whereabouts(), locate=locate, doubt=sentinels.doubt), config, sentinels.url
+    )
