@@ -38,7 +38,7 @@ class Sockets:
 
         Raises:
             NotSent: No connection could be made.
-            Refused: The server did not let us in.
+            Rejected: The server did not let us in.
         """
         connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
         opening = self._opening
