@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyredisson.asyncio.primitives import Lock, MultiLock
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["Hold"]
+__all__ = ["HoldContext"]
 
 LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 
 
 @final
-class Hold(NotPortable, Generic[LeaseT_co]):
+class HoldContext(NotPortable, Generic[LeaseT_co]):
     """The asyncio twin of :class:`pyredisson.Hold`."""
 
     __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time", "_wanted")

@@ -43,7 +43,7 @@ class OwnershipTable:
         """Put an ownership into the table, unless there is one: then return that."""
         if len(self._table) >= self._sweep_at:
             self._sweep()
-        ownership.listed = True
+        ownership.listed_in(self)
         with self._mutex:
             listed = self._table.get(ownership.key, ownership)
             # First by name: whoever is interrupted in between leaves at most one there that is not in the table.
@@ -56,7 +56,7 @@ class OwnershipTable:
 
     def drop(self, ownership: Ownership) -> None:
         """Take an ownership out whose owner is gone."""
-        ownership.listed = False
+        ownership.listed_in(None)
         with self._mutex:
             self._table.pop(ownership.key, None)
             of_name = self._by_name.get(ownership.name)
@@ -67,7 +67,7 @@ class OwnershipTable:
 
     def held(self) -> list[Ownership]:
         """The ownerships that hold something, or may."""
-        return [ownership for ownership in self if ownership.levels or ownership.pending]
+        return [ownership for ownership in self if ownership.holds or ownership.pending]
 
     def of(self, name: str) -> list[Ownership]:
         """All ownerships on one lock."""
@@ -83,7 +83,7 @@ class OwnershipTable:
                 ownership.expire(now)
             if ownership.idle() or not ownership.holder_alive():
                 self._let_go(ownership)
-            elif not ownership.levels and not ownership.pending:
+            elif not ownership.holds and not ownership.pending:
                 remembered.append(ownership)
         for ownership in remembered[: -self.REMEMBERED]:
             self._let_go(ownership)
@@ -92,5 +92,5 @@ class OwnershipTable:
     def _let_go(self, ownership: Ownership) -> None:
         # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
         with ownership.mutex:
-            if not ownership.levels and not ownership.pending:
+            if not ownership.holds and not ownership.pending:
                 self.drop(ownership)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Progress
     from pyredisson.threads.primitives import Lock, MultiLock
 
-__all__ = ["Hold"]
+__all__ = ["HoldContext"]
 
 LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 
 
 @final
-class Hold(NotPortable, Generic[LeaseT_co]):
+class HoldContext(NotPortable, Generic[LeaseT_co]):
     """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each.
 
     The hold belongs to the block, not to a thread: whoever leaves the block releases it.

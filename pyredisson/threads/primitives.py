@@ -18,7 +18,7 @@ from pyredisson.quorum.decisions import majority
 from pyredisson.quorum.multi_lock import multi_lock
 from pyredisson.shared.arguments import cores_of, wait_of
 from pyredisson.shared.misuse import BY_HAND, NotPortable, core_of
-from pyredisson.threads.hold import Hold
+from pyredisson.threads.hold import HoldContext as Hold
 from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
