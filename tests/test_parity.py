@@ -34,7 +34,7 @@ ASYNCIO_ONLY_PARAMETERS = {
     ("Lock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("FencedLock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("MultiLock", "hold"): {"cancel_on_loss: 'bool' = False"},
-    ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
+    ("HoldContext", "__init__"): {"cancel_on_loss: 'bool'"},
 }
 ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}
 

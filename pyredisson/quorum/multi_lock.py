@@ -597,13 +597,13 @@ class MultiLockCore:
     async def force_unlock(self) -> bool:
         """Free every member, whoever holds it. Returns whether any was locked."""
         self._check_open()
-        own = self.mine()
+        hold = self.mine()
         found = [await member.force_unlock() for member in self.members]
-        own.holds.clear()
-        own.loss = own.open = None
-        own.over = 0
-        self.client.keeper.leave_alone(own)
-        self.client.keeper.tidy(own)
+        hold.holds.clear()
+        hold.loss = hold.open = None
+        hold.over = 0
+        self.client.keeper.leave_alone(hold)
+        self.client.keeper.tidy(hold)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------

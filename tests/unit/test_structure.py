@@ -404,7 +404,7 @@ def assignments_to_ownerships(tree: ast.Module) -> list[str]:
             targets = [node.target]
         for target in targets:
             for each in ast.walk(target):
-                if isinstance(each, ast.Attribute):
+                if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
                     said = ast.unparse(each.value)
                     if re.search(r"(^|[._])(ownership|own|in_flight|prepared)(\[.*\])?$", said):
                         found.append(f"line {node.lineno}: {ast.unparse(each)}")
