@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
@@ -17,7 +17,7 @@ from pyredisson.core.names import check_one_slot
 from pyredisson.core.outcomes import Stale
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
-from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
+from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
@@ -29,8 +29,10 @@ from pyredisson.quorum.restart_guard import Starts
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
+    from pyredisson.core.calls import Call, Reader
+    from pyredisson.core.in_flight import SettleBegun
     from pyredisson.core.names import LockNames, NumberedNames
-    from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.core.runtime import Holding, Reply, Request, Runtime
     from pyredisson.events import Event
     from pyredisson.quorum.hold import MultiHold
 
@@ -105,6 +107,10 @@ class ClientCore:
         if self.config.on_lock_lost is not None:
             self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
 
+    def tell_left_behind(self, left: Holding) -> None:
+        """Tell of what a thread holds for another call chain, now that it has gone on."""
+        self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+
     def _complain(self, complaint: Complaint) -> None:
         text = f"{self.address}: {complaint.text}" if self.address else complaint.text
         self.emit(events.ServerUnsafe(complaint.setting, text))
@@ -140,23 +146,13 @@ class ClientCore:
         return self._patience if lease_ms >= self._lease_of_patience else lease_ms / 6000
 
     async def exchange(
-        self,
-        ownership: Ownership,
-        request_id: int,
-        request: Request,
-        make: Callable[[int, bool], Request],
-        lease_ms: int,
-        repeat: bool = False,
-        budget: float | None = None,
+        self, call: Call, epoch: int, repeat: bool = False, budget: float | None = None
     ) -> tuple[Reply, float, bool]:
         """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
 
         Args:
-            ownership: Whose request it is.
-            request_id: Its number; when the ownership has a later one, this is over.
-            request: The first copy.
-            make: Makes further ones, for an epoch and for whether an earlier copy may have run.
-            lease_ms: The lease that is at stake.
+            call: The request.
+            epoch: The epoch of its first copy.
             repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
 
@@ -168,44 +164,34 @@ class ClientCore:
             Unanswered: It is not known what became of it.
         """
         sent = self.runtime.now()
-        patience = self.attempt_timeout(lease_ms)
+        patience = self.attempt_timeout(call.lease_ms)
         if budget is not None and budget < patience:
             patience = budget
-        reply: Reply = None
         setback: Failure | Stale | None
         try:
-            reply = await self.runtime.eval(request, patience)
+            reply = await self.runtime.eval(call.request(epoch, repeat), patience)
             setback = scripts.read_stale(reply)
+            if setback is None:
+                return reply, sent, repeat
         except Failure as failure:
             setback = failure
-        if setback is None:
-            return reply, sent, repeat
-        return await self.persist(ownership, request_id, make, lease_ms, repeat, sent, setback, budget)
+        return await self.persist(call, repeat, sent, setback, budget)
 
     async def persist(
-        self,
-        ownership: Ownership,
-        request_id: int,
-        make: Callable[[int, bool], Request],
-        lease_ms: int,
-        repeat: bool,
-        sent: float,
-        setback: Failure | Stale,
-        budget: float | None = None,
-        took: Took | None = None,
+        self, call: Call, repeat: bool, sent: float, setback: Failure | Stale, budget: float | None = None
     ) -> tuple[Reply, float, bool]:
         """Go on with an exchange whose first copy, ``sent`` then, brought no answer or came under too low an epoch.
 
-        ``took`` tells whether a reply says that something was taken, if that is for replicas to acknowledge. The other
-        arguments, and all that it returns and raises, are those of :meth:`exchange`.
+        The other arguments, and all that it returns and raises, are those of :meth:`exchange`.
 
         Raises:
-            NotAcknowledged: Something was taken, and too few replicas know of it.
+            NotAcknowledged: Something was acquired, and too few replicas know of it.
         """
+        ownership, request_id = call.ownership, call.request_id
         if budget is None:
             budget = self.config.timeout
         over = sent + budget
-        patience = min(self.attempt_timeout(lease_ms), budget)
+        patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
         failures = 0
         stale_before = False
@@ -248,7 +234,9 @@ class ClientCore:
                     OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
                 )
             try:
-                reply = await self.send(make(epoch, repeat), max(min(patience, over - sent), 0.001), took)
+                reply = await self.send(
+                    call.request(epoch, repeat), max(min(patience, over - sent), 0.001), call.reader
+                )
                 stale = scripts.read_stale(reply)
             except Failure as failure:
                 setback = failure
@@ -257,15 +245,19 @@ class ClientCore:
                 return reply, sent, repeat
             setback = stale
 
-    async def send(self, request: Request, timeout: float, took: Took | None) -> Reply:
-        """Run a script once; ``took`` is as for :meth:`persist`, and so is what it raises."""
-        if took is None:
+    async def send(self, request: Request, timeout: float, reader: Reader | None) -> Reply:
+        """Run a script once. What ``reader`` says was acquired is for replicas to acknowledge.
+
+        Raises:
+            NotAcknowledged: As for :meth:`persist`.
+        """
+        if reader is None:
             return await self.runtime.eval(request, timeout)
         sync = self.sync
         if sync is not None:
-            return await sync.take(request, timeout, took)
+            return await sync.acknowledge(request, timeout, reader)
         reply = await self.runtime.eval(request, timeout)
-        if self.sync is not sync and took(reply):
+        if self.sync is not sync and reader.acquired(reply):
             raise unasked()
         return reply
 
@@ -292,13 +284,12 @@ class ClientCore:
         settled = None
         background = since is not None
         while True:
-            request_id, epoch, pending, holds, lease_ms, repeat = ownership.take_over(since)
+            begun = ownership.take_over(since)
+            request_id, pending = begun.request_id, begun.pending
             if pending is None:
                 return settled
             try:
-                if not await self._settle(
-                    ownership, request_id, epoch, pending, holds, lease_ms, repeat, left, behind=behind
-                ):
+                if not await self._settle(ownership, begun, left, behind=behind):
                     if background:
                         return None
                     since, left = None, max(0.001, over - self.runtime.now())
@@ -317,24 +308,11 @@ class ClientCore:
             settled, since = pending, request_id
             left = max(0.001, over - self.runtime.now())
 
-    async def _settle(
-        self,
-        ownership: Ownership,
-        request_id: int,
-        epoch: int,
-        pending: Pending,
-        holds: int,
-        lease_ms: int,
-        repeat: bool,
-        budget: float,
-        *,
-        behind: bool,
-    ) -> bool:
+    async def _settle(self, ownership: Ownership, begun: SettleBegun, budget: float, *, behind: bool) -> bool:
+        request_id, epoch, pending, count, lease_ms, repeat = begun
         assert ownership.kind is not None, "a request is pending that no kind of lock has made"
-        make = partial(ownership.kind.release_request, ownership, lease_ms, holds)
-        reply, sent, repeated = await self.exchange(
-            ownership, request_id, make(epoch, repeat), make, lease_ms, repeat, budget
-        )
+        call = ReleaseCall(ownership.kind, ownership, request_id, lease_ms, count)
+        reply, sent, repeated = await self.exchange(call, epoch, repeat, budget)
         if pending is not Pending.RELEASE:
             if not ownership.given_back(request_id):
                 return False
@@ -342,7 +320,7 @@ class ClientCore:
                 self.emit(events.GivenBack(ownership.name, ownership.owner))
         elif type(reply) is list:
             raise scripts.unusable(reply)
-        elif reply is None and not (repeated and holds == 1 and sent < ownership.deadline):
+        elif reply is None and not (repeated and count == 1 and sent < ownership.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if ownership.lose_one(request_id, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(ownership)
@@ -370,13 +348,13 @@ class ClientCore:
             if ownership.pending is not None:
                 self.watchdog.settle(ownership)
 
-    async def perform(self, request: Request, budget: float | None = None, took: Took | None = None) -> Reply:
+    async def perform(self, request: Request, budget: float | None = None, reader: Reader | None = None) -> Reply:
         """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
 
         Args:
             request: What to ask.
             budget: Seconds; ``Config.timeout`` if ``None``.
-            took: As for :meth:`persist`.
+            reader: As for :meth:`send`.
 
         Raises:
             NotSent, Rejected: It surely had no effect.
@@ -390,7 +368,7 @@ class ClientCore:
         in_doubt: Unanswered | None = None
         while True:
             try:
-                return await self.send(request, max(min(self._patience, over - sent), 0.001), took)
+                return await self.send(request, max(min(self._patience, over - sent), 0.001), reader)
             except Failure as failure:
                 if isinstance(failure, Unanswered):
                     in_doubt = failure

@@ -38,16 +38,16 @@ from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBe
 from pyredisson.core.prepared import PreparedRequests
 
 if TYPE_CHECKING:
+    from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership_table import OwnershipTable
     from pyredisson.core.runtime import Caller, Runtime
-    from pyredisson.kinds.lock import LockCore
 
 __all__ = ["Hold", "Ownership"]
 
 
 @final
 class Hold:
-    """One hold among the nested ones of an owner. Never changed, so that many may share one.
+    """One hold among the nested ones of an owner. Many may share one that has neither block nor token.
 
     Attributes:
         lease_ms: The lease it was taken with.
@@ -68,6 +68,10 @@ class Hold:
         self.certain = certain_for(lease_ms)
         self.watchdog = watchdog
         self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
+
+    def number(self, token: int) -> None:
+        """The server has given it this token."""
+        self.token = token
 
 
 class Ownership:
@@ -100,7 +104,7 @@ class Ownership:
     def __init__(self, key: tuple[str, str], who: Caller, runtime: Runtime) -> None:
         self.name, self.owner = key
         self.who = who
-        self.kind: LockCore | None = None  # That asked last: it knows how its requests look.
+        self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
         self.prepared = PreparedRequests()
         self.table: OwnershipTable | None = None  # In which it is listed.
@@ -593,7 +597,7 @@ class Ownership:
 
     # ---- the links to others -------------------------------------------------------------------------------------
 
-    def adopt(self, kind: LockCore) -> None:
+    def adopt(self, kind: LockKind) -> None:
         """From now on this kind of lock makes its requests. What one of another kind has prepared is of no use."""
         if type(self.kind) is not type(kind):
             self.prepared.forget()

@@ -33,6 +33,11 @@ class PreparedRequests:
         self.acquire = self.release = None
         self.acquire_lease_ms = 0
 
+    def forget_acquire(self) -> None:
+        """The acquire is of no use any more."""
+        self.acquire = None
+        self.acquire_lease_ms = 0
+
     def keep_acquire(self, request: Request, lease_ms: int, epoch: int) -> None:
         """Keep the acquire of that lease and epoch."""
         self._under(epoch)

@@ -21,21 +21,19 @@ number of replicas can be demanded.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from pyredisson import events
 from pyredisson.core.runtime import Failure, Rejected, Unanswered, count_as_ours
 from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:
+    from pyredisson.core.calls import Reader
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Acknowledging, Reply, Request
     from pyredisson.core.server import ServerFacts
 
-__all__ = ["LOOK_AGAIN", "NodeReplicas", "NotAcknowledged", "Replicas", "Syncing", "Took", "unasked"]
-
-Took: TypeAlias = Callable[["Reply"], bool]
-"""Whether a reply says that something was taken."""
+__all__ = ["LOOK_AGAIN", "NodeReplicas", "NotAcknowledged", "Replicas", "Syncing", "unasked"]
 
 LOOK_AGAIN = 5.0
 
@@ -43,7 +41,7 @@ LOOK_AGAIN = 5.0
 class Syncing(Protocol):
     """Who sees to it that replicas acknowledge what is taken."""
 
-    async def take(self, request: Request, timeout: float, took: Took) -> Reply:
+    async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
         """Run a script that takes something, and let replicas acknowledge it if it did.
 
         Raises:
@@ -83,11 +81,11 @@ class Taking:
         count: How many replicas were asked for.
     """
 
-    __slots__ = ("_replicas", "_took", "count")
+    __slots__ = ("_reader", "_replicas", "count")
 
-    def __init__(self, replicas: Replicas, took: Took) -> None:
+    def __init__(self, replicas: Replicas, reader: Reader) -> None:
         self._replicas = replicas
-        self._took = took
+        self._reader = reader
         self.count = 0
 
     def needed(self) -> bool:
@@ -96,7 +94,7 @@ class Taking:
 
     def asked(self, reply: Reply) -> int:
         """How many replicas are to acknowledge what this reply says; 0: none."""
-        self.count = self._replicas.wanted() if self._took(reply) else 0
+        self.count = self._replicas.wanted() if self._reader.acquired(reply) else 0
         return self.count
 
     def enough(self, answer: int | Failure) -> bool:
@@ -140,11 +138,11 @@ class Replicas:
         worth = self._least or (self._checks and self._seen and not self._unsupported)
         self._client.sync = self if worth else None
 
-    async def take(self, request: Request, timeout: float, took: Took) -> Reply:
-        """See :meth:`Syncing.take`."""
+    async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
+        """See :meth:`Syncing.acknowledge`."""
         client = self._client
         await self._look_again(timeout)
-        taking = Taking(self, took)
+        taking = Taking(self, reader)
         within = client.config.slaves_sync_timeout
         reply, acked = await client.runtime.eval_synced(request, timeout, taking, within)
         if client.server.facts is None and client.server.refusal is not None:
@@ -221,9 +219,9 @@ class NodeReplicas:
         self._replicas = replicas
         self._eval_synced = eval_synced
 
-    async def take(self, request: Request, timeout: float, took: Took) -> Reply:
-        """See :meth:`Syncing.take`. The replicas have as long as the node itself."""
-        taking = Taking(self._replicas, took)
+    async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
+        """See :meth:`Syncing.acknowledge`. The replicas have as long as the node itself."""
+        taking = Taking(self._replicas, reader)
         reply, acked = await self._eval_synced(request, timeout, taking, timeout)
         if taking.enough(acked):
             return reply

@@ -18,23 +18,21 @@ import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.by_message import Attempt, until_acquired
+from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import Refused
-from pyredisson.core.runtime import Failure, Unanswered
 from pyredisson.core.wakeups import Party
-from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.non_reentrant import NonReentrant
+from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Request
     from pyredisson.core.wakeups import Seat
 
-__all__ = ["FairLockCore", "NonReentrantFairLockCore"]
+__all__ = ["FairKind", "FairLockCore", "InQueue", "NonReentrantFairKind", "NonReentrantFairLockCore", "Patience"]
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000
@@ -43,179 +41,194 @@ MAX_WAIT_MS = 315_360_000_000
 FASTEST_CLOCK = 1.01
 
 
-class Waiting:
+class Patience:
     """How long an owner means to wait this time.
 
     Attributes:
-        patience: For how many seconds; ``None``: without end.
+        wait: For how many seconds; ``None``: without end.
     """
 
-    __slots__ = ("_began", "patience")
+    __slots__ = ("_began", "wait")
 
     def __init__(self) -> None:
-        self.patience: float | None = 0.0
+        self.wait: float | None = 0.0
         self._began = 0.0
 
-    def begin(self, patience: float | None, now: float) -> None:
+    def begin(self, wait: float | None, now: float) -> None:
         """It begins to wait."""
-        self.patience = patience
+        self.wait = wait
         self._began = now
 
     def left(self, now: float) -> float:
         """For how many seconds it goes on waiting."""
-        return math.inf if self.patience is None else self._began + self.patience - now
+        return math.inf if self.wait is None else self._began + self.wait - now
 
 
-class FairLockCore(LockCore):
-    """One handle on a fair lock."""
+class InQueue:
+    """Those who wait stand in a queue in Redis, each with a channel of its own.
 
-    __slots__ = ("_least_ms", "_party")
+    Args:
+        client: The client.
+        names: The names of the lock.
+        least_ms: For how long any waiter is believed in.
+    """
 
-    kind = "fair"
+    announced = False  # But to the one whose turn it is.
 
-    def __init__(self, client: ClientCore, name: str) -> None:
-        super().__init__(client, name)
-        self._least_ms = _whole_ms(client.config.fair_lock_wait_timeout)
-        self._party = Party(self.names.channel, _look_after, self._least_ms / 3000)
+    def __init__(self, client: ClientCore, names: LockNames, least_ms: int) -> None:
+        self._client = client
+        self._names = names
+        self.least_ms = least_ms
+        self._party = Party(names.channel, self._look_after, least_ms / 3000)
 
-    def channel(self, ownership: Ownership) -> str:
+    def channel(self, kind: LockKind, ownership: Ownership) -> str:
         """Each waiter has its own."""
-        return self.names.channel_of(ownership.owner)
+        return self._names.channel_of(ownership.owner)
 
-    def new_state(self) -> Waiting:
-        """How long an owner waits, which has not asked yet."""
-        return Waiting()
-
-    def note_wait(self, ownership: Ownership, wait: float | None, now: float) -> None:
+    def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
         """Its place in the queue is believed in for as long as its owner means to wait."""
         ownership.kind_state.begin(wait, now)
+        if wait is not None:
+            ownership.prepared.forget_acquire()  # Those are the bytes of a wait without end.
 
-    def party(self) -> Party:
-        """All who wait for it in this client."""
-        return self._party
+    def yields(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+    ) -> Refused | None:
+        """Nobody overtakes anybody here: there is no need to yield."""
+        return None
 
-    # ---- what it says to the server ------------------------------------------------------------------------------
+    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
+        """See :meth:`yields`."""
 
-    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
-        """As for the reentrant lock; whoever means to wait queues up with it."""
-        wait_ms = self._wait_ms(ownership)
-        return scripts.acquire_fair(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            holds=holds,
-            epoch=epoch,
-            repeat=repeat,
-            wait_ms=wait_ms or self._least_ms,
-            least_ms=self._least_ms,
-            alive_ms=self._alive_ms(ownership),
-            queue=bool(wait_ms) and not holds,
-        )
+    async def wait(
+        self,
+        client: ClientCore,
+        kind: LockKind,
+        ownership: Ownership,
+        hold: Hold,
+        refused: Refused,
+        seen: int | None,
+        deadline: Deadline,
+    ) -> bool:
+        """See :meth:`Waiting.wait`."""
+        made = Attempt(client, kind, ownership, hold)
+        channel = self.channel(kind, ownership)
+        return await until_acquired(made, refused, seen, deadline, channel=channel, party=self._party)
 
-    def _acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
-        if ownership.kind_state.patience is None:
-            return super()._acquire_request(ownership, hold, holds, epoch, repeat)
-        return self.acquire_request(ownership, hold, holds, epoch, repeat)  # That of one wait: not worth keeping.
-
-    def _wait_ms(self, ownership: Ownership) -> int:
-        patience = ownership.kind_state.patience
-        return self._least_ms if patience is None else _whole_ms(patience)
-
-    def _alive_ms(self, ownership: Ownership) -> int:
+    def alive_ms(self, ownership: Ownership) -> int:
         """For how long its owner can be alive, and wait, if nobody hears of it from now on."""
-        return alive_ms(ownership.kind_state.left(self.client.runtime.now()), self._least_ms / 1000)
+        return alive_ms(ownership.kind_state.left(self._client.runtime.now()), self.least_ms / 1000)
 
-    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
-        """As for the reentrant lock. A place in the queue that the owner may have is given up with it."""
-        return scripts.release_fair(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=lease_ms,
-            holds=holds,
-            epoch=epoch,
-            repeat=repeat,
-            queued_ms=ownership.queued_ms,
-        )
-
-    def force_request(self, ownership: Ownership, epoch: int) -> Request:
-        """As for the reentrant lock; the head of the queue is told."""
-        return scripts.force_unlock_fair(self.client.runtime, self.names, ownership.owner, epoch=epoch)
-
-    # ---- acquiring -----------------------------------------------------------------------------------------------
-
-    async def _make_ready(self, ownership: Ownership) -> None:
-        await super()._make_ready(ownership)
-        if ownership.pending is not None:
-            await self.client.settle(ownership)  # A place from an earlier time is not taken over, but given up first.
-
-    async def attempt(self, ownership: Ownership, hold: Hold) -> Answer:
-        """As for the reentrant lock. From the first time on its owner may stand in the queue."""
-        if ownership.kind_state.patience is not None:
-            ownership.prepared.forget()  # Those are the bytes of a wait without end.
-        queued_ms = ownership.queued_ms
-        if not ownership.holds:
-            ownership.may_stand_in_queue(self._wait_ms(ownership))
-        try:
-            return await super().attempt(ownership, hold)
-        except Unanswered:
-            raise
-        except Failure:
-            ownership.may_stand_in_queue(queued_ms)  # It had no effect: whoever was not in the queue is not in it now.
-            raise
-
-    async def look_after(self, seat: Seat) -> Refused:
+    async def _look_after(self, seat: Seat) -> Refused:
         """On behalf of those who wait here: say that they are alive, and learn whether it is the turn of one of them.
 
         What it returns says for how long there is nothing more to learn.
         """
-        client = self.client
+        client = self._client
         wakeups = client.wakeups
         seats, everybody = wakeups.to_look_after(seat)
         ownerships: list[Ownership] = [each.what.ownership for each in seats]
-        request = scripts.look_after_fair(
-            client.runtime,
-            self.names,
-            [
-                scripts.Waiter(ownership.owner, ownership.queued_ms, self._alive_ms(ownership))
-                for ownership in ownerships
-            ],
-            least_ms=self._least_ms,
-        )
-        reply = await client.runtime.eval(request, client.attempt_timeout(self._plain.lease_ms))
+        waiters = [scripts.Waiter(each.owner, each.queued_ms, self.alive_ms(each)) for each in ownerships]
+        request = scripts.look_after_fair(client.runtime, self._names, waiters, least_ms=self.least_ms)
+        reply = await client.runtime.eval(request, client.attempt_timeout(client.watchdog.lease_ms))
         look = scripts.read_look(reply)
         if everybody:
             wakeups.look_after_all(seat, self._party.every)
         elif look.missing:
             wakeups.look_after_all(seat, 0)  # Its place is lost (to FLUSHALL, or a long pause): perhaps all are.
         for owner in look.missing:
-            wakeups.call(self.names.channel_of(owner))  # It asks for a place by itself.
+            wakeups.call(self._names.channel_of(owner))  # It asks for a place by itself.
         if look.next_owner is not None:
-            wakeups.call(self.names.channel_of(look.next_owner))
+            wakeups.call(self._names.channel_of(look.next_owner))
         return Refused(look.again_ms if look.again_ms >= 0 else None)
 
-    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
-        """Nobody overtakes anybody here."""
-        return None
 
-    def waited(self, ownership: Ownership, now: float) -> None:
-        """See :meth:`_give_way`."""
+class FairKind(PlainKind):
+    """What a fair lock says to the server."""
 
-    def note_waiters(self, ownership: Ownership, heard: int, sent: float) -> None:
-        """Nobody overtakes anybody here: there is no need to give way."""
+    __slots__ = ("_queue", "waiting")
+
+    label = "fair"
+    queues = True
+
+    def __init__(self, client: ClientCore, names: LockNames) -> None:
+        super().__init__(client, names)
+        self.waiting = self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
+
+    def new_state(self) -> Patience:
+        """How long an owner waits, which has not asked yet."""
+        return Patience()
+
+    def constant(self, ownership: Ownership) -> bool:
+        """The requests of one wait are not worth keeping."""
+        return ownership.kind_state.wait is None
+
+    def wait_ms(self, ownership: Ownership) -> int:
+        """See :meth:`LockKind.wait_ms`."""
+        wait = ownership.kind_state.wait
+        return self._queue.least_ms if wait is None else _whole_ms(wait)
+
+    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`; an owner that means to wait queues up with it."""
+        wait_ms, least_ms = self.wait_ms(ownership), self._queue.least_ms
+        return scripts.acquire_fair(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=hold.lease_ms,
+            holds=count,
+            epoch=epoch,
+            repeat=repeat,
+            wait_ms=wait_ms or least_ms,
+            least_ms=least_ms,
+            alive_ms=self._queue.alive_ms(ownership),
+            queue=bool(wait_ms) and not count,
+        )
+
+    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`. A place in the queue that the owner may have is given up with it."""
+        return scripts.release_fair(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=lease_ms,
+            holds=count,
+            epoch=epoch,
+            repeat=repeat,
+            queued_ms=ownership.queued_ms,
+        )
+
+    def force(self, ownership: Ownership, epoch: int) -> Request:
+        """See :meth:`LockKind.force`; the head of the queue is told."""
+        return scripts.force_unlock_fair(self.client.runtime, self.names, ownership.owner, epoch=epoch)
 
 
-class NonReentrantFairLockCore(NonReentrant, FairLockCore):
+class NonReentrantFairKind(FairKind):
+    """As a fair lock, acquired once."""
+
+    __slots__ = ()
+
+    reentrant = False
+
+
+class FairLockCore(LockCore):
+    """One handle on a fair lock."""
+
+    __slots__ = ()
+
+    def __init__(self, client: ClientCore, name: str) -> None:
+        names = LockNames(name)
+        super().__init__(client, names, FairKind(client, names))
+
+
+class NonReentrantFairLockCore(LockCore):
     """One handle on a fair lock that is not reentrant."""
 
     __slots__ = ()
 
-
-def _look_after(seat: Seat) -> Coroutine[Any, Any, Refused]:
-    lock = seat.what.lock
-    assert isinstance(lock, FairLockCore)
-    return lock.look_after(seat)
+    def __init__(self, client: ClientCore, name: str) -> None:
+        names = LockNames(name)
+        super().__init__(client, names, NonReentrantFairKind(client, names))
 
 
 def alive_ms(left: float, heard_every: float) -> int:

@@ -1,4 +1,4 @@
-"""Locks that their holder cannot take twice: an error at once, where a reentrant lock would count.
+"""Locks that their holder cannot acquire twice: an error at once, where a reentrant lock would count.
 
 Source: ``org.redisson.RedissonNonReentrantLock``. In Redis they look like the locks they are made of.
 """
@@ -7,34 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.errors import LockError
-from pyredisson.kinds.lock import LockCore
+from pyredisson.core.names import LockNames
+from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.client import ClientCore
 
-__all__ = ["NonReentrant", "NonReentrantLockCore"]
+__all__ = ["NonReentrantKind", "NonReentrantLockCore"]
 
 
-class NonReentrant(LockCore):
-    """What makes a lock non-reentrant; to be put before the lock's own class."""
+class NonReentrantKind(PlainKind):
+    """As a reentrant lock, acquired once."""
 
     __slots__ = ()
 
-    #: What else to do, to end the sentence of the error.
-    hint = ", or use get_lock() where a holder may take it again"
-
-    async def _make_ready(self, ownership: Ownership) -> None:
-        await super()._make_ready(ownership)
-        if ownership.holds:
-            raise LockError(
-                f"lock {ownership.name!r} is not reentrant, and {ownership.owner} holds it already: release it first"
-                f"{self.hint}",
-                name=ownership.name,
-            )
+    reentrant = False
 
 
-class NonReentrantLockCore(NonReentrant):
+class NonReentrantLockCore(LockCore):
     """One handle on a lock that is not reentrant."""
 
     __slots__ = ()
+
+    def __init__(self, client: ClientCore, name: str) -> None:
+        names = LockNames(name)
+        super().__init__(client, names, NonReentrantKind(client, names))

@@ -172,10 +172,16 @@ class NumberedCore:
             raise
 
 
-def took_something(reply: Reply) -> bool:
-    """Whether the reply to a request that takes permits says that there were some."""
-    first = reply[0] if isinstance(reply, list) and reply else reply
-    return isinstance(first, int) and first > 0
+class PermitsReader:
+    """Reads whether the reply to a request that takes permits says that there were some."""
+
+    def acquired(self, reply: Reply) -> bool:
+        """See :class:`pyredisson.core.calls.Reader`."""
+        first = reply[0] if isinstance(reply, list) and reply else reply
+        return isinstance(first, int) and first > 0
+
+
+PERMITS = PermitsReader()
 
 
 def message_for(each: int) -> Message:
@@ -256,7 +262,7 @@ class Asking:
                 self._request = None
             raise
         try:
-            reply = await client.perform(self._request, took=took_something if self._undo is not None else None)
+            reply = await client.perform(self._request, reader=PERMITS if self._undo is not None else None)
         except NotAcknowledged as short:
             raise await self._give_back(short) from short.cause
         except Failure as failure:

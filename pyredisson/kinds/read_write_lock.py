@@ -15,11 +15,14 @@ Rules kept here:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.attempt import attempt, expire
+from pyredisson.core.by_message import Attempt, ByMessage
+from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.holder import lost_error
+from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure
@@ -29,6 +32,8 @@ from pyredisson.errors import LockError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Self
 
     from pyredisson.core.client import ClientCore
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["ReadLockCore", "ReadWriteLockCore", "WriteLockCore"]
+__all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteLockCore"]
 
 #: For how long, in seconds, a reader yields to writers who wait in its client; at most half of its own wait. As long
 #: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
@@ -79,7 +84,10 @@ class ReadWriteLockCore:
         return f"{self.names.raw!r}{reading}{writing}"
 
 
-class Side(LockCore):
+# ---- what the sides say to the server --------------------------------------------------------------------------------
+
+
+class SideKind(LockKind):
     """What both sides have in common."""
 
     __slots__ = ()
@@ -89,18 +97,226 @@ class Side(LockCore):
     one_sided = True
     writes = False
 
-    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
-        super().__init__(client, names.raw)
-        self.names = names
+    def of_side(self) -> list[Ownership]:
+        """This client's ownerships on this side."""
+        field = writer_field if self.writes else owner_field
+        listed = self.client.ownerships.of(self.names.raw)
+        return [each for each in listed if each.owner == field(self.client.id, each.who.number)]
+
+    def force(self, ownership: Ownership, epoch: int) -> Request:
+        """See :meth:`LockKind.force`; if this side is held."""
+        return scripts.force_unlock_side(
+            self.client.runtime, self.names, ownership.owner, epoch=epoch, write=self.writes
+        )
+
+
+class PoliteAttempt(Attempt):
+    """An attempt of a reader, once there is no more need to yield: the wake-ups until then are for the writer."""
+
+    __slots__ = ()
+
+    async def __call__(self) -> Answer:
+        left: float = self.ownership.kind_state.until - self.client.runtime.now()
+        if left > 0 and _writer_waits(self.client, self.kind):
+            return Refused(int(1000 * left))
+        return await attempt(self.client, self.kind, self.ownership, self.hold)
+
+
+class Politely(ByMessage):
+    """As by message; while a writer of the same client waits, readers yield to it."""
+
+    def yields(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+    ) -> Refused | None:
+        """See :meth:`Waiting.yields`."""
+        yielding: Yielding = ownership.kind_state
+        if _writer_waits(client, kind) and not _writes(client, ownership):
+            return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
+        return yielding.refuse(wait, now)
+
+    async def wait(
+        self,
+        client: ClientCore,
+        kind: LockKind,
+        ownership: Ownership,
+        hold: Hold,
+        refused: Refused,
+        seen: int | None,
+        deadline: Deadline,
+    ) -> bool:
+        """See :meth:`Waiting.wait`."""
+        try:
+            return await until_taken(
+                PoliteAttempt(client, kind, ownership, hold),
+                refused,
+                runtime=client.runtime,
+                wakeups=client.wakeups,
+                channel=kind.names.channel,
+                kind=kind.label,
+                message=lock_message,
+                seen=seen,
+                deadline=deadline,
+                free_after=0.0,  # Where one reader gets in, the next one does.
+            )
+        finally:
+            ownership.kind_state.stop()
+            ownership.kind_state.waited(client.runtime.now())
+
+
+def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
+    return client.wakeups.anybody(kind.names.channel, WRITERS)
+
+
+def _writes(client: ClientCore, ownership: Ownership) -> bool:
+    """Whether the owner holds the write side: then there are no others who would come first."""
+    own = client.ownerships.find((ownership.name, writer_field(client.id, ownership.who.number)))
+    return own is not None and bool(own.holds)
+
+
+class ReadKind(SideKind):
+    """What the read side says."""
+
+    __slots__ = ()
+
+    label = READERS
+    renew = staticmethod(scripts.renew_reading)
+    waiting = Politely()
+
+    def holders(self) -> Sequence[Ownership]:
+        """The ownerships of this client that keep readers out: a writer's."""
+        field = writer_field
+        return [each for each in super().holders() if each.owner == field(self.client.id, each.who.number)]
+
+    def ended_by_force(self) -> Sequence[Ownership]:
+        """See :meth:`LockKind.ended_by_force`."""
+        return self.of_side()
+
+    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`."""
+        return scripts.acquire_reading(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=hold.lease_ms,
+            holds=count,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`."""
+        return scripts.release_reading(
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=count, epoch=epoch, repeat=repeat
+        )
+
+    def reads(self, reply: Reply) -> Outcome:
+        """See :meth:`LockKind.reads`."""
+        return scripts.read_acquire(reply)
+
+
+def writers_message(payload: bytes) -> int:
+    """How many writers a message wakes: only one can have it, and its answer serves the others."""
+    return min(abs(lock_message(payload)), 1)
+
+
+class OwnRead:
+    """A reader may not acquire the write side: it would wait for itself."""
+
+    async def refuse(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+        """Raise ``LockError`` for a reader, as far as this client knows; the server looks again."""
+        client.check_open()
+        own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
+        if own is None:
+            return
+        client.refuse_interrupter(own)
+        if own.pending is not None:
+            try:
+                await client.settle(own, behind=True)
+            except Failure as failure:
+                lease = client.watchdog.lease_ms
+                raise client.explain(failure, own, "an earlier request", lease) from failure.cause
+        expire(client, own)
+        if own.loss is not None:
+            raise lost_error(own)
+        if own.holds:
+            raise LockError(
+                f"{own.owner} holds the read lock of {own.name!r} and asks for its write lock: it would wait for "
+                "itself. Release the read lock first; or take the write lock first, and the read lock under it",
+                name=own.name,
+            )
+
+    async def give_up(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+        """The server says that this owner reads. If this client knows better, what stands there is left over.
+
+        As a rule from a hold whose time was up here, by the drift that is taken off, and not yet there.
+        """
+        await self.refuse(client, kind, ownership)
+        reader = ReadLockCore(client, ReadWriteNames(ownership.name))
+        own = reader.ownership_of(ownership.who)
+        request_id, epoch = own.begin_force()
+        call = ReleaseCall(reader.kind, own, request_id, client.watchdog.lease_ms, 0)
+        await client.exchange(call, epoch)
+
+
+class WriteKind(SideKind):
+    """What the write side says."""
+
+    __slots__ = ()
+
+    label = WRITERS
+    writes = True
+    renew = staticmethod(scripts.renew_locks)
+    own_rival = OwnRead()
+    waiting = ByMessage(writers_message)
+
+    def field(self, number: int) -> str:
+        """What stands for a writer in Redis."""
+        return writer_field(self.client.id, number)
+
+    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`."""
+        return scripts.acquire_writing(
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            reader=owner_field(self.client.id, ownership.who.number),
+            lease_ms=hold.lease_ms,
+            leases_ms=hold.lease_ms + sum(each.lease_ms for each in ownership.holds),
+            holds=count,
+            epoch=epoch,
+            repeat=repeat,
+        )
+
+    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`."""
+        return scripts.release_writing(
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=count, epoch=epoch, repeat=repeat
+        )
+
+    def reads(self, reply: Reply) -> Outcome:
+        """See :meth:`LockKind.reads`."""
+        return scripts.read_acquire_writing(reply)
+
+
+# ---- handles ---------------------------------------------------------------------------------------------------------
+
+
+class SideCore(LockCore):
+    """What handles on both sides have in common."""
+
+    __slots__ = ()
+
+    names: ReadWriteNames
+    kind: SideKind
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
-        return f"{self.names.raw!r} for {'writing' if self.writes else 'reading'}{self.state()}"
+        return f"{self.names.raw!r} for {'writing' if self.kind.writes else 'reading'}{self.state()}"
 
     def state(self, what: str = "") -> str:
         """Who of this client holds this side, and how many wait for it."""
         text = ""
-        for ownership in self._ownerships():
+        for ownership in self.kind.of_side():
             if ownership.holds:
                 held = f"{'lost' if ownership.loss else 'held'}{what}"
                 text += f" {held} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
@@ -109,7 +325,7 @@ class Side(LockCore):
 
     def waiting(self) -> int:
         """How many wait for this side in this client."""
-        return self.client.wakeups.waiting(self.names.channel, self.kind)
+        return self.client.wakeups.waiting(self.names.channel, self.kind.label)
 
     def taken(self, who: Caller) -> bool:
         """Whether this owner has anything open, on either side."""
@@ -118,55 +334,18 @@ class Side(LockCore):
         ownerships = [client.ownerships.find((self.names.raw, field)) for field in fields]
         return any(ownership is not None and ownership.in_use() for ownership in ownerships)
 
-    def _ownerships(self) -> list[Ownership]:
-        """This client's ownerships on this side."""
-        field = writer_field if self.writes else owner_field
-        return [
-            each
-            for each in self.client.ownerships.of(self.names.raw)
-            if each.owner == field(self.client.id, each.who.number)
-        ]
-
-    def force_request(self, ownership: Ownership, epoch: int) -> Request:
-        """The request to free the lock if this side is held, by whomever."""
-        return scripts.force_unlock_side(
-            self.client.runtime, self.names, ownership.owner, epoch=epoch, write=self.writes
-        )
-
-    def _forced(self) -> list[Ownership]:
-        """The ownerships of this client that a forced release ends: with the write side go the writer's reads."""
-        return super()._forced() if self.writes else self._ownerships()
-
     async def remain_time_to_live(self) -> float | None:
         """For how long this side is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
         return await super().remain_time_to_live() if await self.is_locked() else None
 
 
-class ReadLockCore(Side):
+class ReadLockCore(SideCore):
     """One handle on the read side."""
 
     __slots__ = ()
 
-    kind = READERS
-    renew = staticmethod(scripts.renew_reading)
-
-    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
-        """The request to take the read side for an owner who holds it ``holds`` times as yet."""
-        return scripts.acquire_reading(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            holds=holds,
-            epoch=epoch,
-            repeat=repeat,
-        )
-
-    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
-        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
-        return scripts.release_reading(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
-        )
+    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
+        super().__init__(client, names, ReadKind(client, names))
 
     async def is_locked(self) -> bool:
         """Whether anybody reads; a writer that reads as well is one."""
@@ -179,155 +358,28 @@ class ReadLockCore(Side):
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
         """Whether that thread or task of this client reads."""
-        return await super().is_held_by_thread(thread_id) and await self._holds(thread_id) > 0
+        return await super().is_held_by_thread(thread_id) and await self._count(thread_id) > 0
 
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds the read side."""
-        return await self._holds(self.caller().number)
+        return await self._count(self.caller().number)
 
-    async def _holds(self, number: int) -> int:
+    async def _count(self, number: int) -> int:
         """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
-        field = self.field(number)
-        count = await self.client.query("HGET", self.names.raw, field)
-        holds = scripts.read_count(count)
-        names = [self.names.read_hold(field, each) for each in range(1, holds + 1)]
-        return holds if names and await self.client.query("EXISTS", *names) else 0
-
-    async def _wait(
-        self, ownership: Ownership, hold: Hold, refused: Refused, seen: int | None, deadline: Deadline
-    ) -> bool:
-        try:
-            return await until_taken(
-                partial(self._attempt_politely, ownership, hold),
-                refused,
-                runtime=self.client.runtime,
-                wakeups=self.client.wakeups,
-                channel=self.names.channel,
-                kind=self.kind,
-                message=self.message,
-                seen=seen,
-                deadline=deadline,
-                free_after=0.0,  # Where one reader gets in, the next one does.
-            )
-        finally:
-            ownership.kind_state.stop()
-
-    def _holders(self) -> list[Ownership]:
-        """The ownerships of this client that keep readers out: a writer's."""
-        return [each for each in super()._holders() if each.owner == writer_field(self.client.id, each.who.number)]
-
-    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
-        """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
-        if self._writer_waits() and not self._writing(ownership):
-            yielding: Yielding = ownership.kind_state
-            return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
-        return super()._give_way(ownership, wait, now)
-
-    async def _attempt_politely(self, ownership: Ownership, hold: Hold) -> Answer:
-        """As :meth:`attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
-        left = ownership.kind_state.until - self.client.runtime.now()
-        if left > 0 and self._writer_waits():
-            return Refused(int(1000 * left))
-        return await self.attempt(ownership, hold)
-
-    def _writer_waits(self) -> bool:
-        return self.client.wakeups.anybody(self.names.channel, WRITERS)
-
-    def _writing(self, ownership: Ownership) -> bool:
-        """Whether the owner holds the write side: then it is not others who would come first."""
-        own = self.client.ownerships.find((ownership.name, writer_field(self.client.id, ownership.who.number)))
-        return own is not None and bool(own.holds)
+        field = self.kind.field(number)
+        count = scripts.read_count(await self.client.query("HGET", self.names.raw, field))
+        names = [self.names.read_hold(field, each) for each in range(1, count + 1)]
+        return count if names and await self.client.query("EXISTS", *names) else 0
 
 
-class WriteLockCore(Side):
+class WriteLockCore(SideCore):
     """One handle on the write side."""
 
     __slots__ = ()
 
-    kind = WRITERS
-    writes = True
-
-    def message(self, payload: bytes) -> int:
-        """How many writers a message wakes: only one can have it, and its answer serves the others."""
-        return min(abs(lock_message(payload)), 1)
-
-    def field(self, number: int) -> str:
-        """What stands for a writer in Redis."""
-        return writer_field(self.client.id, number)
-
-    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
-        """The request to take the write side for an owner who holds it ``holds`` times as yet."""
-        return scripts.acquire_writing(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            reader=owner_field(self.client.id, ownership.who.number),
-            lease_ms=hold.lease_ms,
-            leases_ms=hold.lease_ms + sum(each.lease_ms for each in ownership.holds),
-            holds=holds,
-            epoch=epoch,
-            repeat=repeat,
-        )
-
-    def read_acquire(self, reply: Reply) -> Outcome:
-        """What the reply to an acquire means."""
-        return scripts.read_acquire_writing(reply)
-
-    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
-        """The request to take one of ``holds`` away; ``0``: to give up whatever stands there."""
-        return scripts.release_writing(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=holds, epoch=epoch, repeat=repeat
-        )
+    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
+        super().__init__(client, names, WriteKind(client, names))
 
     async def is_locked(self) -> bool:
         """Whether anybody writes."""
         return await self.client.query("HGET", self.names.raw, "mode") == b"write"
-
-    async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
-        if ownership is None:
-            ownership = self.mine()
-        if not ownership.holds:
-            await self._refuse_reader(ownership)
-        return await super()._acquire(wait, hold, ownership)
-
-    async def self_blocked(self, ownership: Ownership) -> None:
-        """The server says that this owner reads. See :meth:`_give_up_reading`."""
-        await self._give_up_reading(ownership)
-
-    async def _refuse_reader(self, ownership: Ownership) -> None:
-        """A reader may not write, as far as this client knows; the server looks again."""
-        client = self.client
-        client.check_open()
-        own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
-        if own is None:
-            return
-        client.refuse_interrupter(own)
-        if own.pending is not None:
-            try:
-                await client.settle(own, behind=True)
-            except Failure as failure:
-                raise client.explain(failure, own, "an earlier request", self._plain.lease_ms) from failure.cause
-        self._expire(own)
-        if own.loss is not None:
-            raise lost_error(own)
-        if own.holds:
-            raise self._upgrade_error(own.name, own.owner)
-
-    async def _give_up_reading(self, ownership: Ownership) -> None:
-        """The server says that this owner reads. If this client knows better, what stands there is left over.
-
-        As a rule from a hold whose time was up here, by the drift that is taken off, and not yet there.
-        """
-        await self._refuse_reader(ownership)
-        reader = ReadLockCore(self.client, self.names)
-        own = reader.ownership_of(ownership.who)
-        request_id, epoch = own.begin_force()
-        make = partial(reader.release_request, own, self._plain.lease_ms, 0)
-        await self.client.exchange(own, request_id, make(epoch, False), make, self._plain.lease_ms)
-
-    def _upgrade_error(self, name: str, reader: str) -> LockError:
-        return LockError(
-            f"{reader} holds the read lock of {name!r} and asks for its write lock: it would wait for itself. Release "
-            "the read lock first; or take the write lock first, and the read lock under it",
-            name=name,
-        )

@@ -10,21 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.names import token_field
+from pyredisson.core.kind import LockKind
+from pyredisson.core.names import LockNames, token_field
+from pyredisson.core.polling import Polling
 from pyredisson.core.runtime import Failure
 from pyredisson.errors import LockNotOwnedError
-from pyredisson.kinds.non_reentrant import NonReentrant
-from pyredisson.kinds.spin_lock import SpinLockCore
+from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.outcomes import Refused
+    from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import MadeCaller, Reply, Request
 
-__all__ = ["TOKEN_BYTES", "TokenLockCore"]
+__all__ = ["TOKEN_BYTES", "TokenKind", "TokenLockCore", "TokenPair"]
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
@@ -50,48 +52,29 @@ class TokenPair:
         self.current, self.former = token, self.current
 
 
-class TokenLockCore(NonReentrant, SpinLockCore):
-    """One handle on a token lock.
+class TokenKind(LockKind):
+    """What a token lock says to the server. ``token`` is stored instead of random bytes."""
 
-    Args:
-        client: The client.
-        name: The lock's name, which is its key.
-        backoff: The pauses between two attempts.
-        owner: Who holds it, if not the calling thread or task.
-        token: What to store instead of random bytes.
-    """
+    __slots__ = ("_token", "waiting")
 
-    __slots__ = ("_pauses", "_token")
-
-    kind = "token"
+    label = "token"
     layout = "token lock"
-    hint = ""  # A reentrant lock of the same name would be another key's type.
     renew = staticmethod(scripts.renew_tokens)
+    reentrant = False
+    not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
+    shared_token = True
 
-    def __init__(
-        self,
-        client: ClientCore,
-        name: str,
-        backoff: DoublingBackoff = POLL,
-        *,
-        owner: MadeCaller | None = None,
-        token: str | None = None,
-    ) -> None:
-        super().__init__(client, name, backoff)
-        self._pauses = backoff
-        self._caller = owner
+    def __init__(self, client: ClientCore, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
+        super().__init__(client, names)
+        self.waiting = Polling(backoff, until_free=True)
         self._token = token
-
-    def with_token(self, token: str) -> TokenLockCore:
-        """The same handle, but for what it stores."""
-        return type(self)(self.client, self.names.raw, self._pauses, owner=self._caller, token=token)
 
     def field(self, number: int) -> str:
         """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
         return token_field(self.client.id, number)
 
     def new_state(self) -> TokenPair:
-        """The tokens of an owner, that has held nothing yet."""
+        """The tokens of an owner that has held nothing yet."""
         return TokenPair()
 
     def stored_as(self, ownership: Ownership) -> str:
@@ -99,10 +82,12 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         tokens = ownership.kind_state
         return tokens.current if isinstance(tokens, TokenPair) else ""
 
-    # ---- what it says to the server ------------------------------------------------------------------------------
+    def constant(self, ownership: Ownership) -> bool:
+        """No two holds have the same bytes."""
+        return False
 
-    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
-        """The request to take the lock with a new token; a repeat carries the same one."""
+    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`; with a new token. A repeat carries the same one."""
         tokens: TokenPair = ownership.kind_state
         if not repeat:
             tokens.use(self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex())
@@ -117,35 +102,52 @@ class TokenLockCore(NonReentrant, SpinLockCore):
             repeat=repeat,
         )
 
-    def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
-        """The request to free the lock, if it has the token still."""
+    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`; if it has the token still."""
+        token = self.stored_as(ownership)
         return scripts.release_token(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=lease_ms,
-            token=self.stored_as(ownership),
-            epoch=epoch,
+            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, token=token, epoch=epoch
         )
 
-    def force_request(self, ownership: Ownership, epoch: int) -> Request:
-        """The request to free the lock, whoever holds it."""
+    def force(self, ownership: Ownership, epoch: int) -> Request:
+        """See :meth:`LockKind.force`."""
         return scripts.force_unlock_token(self.client.runtime, self.names, ownership.owner, epoch=epoch)
 
-    # No two holds have the same bytes, so none are kept.
+    def reads(self, reply: Reply) -> Outcome:
+        """See :meth:`LockKind.reads`."""
+        return scripts.read_acquire(reply)
 
-    def _acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
-        return self.acquire_request(ownership, hold, holds, epoch, repeat)
 
-    def _release_request(self, ownership: Ownership, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
-        return self.release_request(ownership, lease, holds, epoch, repeat)
+class TokenLockCore(LockCore):
+    """One handle on a token lock.
 
-    # ---- waiting -------------------------------------------------------------------------------------------------
+    Args:
+        client: The client.
+        name: The lock's name, which is its key.
+        backoff: The pauses between two attempts.
+        owner: Who holds it, if not the calling thread or task.
+        token: What to store instead of random bytes.
+    """
 
-    def _pause(self, delay: float, refused: Refused) -> float:
-        if refused.retry_in_ms is None:
-            return delay
-        return min(delay, (refused.retry_in_ms + 1) / 1000)  # It will be free by then at the latest.
+    __slots__ = ("_backoff",)
+
+    def __init__(
+        self,
+        client: ClientCore,
+        name: str,
+        backoff: DoublingBackoff = POLL,
+        *,
+        owner: MadeCaller | None = None,
+        token: str | None = None,
+    ) -> None:
+        names = LockNames(name)
+        super().__init__(client, names, TokenKind(client, names, backoff, token))
+        self._backoff = backoff
+        self._caller = owner
+
+    def with_token(self, token: str) -> TokenLockCore:
+        """The same handle, but for what it stores."""
+        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
 
     # ---- prolonging ----------------------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         client = self.client
         client.check_open()
         ownership = self.mine()
-        self._expire(ownership)
+        expire(client, ownership)
         if not ownership.holds or ownership.loss is not None:
             if ownership.holds or ownership.expired:
                 raise lost_error(ownership, ownership.loss or "its lease ran out")
@@ -176,7 +178,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         sent = runtime.now()
         try:
             reply = await self.client.perform(
-                scripts.extend_token(runtime, self.names, token=self.stored_as(ownership), until=until)
+                scripts.extend_token(runtime, self.names, token=self.kind.stored_as(ownership), until=until)
             )
             answer = scripts.read_extend_token(reply)
         except Failure as failure:
@@ -194,7 +196,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     def token(self) -> bytes:
         """The token of the hold."""
-        return self.stored_as(self.mine()).encode()
+        return self.kind.stored_as(self.mine()).encode()
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         """Whether that thread or task of this client holds it."""
         self.check_thread_id(thread_id)
         token = await self.client.query("GET", self.names.raw)
-        ownership = self.client.ownerships.find((self.names.raw, self.field(thread_id)))
+        ownership = self.client.ownerships.find((self.names.raw, self.kind.field(thread_id)))
         return ownership is not None and self._is_of(token, ownership)
 
     async def get_hold_count(self) -> int:
@@ -210,4 +212,4 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         return int(await self.is_held_by_current_thread())
 
     def _is_of(self, token: Reply, ownership: Ownership) -> bool:
-        return token == self.stored_as(ownership).encode()
+        return token == self.kind.stored_as(ownership).encode()

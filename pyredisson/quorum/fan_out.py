@@ -7,7 +7,7 @@ member's coroutine runs over a :class:`Polled` runtime, whose requests do not bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,8 @@ from pyredisson.errors import OutcomeUnknownError
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
+    from pyredisson.core.calls import Call
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.replicas import Took
     from pyredisson.core.runtime import Reply, Request, Runtime
 
 __all__ = ["MemberCore", "NodeCore", "NotReached", "together"]
@@ -139,17 +139,14 @@ class NodeCore(MemberCore):
 
     async def persist(
         self,
-        ownership: Ownership,
-        request_id: int,
-        make: Callable[[int, bool], Request],
-        lease_ms: int,
+        call: Call,
         repeat: bool,
         sent: float,
         setback: Failure | Stale,
         budget: float | None = None,
-        took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
         """A node is asked once: only one that knows a later epoch of ours is asked again, under the next one."""
+        ownership, request_id = call.ownership, call.request_id
         if isinstance(setback, Stale):
             ownership.raise_epoch(request_id, above=setback.epoch)
             epoch = ownership.epoch_of(request_id)
@@ -159,7 +156,7 @@ class NodeCore(MemberCore):
                 )
             sent = self.runtime.now()
             try:
-                reply = await self.send(make(epoch, repeat), self.attempt_timeout(lease_ms), took)
+                reply = await self.send(call.request(epoch, repeat), self.attempt_timeout(call.lease_ms), call.reader)
             except Failure as failure:
                 setback = failure
             else:

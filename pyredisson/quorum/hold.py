@@ -404,7 +404,7 @@ class Keeper:
         for hold in holds:
             lease = hold.lease_ms()
             for core, ownership in hold.renewable_parts():
-                key = (core.client, core.renew, lease, hold.quick, core.client.runtime.place(ownership.name))
+                key = (core.client, core.kind.renew, lease, hold.quick, core.client.runtime.place(ownership.name))
                 full = batches.setdefault(key, [[]])
                 if len(full[-1]) >= core.client.config.lock_watchdog_batch_size:
                     full.append([])
@@ -413,9 +413,9 @@ class Keeper:
         asked: list[tuple[int, list[tuple[LockCore, Ownership, int]]]] = []
         for (client, _, lease, quick, _), parts in batches.items():
             for part in parts:
-                request = part[0][0].renew(
+                request = part[0][0].kind.renew(
                     client.runtime,
-                    [(ownership.name, core.stored_as(ownership)) for core, ownership, _ in part],
+                    [(ownership.name, core.kind.stored_as(ownership)) for core, ownership, _ in part],
                     lease_ms=lease,
                 )
                 patience = (

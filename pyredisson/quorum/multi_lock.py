@@ -8,16 +8,19 @@ all have to be taken are taken in one order, by name, so that nobody waits in a 
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson import events
+from pyredisson.core.acquire import ask_once, check_not_stuck, is_callers, timed_out
+from pyredisson.core.attempt import adopt, end_first
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.calls import first_acquire, last_release
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
 from pyredisson.core.holder import lost_error
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
+from pyredisson.core.release import end_last, give_back, not_held
 from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
 from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import (
@@ -29,10 +32,6 @@ from pyredisson.errors import (
     OutcomeUnknownError,
     QuorumUnreachableError,
 )
-from pyredisson.kinds.fair_lock import FairLockCore
-from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.lock import LockCore, is_callers, not_held, timed_out
-from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import free_in_ms, majority, spread
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Progress
     from pyredisson.core.wakeups import Seat
+    from pyredisson.kinds.lock import LockCore
 
 __all__ = ["MultiLockCore", "multi_lock"]
 
@@ -99,7 +99,10 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
     count = len(members)
     if not count:
         raise ValueError("a multi-lock is made of one lock at least")
-    if len({(id(member.client), member.names.raw, member.layout, member.kind) for member in members}) < count:
+    if (
+        len({(id(member.client), member.names.raw, member.kind.layout, member.kind.label) for member in members})
+        < count
+    ):
         raise ValueError("a multi-lock cannot have the same lock of the same client twice")
     independent = len({id(member.client) for member in members}) == count
     if quorum is None:
@@ -142,7 +145,7 @@ class MultiLockCore:
         ]
         names = list(dict.fromkeys(member.names.raw for member in ordered))
         self.name = names[0] if len(names) == 1 else " + ".join(names)
-        self._key = (quorum, tuple((id(member.client), member.names.raw, member.kind) for member in ordered))
+        self._key = (quorum, tuple((id(member.client), member.names.raw, member.kind.label) for member in ordered))
         self._nodes = tuple(NodeCore(member.client, quick=self.quick) for member in ordered)
         self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
         self._real = tuple([member.client for member in ordered])
@@ -151,7 +154,7 @@ class MultiLockCore:
         self._caller = _one_caller(ordered)
         self._in_turn = tuple(_over(member, MemberCore(member.client)) for member in ordered)
         # Kinds that do more than to ask and to hear are stepped as coroutines, and so is who waits for replicas.
-        self._simple = all(type(member).attempt is LockCore.attempt for member in ordered) and not any(
+        self._simple = not any(member.kind.queues or member.kind.own_rival for member in ordered) and not any(
             node.sync for node in self._nodes
         )
 
@@ -264,7 +267,7 @@ class MultiLockCore:
         if hold is None:
             hold = self.mine()
         if not hold.in_use():
-            hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
+            hold.who.mark(hold, self._covers, self.client.tell_left_behind)
         holds = self._refresh(hold)
         self.client.refuse_interrupter(hold, *hold.ownerships)
         try:
@@ -274,7 +277,7 @@ class MultiLockCore:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
             if taken and len(hold.holds) == 1 and hold.who.shared and not is_callers(hold):  # As in LockCore.
-                hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
+                hold.who.mark(hold, self._covers, self.client.tell_left_behind)
             self.client.keeper.tidy(hold)
             if self.client.talkative():
                 waited = runtime.now() - asked
@@ -319,7 +322,7 @@ class MultiLockCore:
         for index, (member, ownership) in enumerate(zip(self._beside, hold.ownerships, strict=True)):
             part, level.parts[index] = level.parts[index], None
             if part is not None and ownership.has(part):
-                works.append(member.give_back(ownership))
+                works.append(give_back(member.client, member.kind, ownership))
             elif ownership.pending is not None:
                 self._settle_later(member, ownership, level.lease_ms)
         if works:
@@ -535,7 +538,7 @@ class MultiLockCore:
                 continue
             member, ownership = self._beside[index], hold.ownerships[index]
             if ownership.has(part) or ownership.expired:
-                works[index] = member.give_back(ownership)
+                works[index] = give_back(member.client, member.kind, ownership)
             elif ownership.pending is not None:
                 works[index] = member.client.settle(ownership, behind=True)
         return await self._each(works)
@@ -548,8 +551,8 @@ class MultiLockCore:
 
         def ask(index: int) -> Ask:
             member, ownership = members[index], ownerships[index]
-            if ownership.kind is not member:
-                member.take_on(ownership)
+            if ownership.kind is not member.kind:
+                adopt(member.kind, ownership)
             request_ids.append(ownership.begin_last())
             ask = asks.last[index]
             if (
@@ -558,7 +561,9 @@ class MultiLockCore:
                 or ask.request is None
             ):
                 runtime, timeout = asks.ways[index]
-                ask = asks.last[index] = Ask(runtime, member.last_request(ownership), timeout)
+                ask = asks.last[index] = Ask(
+                    runtime, last_release(member.kind, ownership, ownership.holds[0].lease_ms), timeout
+                )
             return ask
 
         sent = self.client.runtime.now()
@@ -571,10 +576,11 @@ class MultiLockCore:
                 # Nothing of it is in a watchdog, nor told of; see LockCore.released().
                 ownerships[index].released(request_ids[at], 0.0)
                 if answer > 1:
-                    members[index].note_waiters(ownerships[index], answer - 1, sent)
+                    kind = members[index].kind
+                    kind.waiting.released(members[index].client, kind, ownerships[index], answer - 1, sent)
             else:
-                unusual[index] = members[index].end_last(
-                    ownerships[index], request_ids[at], level.lease_ms, sent, answer
+                unusual[index] = end_last(
+                    members[index].client, ownerships[index], request_ids[at], level.lease_ms, sent, answer
                 )
         return await self._each(unusual) if unusual else {}
 
@@ -660,10 +666,10 @@ class QuorumLockCore(MultiLockCore):
     def __init__(self, members: Sequence[LockCore], quorum: int) -> None:
         super().__init__(members, quorum)
         self._guard = RestartGuard(tuple(member.client for member in self.members), self.name, self._node)
-        self._tokens = any(isinstance(member, TokenLockCore) for member in self.members)
-        self._fenced = any(isinstance(member, FencedLockCore) for member in self.members)
+        self._tokens = any(member.kind.shared_token for member in self.members)
+        self._fenced = any(member.kind.token_per_hold for member in self.members)
         self._channels = [(member.client, member.names.channel) for member in self.members]
-        self._silent = any(isinstance(member, (SpinLockCore, FairLockCore)) for member in self.members)
+        self._silent = not all(member.kind.waiting.announced for member in self.members)
 
     async def _get(self, hold: MultiHold, level: MultiLevel, wait: float | None, asked: float) -> bool:
         seen = (
@@ -676,7 +682,7 @@ class QuorumLockCore(MultiLockCore):
             return True
         if wait != 0 and not self.client.runtime.suspends:
             for member, ownership in zip(self.members, hold.ownerships, strict=True):
-                member.check_not_stuck(ownership)
+                check_not_stuck(member.client, member.kind, ownership)
         rounds = Rounds(self, hold, level, asked)
         rounds.count(first)
         if wait == 0:
@@ -706,7 +712,7 @@ class QuorumLockCore(MultiLockCore):
             outcomes = await together(
                 runtime,
                 [
-                    member.ask_once(ownership, part)
+                    ask_once(member.client, member.kind, ownership, part)
                     for member, ownership, part in zip(members, hold.ownerships, parts, strict=True)
                 ],
             )
@@ -766,8 +772,8 @@ class QuorumLockCore(MultiLockCore):
 
         def ask(index: int) -> Ask:
             member, ownership, part = members[index], ownerships[index], parts[index]
-            if ownership.kind is not member:
-                member.take_on(ownership)
+            if ownership.kind is not member.kind:
+                adopt(member.kind, ownership)
             request_ids.append(ownership.begin_first(part))
             if ownership.table is None:  # As in LockCore.attempt().
                 member.client.ownerships.enter(ownership)
@@ -778,7 +784,7 @@ class QuorumLockCore(MultiLockCore):
                 or ask.request is None
             ):
                 runtime, timeout = asks.ways[index]
-                ask = asks.first[index] = Ask(runtime, member.first_request(ownership, part), timeout)
+                ask = asks.first[index] = Ask(runtime, first_acquire(member.kind, ownership, part), timeout)
             return ask
 
         sent = self.client.runtime.now()
@@ -794,7 +800,9 @@ class QuorumLockCore(MultiLockCore):
                     outcomes[index] = AT_ONCE  # A later request has given it back.
                     certain = -math.inf
             else:
-                unusual[index] = members[index].end_first(ownership, parts[index], request_ids[index], sent, answer)
+                unusual[index] = end_first(
+                    members[index].client, ownership, parts[index], request_ids[index], sent, answer
+                )
         if not unusual:
             return outcomes, certain
         for index, outcome in (await self._each(unusual)).items():
@@ -981,14 +989,14 @@ class OrderedLockCore(MultiLockCore):
         began = runtime.now()
         for index, (member, ownership) in enumerate(zip(self._in_turn, hold.ownerships, strict=True)):
             part = level.part()
-            taken = await member.take(0, part, ownership)
+            taken = await member.acquire_hold(0, part, ownership)
             if not taken and wait != 0:
                 # Those that were taken before stay alive while this one is waited for.
                 hold.taking = level
                 self.client.keeper.enter(hold)
                 self.client.keeper.keep(hold)
                 left = None if wait is None else deadline.left(runtime.now())
-                taken = await member.take(left, part, ownership)
+                taken = await member.acquire_hold(left, part, ownership)
             if not taken:
                 return False
             level.parts[index] = part
@@ -1020,10 +1028,7 @@ def _open(ownerships: Sequence[Ownership]) -> bool:
 
 def _over(member: LockCore, client: ClientCore) -> LockCore:
     """The same handle over another view of its client."""
-    other = copy.copy(member)
-    other.client = client
-    other.act_for_multi_lock()
-    return other
+    return member.as_member(client)
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

@@ -10,8 +10,8 @@ from pyredisson.config import Backoff, ExponentialBackoff
 
 if TYPE_CHECKING:
     from pyredisson.core.backoff import Uniform
+    from pyredisson.core.polling import Delays
     from pyredisson.kinds.lock import LockCore
-    from pyredisson.kinds.spin_lock import Delays
 
 __all__ = ["backoff_of", "cores_of", "wait_of"]
 
@@ -40,7 +40,7 @@ class UserBackoff:
         return repr(self._backoff)
 
     def delays(self, uniform: Uniform) -> Iterable[float]:
-        """See :class:`pyredisson.kinds.spin_lock.Delays`."""
+        """See :class:`pyredisson.core.polling.Delays`."""
         return self._backoff.delays()
 
 

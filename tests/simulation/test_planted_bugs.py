@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyredisson.core import client, scripts, waiting
+from pyredisson.core import acquire, client, release, scripts, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.outcomes import ACQUIRED, Acquired
@@ -24,8 +24,8 @@ from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
-from pyredisson.kinds import fair_lock, lock
-from pyredisson.kinds.non_reentrant import NonReentrant
+from pyredisson.kinds import fair_lock
+from pyredisson.kinds.non_reentrant import NonReentrantKind
 from pyredisson.kinds.permit_block import PermitBlock
 from pyredisson.net.resp import script
 from tests import contract
@@ -88,7 +88,7 @@ def _never_expires(self: Ownership, now: float) -> bool:
     return False
 
 
-async def _no_compensation(self: lock.LockCore, ownership: Ownership, holds_before: int, level: Hold) -> None:
+async def _no_compensation(client: client.ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
     return None
 
 
@@ -136,7 +136,7 @@ def _sweep_without_looking(self: OwnershipTable) -> None:
         self.drop(ownership)
 
 
-async def _stays_in_the_queue(self: lock.LockCore, ownership: Ownership, *, at_once: bool = True) -> None:
+async def _stays_in_the_queue(client: client.ClientCore, ownership: Ownership, *, at_once: bool = True) -> None:
     ownership.may_stand_in_queue(0)
 
 
@@ -199,7 +199,7 @@ BUGS = {
     "no drift is taken off": Bug(
         lambda patch: (
             patch.setattr(ownership_module, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(lock, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(release, "certain_for", lambda ms: ms / 1000),
             patch.setattr(client, "certain_for", lambda ms: ms / 1000),
         )[0]
     ),
@@ -209,7 +209,7 @@ BUGS = {
     "a late acquire counts as held": in_code(Ownership, "expire", _never_expires),
     "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),
     "a re-entry is not counted here": in_code(Ownership, "granted", _granted_without_counting),
-    "an interrupted acquire is not given back": in_code(lock.LockCore, "_go_away", _no_compensation),
+    "an interrupted acquire is not given back": in_code(acquire, "go_away", _no_compensation),
     "an interrupted request is not settled": in_code(client.ClientCore, "settle_on_leaving", _no_settling_on_leaving),
     "nobody looks again after subscribing": in_code(Wakeups, "confirmed", _confirmed_silently),
     "a request goes on when its turn is over": in_code(Ownership, "epoch_of", _never_over),
@@ -237,7 +237,7 @@ BUGS = {
             ACQUIRED if reply == -1 else Acquired() if isinstance(READ_FENCED(reply), Acquired) else READ_FENCED(reply)
         ),
     ),
-    "a lock that is not reentrant counts": in_code(NonReentrant, "_make_ready", lock.LockCore._make_ready),
+    "a lock that is not reentrant counts": in_code(NonReentrantKind, "reentrant", True),
     "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[7] ~= '' then", "if true then")),
     "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[2]) then", "then")),
     "a fair lock's dead head stays": in_script("fair_acquire", ("if ends > now then", "if ends ~= 0 then")),
@@ -255,7 +255,7 @@ BUGS = {
             "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. redis.call('lindex', KEYS[4], -1), ARGV[1])",
         ),
     ),
-    "a fair waiter that goes away stays in the queue": in_code(lock.LockCore, "_leave_queue", _stays_in_the_queue),
+    "a fair waiter that goes away stays in the queue": in_code(acquire, "leave_queue", _stays_in_the_queue),
     "a live fair waiter is not looked after": in_script("fair_look", ("if score < believed then", "if false then")),
     "what a fair waiter says of itself is not heeded": Bug(_all_by_their_scores),
     "nor when the lock is freed": _by_its_score("fair_release"),

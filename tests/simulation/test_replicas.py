@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
+from pyredisson.core import attempt
+from pyredisson.core.calls import Reader
+from pyredisson.core.client import ClientCore
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.core.replicas import NotAcknowledged, Replicas, Took
+from pyredisson.core.replicas import NotAcknowledged, Replicas
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
-from pyredisson.kinds import lock, numbered
+from pyredisson.kinds import numbered
 from tests.simulation import histories, permit_histories
 from tests.simulation.histories import History
 from tests.simulation.permit_histories import PermitHistory
@@ -164,9 +167,9 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 # --- planted bugs ---
 
 
-async def _lock_is_kept(self: lock.LockCore, ownership: Ownership, level: Hold, short: NotAcknowledged) -> Exception:
+async def _lock_is_kept(client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged) -> Exception:
     ownership.refused(ownership.request_id)
-    return self.client.replicas.error(ownership.name, short, given_back=True)
+    return client.replicas.error(ownership.name, short, given_back=True)
 
 
 async def _permit_is_kept(self: numbered.Asking, short: NotAcknowledged) -> Exception:
@@ -174,8 +177,13 @@ async def _permit_is_kept(self: numbered.Asking, short: NotAcknowledged) -> Exce
     return self._core.client.replicas.error(self._key[0], short, given_back=True)
 
 
-async def _asked_whatever_it_took(self: Replicas, request: Request, timeout: float, took: Took) -> Reply:
-    return await TAKE(self, request, timeout, lambda reply: True)
+class ReadsAll:
+    def acquired(self, reply: Reply) -> bool:
+        return True
+
+
+async def _asked_whatever_it_took(self: Replicas, request: Request, timeout: float, reader: Reader) -> Reply:
+    return await ACKNOWLEDGE(self, request, timeout, ReadsAll())
 
 
 async def _given_back_by_releasing(self: numbered.Asking, short: NotAcknowledged) -> Exception:
@@ -184,15 +192,15 @@ async def _given_back_by_releasing(self: numbered.Asking, short: NotAcknowledged
     return error
 
 
-TAKE = Replicas.take
+ACKNOWLEDGE = Replicas.acknowledge
 GIVE_BACK = numbered.Asking._give_back
 
 BUGS: dict[str, tuple[object, str, object]] = {
-    "a lock without acknowledgement is not given back": (lock.LockCore, "_give_back", _lock_is_kept),
+    "a lock without acknowledgement is not given back": (attempt, "give_back_unacknowledged", _lock_is_kept),
     "a permit without acknowledgement is not given back": (numbered.Asking, "_give_back", _permit_is_kept),
-    "it fails although nothing was taken": (Replicas, "take", _asked_whatever_it_took),
+    "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": (numbered.Asking, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": (lock, "unasked", lambda: LockError("planted")),
+    "whoever has no connection yet asks nobody": (attempt, "unasked", lambda: LockError("planted")),
 }
 
 FINDERS = (

@@ -12,7 +12,7 @@ from pyredisson.core import scripts
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Request
 from pyredisson.errors import LockError, LockNotOwnedError
-from pyredisson.kinds.token_lock import TokenLockCore
+from pyredisson.kinds.token_lock import TokenKind
 from tests.simulation.histories import History, Plan, quiet
 from tests.simulation.seeds import runs
 from tests.simulation.test_interruptions import CONFIG
@@ -208,37 +208,31 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
 def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that compares no token: the late one of a former holder frees another's lock."""
 
-    def careless(
-        self: TokenLockCore, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool
-    ) -> Request:
+    def careless(self: TokenKind, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         return scripts.force_unlock_token(self.client.runtime, self.names, ownership.owner, epoch=epoch)
 
-    monkeypatch.setattr(TokenLockCore, "release_request", careless)
+    monkeypatch.setattr(TokenKind, "release", careless)
 
 
 def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acquire without an epoch: a late copy takes the lock for nobody."""
-    original = TokenLockCore.acquire_request
+    original = TokenKind.acquire
 
-    def forgetful(
-        self: TokenLockCore, ownership: Ownership, level: Hold, holds: int, epoch: int, repeat: bool
-    ) -> Request:
-        return original(self, ownership, level, holds, 0, repeat)
+    def forgetful(self: TokenKind, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+        return original(self, ownership, hold, count, 0, repeat)
 
-    monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
+    monkeypatch.setattr(TokenKind, "acquire", forgetful)
 
 
 def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeat with a token of its own, as if nothing had been asked before: it waits for itself."""
-    original = TokenLockCore.acquire_request
+    original = TokenKind.acquire
 
-    def forgetful(
-        self: TokenLockCore, ownership: Ownership, level: Hold, holds: int, epoch: int, repeat: bool
-    ) -> Request:
+    def forgetful(self: TokenKind, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         ownership.kind_state.current = ""
-        return original(self, ownership, level, holds, epoch, False)
+        return original(self, ownership, hold, count, epoch, False)
 
-    monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
+    monkeypatch.setattr(TokenKind, "acquire", forgetful)
 
 
 @pytest.mark.parametrize("plant", [break_release, break_epoch])

@@ -1,0 +1,159 @@
+"""Acquiring: attempts until the lock is acquired or the time is over, and what becomes of a caller that goes away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson import events
+from pyredisson.core.attempt import adopt, attempt, make_ready
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
+from pyredisson.core.release import resume
+from pyredisson.core.runtime import Failure, Rejected
+from pyredisson.core.wrong_type import explain_type
+from pyredisson.errors import LockError, RedissonError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.runtime import Holding
+
+__all__ = ["acquire", "ask_once", "check_not_stuck", "is_callers", "timed_out"]
+
+
+async def acquire(
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, wait: float | None, covers: frozenset[str]
+) -> bool:
+    """Acquire a lock for a hold.
+
+    Args:
+        client: The client.
+        kind: The kind of lock.
+        ownership: What its owner holds of it.
+        hold: What is to be held.
+        wait: Seconds; ``None``: as long as it takes.
+        covers: The locks that the owner's mark is about; none: somebody else marks this hold.
+    """
+    runtime = client.runtime
+    asked = runtime.now()
+    before = -1  # How many holds there are is not known yet.
+    try:
+        if ownership.holds or ownership.in_flight.pending:
+            if ownership.who.pooled:
+                ownership.who.look_behind(ownership, client.tell_left_behind)
+            await make_ready(client, kind, ownership)
+        elif covers:
+            ownership.who.mark(ownership, covers, client.tell_left_behind)
+        if ownership.kind is not kind:
+            adopt(kind, ownership)
+        before = len(ownership.holds)
+        waiting = kind.waiting
+        answer: Answer | None = None
+        seen: int | None = None
+        if wait != 0:
+            seen = client.wakeups.glance(waiting.channel(kind, ownership))
+            if not before:
+                answer = waiting.yields(client, kind, ownership, wait, asked)
+        if kind.queues:
+            waiting.begin(ownership, wait, asked)
+        if answer is None:
+            try:
+                answer = await attempt(client, kind, ownership, hold)
+            except Failure as failure:
+                if not client.waits_through(failure, wait):
+                    raise
+                answer = AT_ONCE
+        acquired = type(answer) is Acquired
+        if type(answer) is Refused and wait != 0:
+            if not runtime.suspends:
+                check_not_stuck(client, kind, ownership)
+            acquired = await waiting.wait(client, kind, ownership, hold, answer, seen, Deadline.after(wait, asked))
+            if ownership.queued_ms:
+                await leave_queue(client, ownership)
+        if acquired and not before and covers and ownership.who.shared and not is_callers(ownership):
+            # A signal handler has left a mark of another lock before this one was asked for.
+            ownership.who.mark(ownership, covers, client.tell_left_behind)
+        if client.talkative():
+            _tell(client, ownership, acquired, runtime.now() - asked)
+        return acquired
+    except Failure as failure:
+        error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
+        if ownership.queued_ms:
+            await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
+        error = await explain_type(client, error, ownership.name, kind.layout)
+        raise error from failure.cause
+    except RedissonError:
+        if ownership.queued_ms:
+            await leave_queue(client, ownership)
+        raise
+    except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+        if ownership.undo_acquire(before):
+            ownership.settle_until(runtime.now() + hold.lease_ms / 1000)
+            client.watchdog.settle(ownership)
+        resume(client, ownership)
+        raise
+    except BaseException:
+        await go_away(client, ownership, before, hold)
+        raise
+
+
+def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: float) -> None:
+    if acquired:
+        client.emit(events.Acquired(ownership.name, ownership.owner, waited, len(ownership.holds)))
+    else:
+        client.emit(events.TimedOut(ownership.name, ownership.owner, waited))
+
+
+async def ask_once(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
+    """Ask for the lock once, for a caller that does not wait for it alone. Returns and raises as :func:`attempt`."""
+    if ownership.holds or ownership.pending:
+        await make_ready(client, kind, ownership)
+    if ownership.kind is not kind:
+        adopt(kind, ownership)
+    if kind.queues:
+        kind.waiting.begin(ownership, 0.0, client.runtime.now())
+    return await attempt(client, kind, ownership, hold)
+
+
+async def go_away(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
+    """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have acquired."""
+    if ownership.undo_acquire(before):
+        ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
+        await client.settle_on_leaving(ownership)
+        resume(client, ownership)
+
+
+async def leave_queue(client: ClientCore, ownership: Ownership, *, at_once: bool = True) -> None:
+    """The owner waits no longer: its place is given up, and what an unanswered request may have acquired."""
+    if ownership.stop_waiting(client.runtime.now()) or ownership.pending is not None:
+        if at_once:
+            await client.settle_on_leaving(ownership, leaving=False)
+        else:
+            client.watchdog.settle(ownership)
+
+
+def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Raise ``LockError`` if a holder can only release the lock when this call is over."""
+    for each in kind.holders():
+        if each.who is not ownership.who and (each.bound() or not each.who.shared) and each.holder_alive():
+            why = client.runtime.stuck_behind(each.who)
+            if why is not None:
+                raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)
+
+
+def is_callers(held: Holding) -> bool:
+    """Whether what a thread held last is the calling context's to use, as far as a glance tells."""
+    if held.mark is None or held.who.divided:
+        return False
+    innermost = held.who.innermost()
+    if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
+        return False
+    return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
+
+
+def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:
+    """The message for a caller that did not get a lock in time. ``holder``: who of this client has it."""
+    held = f"; {holder} of this client holds it" if holder else ""
+    return f"timed out after {wait} s waiting for {what} {name!r}{held}"

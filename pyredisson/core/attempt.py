@@ -1,0 +1,212 @@
+"""One attempt to acquire a lock: the request is noted, sent, read, and repeated if it has to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core.calls import AcquireCall, first_acquire
+from pyredisson.core.holder import GONE, lost_error
+from pyredisson.core.in_flight import Pending
+from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused, SelfBlocked, Stale
+from pyredisson.core.replicas import NotAcknowledged, unasked
+from pyredisson.core.runtime import Failure, Unanswered, Unusable
+from pyredisson.errors import LockError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Answer, Outcome
+    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.runtime import Reply
+
+__all__ = ["adopt", "attempt", "end_first", "expire", "give_back_unacknowledged", "make_ready"]
+
+
+# ---- before it -------------------------------------------------------------------------------------------------------
+
+
+def adopt(kind: LockKind, ownership: Ownership) -> None:
+    """Let this kind make the ownership's requests from now on. Raises ``LockError`` if it is held in another layout."""
+    if ownership.holds and ownership.kind is not None and ownership.kind.layout != kind.layout:
+        raise LockError(
+            f"{ownership.name!r} is held by {ownership.owner} as a {ownership.kind.layout}; "
+            f"a {kind.layout} needs another name",
+            name=ownership.name,
+        )
+    ownership.adopt(kind)
+
+
+async def make_ready(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Bring an ownership that has a past into a state from which it can acquire."""
+    expire(client, ownership)
+    if ownership.loss is not None:
+        raise lost_error(ownership, ownership.loss)
+    pending = ownership.pending
+    # What a lock of another kind left open is settled as that kind does it; and a place in a queue from an earlier time
+    # is not taken over, but given up.
+    if (
+        pending is Pending.RELEASE
+        or ownership.in_flight.releases_due
+        or (pending and (kind.queues or type(ownership.kind) is not type(kind)))
+    ):
+        await client.settle(ownership)
+    if ownership.holds and not kind.reentrant:
+        raise LockError(
+            f"lock {ownership.name!r} is not reentrant, and {ownership.owner} holds it already: release it first"
+            f"{kind.not_reentrant_hint}",
+            name=ownership.name,
+        )
+
+
+def expire(client: ClientCore, ownership: Ownership) -> None:
+    """Draw the consequences if the ownership's deadline has passed."""
+    if ownership.expire(client.runtime.now()):
+        client.watchdog.unwatch(ownership)
+        client.tell_lost(ownership)
+
+
+# ---- the attempt -----------------------------------------------------------------------------------------------------
+
+
+async def attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
+    """Ask for the lock once.
+
+    Raises:
+        Failure: It is not known what became of it (``Unanswered``), or it had no effect.
+        LockLostError: The owner's outer holds are gone.
+    """
+    queued_ms = ownership.in_flight.queued_ms
+    if kind.queues and not ownership.holds:
+        ownership.may_stand_in_queue(kind.wait_ms(ownership))
+    try:
+        outcome = await _ask(client, kind, ownership, hold)
+        if type(outcome) is SelfBlocked and kind.own_rival is not None:
+            await kind.own_rival.give_up(client, kind, ownership)
+            outcome = await _ask(client, kind, ownership, hold)
+        return AT_ONCE if type(outcome) is SelfBlocked else outcome
+    except Unanswered:
+        raise
+    except Failure:
+        if kind.queues:  # It had no effect: an owner that was not in the queue is not in it now.
+            ownership.may_stand_in_queue(queued_ms)
+        raise
+
+
+async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer | SelfBlocked:
+    if ownership.kind is not kind:
+        adopt(kind, ownership)
+    request_id, epoch, count, repeat = ownership.begin_acquire(hold)
+    if count or repeat:
+        request = kind.acquire(ownership, hold, count, epoch, repeat)
+    else:
+        request = first_acquire(kind, ownership, hold)
+    if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
+        client.ownerships.enter(ownership)
+    # Here and in release.py the exchange is spelt out: this is the path of everything that users do.
+    sync = client.sync
+    sent = client.runtime.now()
+    outcome: Outcome
+    setback: Failure | Stale | None = None
+    try:
+        if sync is None:
+            reply = await client.runtime.eval(request, client.attempt_timeout(hold.lease_ms))
+            outcome = kind.reads(reply)
+            if client.sync is not sync and type(outcome) is Acquired:
+                raise unasked()
+        else:
+            reply = await sync.acknowledge(request, client.attempt_timeout(hold.lease_ms), kind)
+            outcome = kind.reads(reply)
+        if type(outcome) is Stale:
+            setback = outcome
+    except Failure as failure:
+        setback = failure
+    except NotAcknowledged as short:
+        raise await give_back_unacknowledged(client, ownership, hold, short) from short.cause
+    if setback is not None:
+        call = AcquireCall(kind, ownership, request_id, hold, count)
+        outcome, sent = await _persist(client, call, repeat, sent, setback)
+    if type(outcome) is Acquired:
+        return await _granted(client, ownership, hold, request_id, count, sent, outcome)
+    ownership.refused(request_id)
+    return outcome if type(outcome) is SelfBlocked else _refused(client, ownership, outcome)
+
+
+async def _granted(
+    client: ClientCore, ownership: Ownership, hold: Hold, request_id: int, count: int, sent: float, outcome: Acquired
+) -> Answer:
+    deadline = sent + hold.certain
+    over = client.runtime.now() >= (max(deadline, ownership.deadline) if count else deadline)
+    if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
+        await client.settle(ownership)  # It came when its lease was over: that is no hold, so give it back,
+        return AT_ONCE  # and look again.
+    if outcome.token is not None:
+        hold.number(outcome.token)
+    if not ownership.granted(request_id, hold, deadline):
+        return AT_ONCE
+    if hold.watched:
+        client.watchdog.watch(ownership)
+    return outcome
+
+
+def _refused(client: ClientCore, ownership: Ownership, outcome: Outcome) -> Refused:
+    if isinstance(outcome, Refused):
+        return outcome
+    if ownership.lose(GONE):
+        client.watchdog.unwatch(ownership)
+        client.tell_lost(ownership)
+    raise lost_error(ownership)
+
+
+async def _persist(
+    client: ClientCore, call: AcquireCall, repeat: bool, sent: float, setback: Failure | Stale
+) -> tuple[Outcome, float]:
+    """Go on with an attempt whose first copy brought no answer. Returns one, and when what it answers was sent."""
+    try:
+        reply, sent, _ = await client.persist(call, repeat, sent, setback)
+        return call.kind.reads(reply), sent
+    except NotAcknowledged as short:
+        raise await give_back_unacknowledged(client, call.ownership, call.hold, short) from short.cause
+    except Unanswered:
+        raise  # It stays pending: the next call repeats it or gives it back.
+    except Failure:
+        call.ownership.refused(call.request_id)
+        raise
+
+
+async def give_back_unacknowledged(
+    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged
+) -> Exception:
+    """The lock was acquired, and too few replicas know of it: give it back. Returns the error that says so."""
+    ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
+    given_back = True
+    try:
+        await client.settle(ownership)
+    except Failure:
+        client.watchdog.settle(ownership)
+        given_back = False
+    return client.replicas.error(ownership.name, short, given_back=given_back)
+
+
+async def end_first(
+    client: ClientCore, ownership: Ownership, hold: Hold, request_id: int, sent: float, answer: Reply | Failure
+) -> Answer:
+    """Take the answer to a first acquire that was sent together with those to other nodes.
+
+    Returns and raises as :func:`attempt`; nobody watches the hold.
+    """
+    kind = ownership.kind
+    assert kind is not None
+    outcome: Outcome | Failure
+    try:
+        outcome = answer if isinstance(answer, Failure) else kind.reads(answer)
+    except Unusable as failure:
+        outcome = failure
+    if isinstance(outcome, (Failure, Stale)):
+        call = AcquireCall(kind, ownership, request_id, hold, 0)
+        outcome, sent = await _persist(client, call, False, sent, outcome)
+    if isinstance(outcome, Acquired):
+        if outcome.token is not None:
+            hold.number(outcome.token)
+        return outcome if ownership.granted(request_id, hold, sent + hold.certain) else AT_ONCE
+    ownership.refused(request_id)
+    return AT_ONCE if isinstance(outcome, SelfBlocked) else _refused(client, ownership, outcome)

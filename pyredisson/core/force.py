@@ -1,0 +1,53 @@
+"""Freeing a lock, whoever holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core import scripts
+from pyredisson.core.attempt import expire
+from pyredisson.core.calls import ForceCall
+from pyredisson.core.release import settle_or_explain
+from pyredisson.core.runtime import Failure
+from pyredisson.core.wrong_type import explain_type
+from pyredisson.errors import LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.ownership import Ownership
+
+__all__ = ["force_unlock"]
+
+
+async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+    """Free the lock in the name of an owner. Returns whether it was locked."""
+    if ownership.pending is not None:
+        try:
+            await settle_or_explain(client, ownership)
+        except LockLostError:
+            pass
+    held = dict.fromkeys((ownership, *kind.ended_by_force()))
+    client.refuse_interrupter(*held)
+    for each in held:
+        expire(client, each)  # What simply ran out before is not taken from anybody now.
+    victims = [(each, each.generation) for each in held]
+    request_id, epoch = ownership.begin_force()
+    lease = client.watchdog.lease_ms
+    try:
+        reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
+    except Failure as failure:
+        error = client.explain(failure, ownership, "a force_unlock", lease)
+        raise await explain_type(client, error, ownership.name, kind.layout) from failure.cause
+    if type(reply) is bytes:
+        raise client.explain(scripts.unusable(reply), ownership, "a force_unlock", lease)
+    if reply is None and kind.one_sided:
+        return False  # The other side is held, and stays so.
+    for each, generation in victims:
+        if each.who is ownership.who:
+            each.clear()
+            client.watchdog.unwatch(each)
+        elif each.lose("it was forced open by this client", generation):
+            client.watchdog.unwatch(each)
+            client.tell_lost(each)
+    return reply is not None
