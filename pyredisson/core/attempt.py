@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.calls import AcquireCall, first_acquire
 from pyredisson.core.holder import GONE, lost_error
@@ -13,6 +13,8 @@ from pyredisson.core.runtime import Failure, Unanswered, Unusable
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer, Outcome
@@ -68,31 +70,33 @@ def expire(client: ClientCore, ownership: Ownership) -> None:
 # ---- the attempt -----------------------------------------------------------------------------------------------------
 
 
-async def attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
+def attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Coroutine[Any, Any, Answer]:
     """Ask for the lock once.
 
     Raises:
         Failure: It is not known what became of it (``Unanswered``), or it had no effect.
         LockLostError: The owner's outer holds are gone.
     """
-    queued_ms = ownership.in_flight.queued_ms
-    if kind.queues and not ownership.holds:
+    # A plain function, and one coroutine less on the hot path.
+    if kind.queues:
+        return _ask_in_queue(client, kind, ownership, hold)
+    return _ask(client, kind, ownership, hold)
+
+
+async def _ask_in_queue(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
+    queued_ms = ownership.queued_ms
+    if not ownership.holds:
         ownership.may_stand_in_queue(kind.wait_ms(ownership))
     try:
-        outcome = await _ask(client, kind, ownership, hold)
-        if type(outcome) is SelfBlocked and kind.own_rival is not None:
-            await kind.own_rival.give_up(client, kind, ownership)
-            outcome = await _ask(client, kind, ownership, hold)
-        return AT_ONCE if type(outcome) is SelfBlocked else outcome
+        return await _ask(client, kind, ownership, hold)
     except Unanswered:
         raise
-    except Failure:
-        if kind.queues:  # It had no effect: an owner that was not in the queue is not in it now.
-            ownership.may_stand_in_queue(queued_ms)
+    except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
+        ownership.may_stand_in_queue(queued_ms)
         raise
 
 
-async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer | SelfBlocked:
+async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, *, again: bool = False) -> Answer:
     if ownership.kind is not kind:
         adopt(kind, ownership)
     request_id, epoch, count, repeat = ownership.begin_acquire(hold)
@@ -126,26 +130,25 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
         call = AcquireCall(kind, ownership, request_id, hold, count)
         outcome, sent = await _persist(client, call, repeat, sent, setback)
     if type(outcome) is Acquired:
-        return await _granted(client, ownership, hold, request_id, count, sent, outcome)
+        deadline = sent + hold.certain
+        over = client.runtime.now() >= (max(deadline, ownership.deadline) if count else deadline)
+        if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
+            await client.settle(ownership)  # It came when its lease was over: that is no hold, so give it back,
+            return AT_ONCE  # and look again.
+        if outcome.token is not None:
+            hold.number(outcome.token)
+        if not ownership.granted(request_id, hold, deadline):
+            return AT_ONCE
+        if hold.watched:
+            client.watchdog.watch(ownership)
+        return outcome
     ownership.refused(request_id)
-    return outcome if type(outcome) is SelfBlocked else _refused(client, ownership, outcome)
-
-
-async def _granted(
-    client: ClientCore, ownership: Ownership, hold: Hold, request_id: int, count: int, sent: float, outcome: Acquired
-) -> Answer:
-    deadline = sent + hold.certain
-    over = client.runtime.now() >= (max(deadline, ownership.deadline) if count else deadline)
-    if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
-        await client.settle(ownership)  # It came when its lease was over: that is no hold, so give it back,
-        return AT_ONCE  # and look again.
-    if outcome.token is not None:
-        hold.number(outcome.token)
-    if not ownership.granted(request_id, hold, deadline):
-        return AT_ONCE
-    if hold.watched:
-        client.watchdog.watch(ownership)
-    return outcome
+    if type(outcome) is SelfBlocked:
+        if again or kind.own_rival is None:
+            return AT_ONCE
+        await kind.own_rival.give_up(client, kind, ownership)
+        return await _ask(client, kind, ownership, hold, again=True)
+    return _refused(client, ownership, outcome)
 
 
 def _refused(client: ClientCore, ownership: Ownership, outcome: Outcome) -> Refused:

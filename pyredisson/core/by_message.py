@@ -92,7 +92,7 @@ class ByMessage:
     ) -> Refused | None:
         """See :meth:`Waiting.yields`."""
         yielding: Yielding = ownership.kind_state
-        return yielding.refuse(wait, now)
+        return yielding.refuse(wait, now) if yielding.until > now else None
 
     def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
         """See :meth:`Waiting.released`."""

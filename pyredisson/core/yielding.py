@@ -52,4 +52,4 @@ class Yielding:
     def refuse(self, wait: float | None, now: float) -> Refused | None:
         """What to act as if the server had said so, for an acquire that may wait for so many seconds."""
         left = self.until - now
-        return Refused(int(left * 1000)) if left > 0 and (wait is None or wait > 2 * left) else None
+        return Refused(int(left * 1000)) if wait is None or wait > 2 * left else None

@@ -132,7 +132,7 @@ class Politely(ByMessage):
         yielding: Yielding = ownership.kind_state
         if _writer_waits(client, kind) and not _writes(client, ownership):
             return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
-        return yielding.refuse(wait, now)
+        return super().yields(client, kind, ownership, wait, now)
 
     async def wait(
         self,
