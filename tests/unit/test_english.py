@@ -107,9 +107,6 @@ NOT_YET: set[str] = {
     "docs/reference/config.md",
     "docs/reference/errors.md",
     "docs/tutorial.md",
-    "pyredisson/compat/redis_py/__init__.py",
-    "pyredisson/compat/redis_py/shared.py",
-    "pyredisson/config.py",
     "pyredisson/core/client.py",
     "pyredisson/core/ledger.py",
     "pyredisson/core/ownership.py",
@@ -117,18 +114,9 @@ NOT_YET: set[str] = {
     "pyredisson/core/scripts.py",
     "pyredisson/core/server.py",
     "pyredisson/core/watchdog.py",
-    "pyredisson/errors.py",
-    "pyredisson/events.py",
-    "pyredisson/fencing/http.py",
-    "pyredisson/fencing/redis.py",
-    "pyredisson/fencing/sql.py",
-    "pyredisson/fencing/sqlalchemy.py",
-    "pyredisson/fencing/tokens.py",
     "pyredisson/kinds/numbered.py",
     "pyredisson/net/valkey_client.py",
-    "pyredisson/observe/logging.py",
     "pyredisson/quorum/multi_lock.py",
-    "pyredisson/shared/owners.py",
     "pyredisson/shared/patching.py",
     "pyredisson/tools/cli.py",
     "pyredisson/tools/demo.py",
@@ -178,9 +166,9 @@ def texts_of(path: Path, *, public: bool) -> Iterator[tuple[int, str]]:
         yield from ((line, text) for line, (node, text) in docstrings.items() if is_public(node))
     inside = {line for line, (_, text) in docstrings.items()}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno not in inside:
-            if " " in node.value.strip():
-                yield node.lineno, node.value
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and " " in text.strip() and node.lineno not in inside:
+            yield node.lineno, text
 
 
 def breaches(path: Path) -> list[str]:
