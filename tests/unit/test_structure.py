@@ -21,7 +21,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 #: The protocol: it reaches the world through its runtime only.
 CORE = sorted(path for folder in ("core", "kinds", "quorum") for path in (PACKAGE / folder).glob("*.py"))
 SCRIPTS = sorted((PACKAGE / "lua").glob("*.lua"))
-PRIMITIVES = [PACKAGE / "threads" / "primitives.py", PACKAGE / "asyncio" / "primitives.py"]
+PRIMITIVES = [PACKAGE / form / f"{name}.py" for form in ("threads", "asyncio") for name in ("primitives", "semaphores")]
 CLIENTS = [PACKAGE / "threads" / "client.py", PACKAGE / "asyncio" / "client.py"]
 
 #: What the core may use of the world: nothing that knows the time, blocks, or differs from run to run.
