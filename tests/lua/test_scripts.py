@@ -65,7 +65,7 @@ class Call:
 
 
 def acquire(*, lease: int = 30_000, owner: bytes = ME, counts: int = 0, epoch: int = 0, repeat: bool = False) -> Call:
-    return Call("lock_acquire", (LOCK, EPOCH), (lease, owner, counts, epoch, int(repeat)))
+    return Call("lock_acquire", (LOCK, EPOCH), (owner, epoch, int(repeat), lease, counts))
 
 
 def release(
@@ -77,11 +77,11 @@ def release(
     repeat: bool = False,
     publish: str = "PUBLISH",
 ) -> Call:
-    return Call("lock_release", (LOCK, CHANNEL, EPOCH), ("0", lease, owner, counts, epoch, int(repeat), publish))
+    return Call("lock_release", (LOCK, EPOCH, CHANNEL), (owner, epoch, int(repeat), lease, counts, publish, "0"))
 
 
 def force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:
-    return Call("lock_force_unlock", (LOCK, CHANNEL, EPOCH), ("0", epoch, publish))
+    return Call("lock_force_unlock", (LOCK, EPOCH, CHANNEL), (ME, epoch, 0, publish, "0"))
 
 
 def renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
@@ -101,7 +101,7 @@ def fenced(
     return Call(
         "fenced_acquire",
         (LOCK, EPOCH, TOKEN),
-        (lease, owner, counts, epoch, int(repeat), joins, int(from_clock)),
+        (owner, epoch, int(repeat), lease, counts, joins, int(from_clock)),
     )
 
 
@@ -554,7 +554,7 @@ def fair_acquire(
     return Call(
         "fair_acquire",
         (LOCK, EPOCH, QUEUE, TIMEOUTS, ALIVE),
-        (lease, owner, counts, epoch, int(repeat), wait, least, int(queue), lives),
+        (owner, epoch, int(repeat), lease, counts, wait, least, int(queue), lives),
     )
 
 
@@ -570,13 +570,13 @@ def fair_release(
 ) -> Call:
     return Call(
         "fair_release",
-        (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS, ALIVE),
-        ("0", lease, owner, counts, epoch, int(repeat), publish, queued),
+        (LOCK, EPOCH, QUEUE, TIMEOUTS, ALIVE, CHANNEL),
+        (owner, epoch, int(repeat), lease, counts, publish, "0", queued),
     )
 
 
 def fair_force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:
-    return Call("fair_force_unlock", (LOCK, CHANNEL, EPOCH, QUEUE, TIMEOUTS, ALIVE), ("0", epoch, publish))
+    return Call("fair_force_unlock", (LOCK, EPOCH, QUEUE, TIMEOUTS, ALIVE, CHANNEL), (ME, epoch, 0, publish, "0"))
 
 
 def fair_look(*living: tuple[bytes, int], least: int = 300_000, lives: int = 100_000) -> Call:
@@ -1197,7 +1197,7 @@ def writer_epoch(number: int) -> State:
 
 def read(*, lease: int = 30_000, counts: int = 0, epoch: int = 0, repeat: bool = False) -> Call:
     (hold,) = read_hold(ME, counts + 1)
-    return Call("read_lock_acquire", (LOCK, EPOCH, hold), (lease, ME, counts, epoch, int(repeat)))
+    return Call("read_lock_acquire", (LOCK, EPOCH, hold), (ME, epoch, int(repeat), lease, counts))
 
 
 def end_read(
@@ -1206,8 +1206,8 @@ def end_read(
     (hold,) = read_hold(ME, max(counts, 1))
     return Call(
         "read_lock_release",
-        (LOCK, RW_CHANNEL, EPOCH, hold),
-        ("0", lease, ME, counts, epoch, int(repeat), publish),
+        (LOCK, EPOCH, RW_CHANNEL, hold),
+        (ME, epoch, int(repeat), lease, counts, publish, "0"),
     )
 
 
@@ -1218,7 +1218,7 @@ def renew_readers(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
 
 def write(*, lease: int = 30_000, counts: int = 0, epoch: int = 0, repeat: bool = False, sum_: int = 90_000) -> Call:
     (hold,) = read_hold(ME)
-    return Call("write_lock_acquire", (LOCK, WRITER_EPOCH, hold), (lease, WRITER, counts, epoch, int(repeat), ME, sum_))
+    return Call("write_lock_acquire", (LOCK, WRITER_EPOCH, hold), (WRITER, epoch, int(repeat), lease, counts, ME, sum_))
 
 
 def end_write(
@@ -1226,14 +1226,14 @@ def end_write(
 ) -> Call:
     return Call(
         "write_lock_release",
-        (LOCK, RW_CHANNEL, WRITER_EPOCH),
-        ("1", lease, WRITER, counts, epoch, int(repeat), publish),
+        (LOCK, WRITER_EPOCH, RW_CHANNEL),
+        (WRITER, epoch, int(repeat), lease, counts, publish, "1"),
     )
 
 
 def force(side: str, *, epoch: int = 0, publish: str = "PUBLISH") -> Call:
     message = "1" if side == "write" else "0"
-    return Call("read_write_lock_force_unlock", (LOCK, RW_CHANNEL, EPOCH), (message, epoch, publish, side))
+    return Call("read_write_lock_force_unlock", (LOCK, EPOCH, RW_CHANNEL), (ME, epoch, 0, publish, message, side))
 
 
 READ_ENDED: Final = (Message(RW_CHANNEL, b"0", sharded=False),)
@@ -1878,7 +1878,7 @@ def told(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
 
 def set_counter(value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS) -> Call:
     said = value if message is None else message
-    return Call("counter_set", (LOCK, channel, DONE), (number, value, said, "PUBLISH"))
+    return Call("counter_set", (LOCK, DONE, channel), (number, value, "PUBLISH", said))
 
 
 def take_permits(count: int = 1, *, number: int = 5) -> Call:
@@ -1886,11 +1886,11 @@ def take_permits(count: int = 1, *, number: int = 5) -> Call:
 
 
 def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -> Call:
-    return Call("semaphore_release", (LOCK, PERMITS, DONE), (number, count, publish))
+    return Call("semaphore_release", (LOCK, DONE, PERMITS), (number, count, publish))
 
 
 def add_permits(count: int, *, number: int = 5) -> Call:
-    return Call("semaphore_add", (LOCK, PERMITS, DONE), (number, count, "PUBLISH"))
+    return Call("semaphore_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH"))
 
 
 def drain(*, number: int = 5) -> Call:
@@ -1898,19 +1898,19 @@ def drain(*, number: int = 5) -> Call:
 
 
 def undo(undone: int = 5, *, number: int = 6) -> Call:
-    return Call("semaphore_undo", (LOCK, PERMITS, DONE), (number, undone, "PUBLISH"))
+    return Call("semaphore_undo", (LOCK, DONE, PERMITS), (number, undone, "PUBLISH"))
 
 
 def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
-    return Call("permit_acquire", (LOCK, TAKEN, PERMITS, DONE), (number, permit, lease, "PUBLISH"))
+    return Call("permit_acquire", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", lease))
 
 
 def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
-    return Call("permit_release", (LOCK, TAKEN, PERMITS, DONE), (number, permit, "PUBLISH"))
+    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH"))
 
 
 def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
-    return Call("permit_lease", (LOCK, TAKEN, PERMITS, DONE), (number, permit, lease, "PUBLISH"))
+    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", lease))
 
 
 def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
@@ -1922,15 +1922,15 @@ def count_permits() -> Call:
 
 
 def set_permits(count: int, *, number: int = 5) -> Call:
-    return Call("permit_set", (LOCK, TAKEN, PERMITS, DONE), (number, count, "PUBLISH"))
+    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN), (number, count, "PUBLISH"))
 
 
 def add_expirable(count: int, *, number: int = 5) -> Call:
-    return Call("permit_add", (LOCK, PERMITS, DONE), (number, count, "PUBLISH"))
+    return Call("permit_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH"))
 
 
 def count_down(*, number: int = 5) -> Call:
-    return Call("latch_count_down", (LOCK, GATE, DONE), (number, 0, "PUBLISH"))
+    return Call("latch_count_down", (LOCK, DONE, GATE), (number, 0, "PUBLISH"))
 
 
 NOT_AN_INTEGER: Final = ServerError("ERR", "value is not an integer or out of range")
@@ -2230,15 +2230,15 @@ def token_epoch(number: int, ttl_ms: int | None = 60_000) -> State:
 def token_acquire(
     token: bytes = MINE, *, lease: int = 30_000, former: bytes = b"", epoch: int = 0, repeat: bool = False
 ) -> Call:
-    return Call("token_acquire", (LOCK, TOKEN_EPOCH), (lease, token, former, epoch, int(repeat)))
+    return Call("token_acquire", (LOCK, TOKEN_EPOCH), (token, epoch, int(repeat), lease, former))
 
 
 def token_release(token: bytes = MINE, *, lease: int = 30_000, epoch: int = 0) -> Call:
-    return Call("token_release", (LOCK, TOKEN_EPOCH), (lease, token, epoch))
+    return Call("token_release", (LOCK, TOKEN_EPOCH), (token, epoch, 0, lease))
 
 
 def token_force(*, epoch: int = 0) -> Call:
-    return Call("token_force_unlock", (LOCK, TOKEN_EPOCH), (epoch,))
+    return Call("token_force_unlock", (LOCK, TOKEN_EPOCH), (ME, epoch, 0))
 
 
 def token_renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
