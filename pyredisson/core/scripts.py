@@ -7,10 +7,10 @@ epoch, and whether an earlier copy may have run (see ``docs/explanation/architec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyredisson.core.names import ReadWriteNames, SemaphoreNames, fence_key
+from pyredisson.core.outcomes import ACQUIRED, LOST, Acquired, Lost, Outcome, Refused, SelfBlocked, Stale
 from pyredisson.core.runtime import PUBLISH, Reply, Request, Unusable
 from pyredisson.errors import RedissonError
 
@@ -20,17 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSED",
-    "LOST",
     "NEVER",
     "NOBODY",
     "OPENED",
-    "UPGRADE",
-    "Acquire",
     "Look",
-    "Lost",
     "Maker",
     "NumberedRequest",
-    "Stale",
     "Waiter",
     "acquire_fair",
     "acquire_fenced",
@@ -92,23 +87,6 @@ ANY: Final = 0
 """In place of whether an earlier copy may have run, for scripts to which it makes no difference."""
 
 
-class Lost(Enum):
-    """The owner does not hold what the client counts."""
-
-    LOST = "lost"
-
-
-LOST: Final = Lost.LOST
-
-
-class Stale(int):
-    """The epoch that the server holds for an owner, when it is above that of the request."""
-
-
-Acquire: TypeAlias = int | Lost | None
-"""What became of an acquire: ``None`` taken; a number: another has it for so many ms (-1: no end); or ``LOST``."""
-
-
 def acquire_lock(
     runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
 ) -> Request:
@@ -118,13 +96,18 @@ def acquire_lock(
     )
 
 
-def read_acquire(reply: Reply) -> Acquire:
-    """Read the reply of ``lock_acquire`` (not a stale one). Raises ``Unusable``."""
-    if reply is None or isinstance(reply, int):
-        return reply
+def read_acquire(reply: Reply) -> Acquired | Refused | Lost | Stale:
+    """Read the reply of ``lock_acquire``. Raises ``Unusable``."""
+    if reply is None:
+        return ACQUIRED
+    if type(reply) is int:
+        return Refused(reply if reply >= 0 else None)
     if reply == [b"lost"]:
         return LOST
-    raise unusable(reply)
+    stale = read_stale(reply)
+    if stale is None:
+        raise unusable(reply)
+    return stale
 
 
 def unusable(reply: object) -> Unusable:
@@ -158,13 +141,13 @@ def acquire_fenced(
     )
 
 
-def read_acquire_fenced(reply: Reply) -> tuple[Acquire, int | None]:
-    """Read the reply of ``fenced_acquire`` (not a stale one): as of ``lock_acquire``, and the token if taken."""
+def read_acquire_fenced(reply: Reply) -> Acquired | Refused | Lost | Stale:
+    """Read the reply of ``fenced_acquire``: as of ``lock_acquire``, with the token if it was acquired."""
     if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"token" and isinstance(reply[1], bytes):
-        return None, _int(reply, reply[1])
+        return Acquired(_int(reply, reply[1]))
     if reply is None:
-        raise unusable(reply)  # Nobody takes a fenced lock without a token.
-    return read_acquire(reply), None
+        raise unusable(reply)  # Nobody acquires a fenced lock without a token.
+    return read_acquire(reply)
 
 
 def release_lock(
@@ -202,9 +185,6 @@ def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: 
 
 WRITTEN: Final = "1"
 """The message when a write lock ends: all readers may try."""
-
-UPGRADE: Final = -2
-"""In place of a time: the owner reads, and would wait for itself."""
 
 
 def acquire_reading(
@@ -261,9 +241,9 @@ def acquire_writing(
     )
 
 
-def read_acquire_writing(reply: Reply) -> Acquire:
-    """Read the reply of ``write_lock_acquire`` (not a stale one): as of ``lock_acquire``, or ``UPGRADE``."""
-    return UPGRADE if reply == [b"upgrade"] else read_acquire(reply)
+def read_acquire_writing(reply: Reply) -> Outcome:
+    """Read the reply of ``write_lock_acquire``: as of ``lock_acquire``, or that the owner reads."""
+    return SelfBlocked() if reply == [b"upgrade"] else read_acquire(reply)
 
 
 def release_writing(

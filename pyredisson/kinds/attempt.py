@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Level, Ownership
     from pyredisson.kinds.lock import LockCore
 
@@ -23,5 +24,5 @@ class Attempt:
         self.ownership = ownership
         self.level = level
 
-    def __call__(self) -> Coroutine[Any, Any, int | None]:
+    def __call__(self) -> Coroutine[Any, Any, Answer]:
         return self.lock.attempt(self.ownership, self.level)

@@ -10,7 +10,7 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Rejected, count_as_ours
 from pyredisson.lua import script_text
 from pyredisson.net.bounds import Reader
 
@@ -155,7 +155,7 @@ def failure_of(error: Any, *, found: bool = False) -> Failure:
         return NotSent(error)
     if str(error).startswith(_NO_LONGER_MASTER):
         return NotSent(error)
-    return Refused(error)
+    return Rejected(error)
 
 
 def inspected(reply: Any, *, found: bool = False) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.owner_table import OwnerTable
 from pyredisson.core.ownership import BESIDE, GONE, Level, Ownership, gone_hint, holder_alive
 from pyredisson.core.runtime import Ask, Failure
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asks", "Keeper", "MultiHold", "MultiLevel"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: How many fixed leases that ran out an owner is reminded of.
 REMEMBERED = 1000
@@ -96,6 +96,7 @@ class MultiHold:
         "asks",
         "cores",
         "extensions",
+        "failed_renewals",
         "key",
         "levels",
         "listed_in",
@@ -111,7 +112,6 @@ class MultiHold:
         "quick",
         "quorum",
         "renew_at",
-        "retry_in",
         "taking",
         "who",
     )
@@ -139,7 +139,7 @@ class MultiHold:
         self.open: MultiLevel | None = None  # Given back, and too few nodes have said so.
         self.extensions = 0
         self.renew_at = math.inf
-        self.retry_in = RETRY_FIRST
+        self.failed_renewals = 0
 
     def deadline_of(self, level: MultiLevel) -> float:
         """Until when this level is certain."""
@@ -232,7 +232,7 @@ class MultiHold:
         self.on_loss = ()
         self.extensions = 0
         self.renew_at = math.inf
-        self.retry_in = RETRY_FIRST
+        self.failed_renewals = 0
 
     def expire(self, now: float) -> bool:
         """Draw the consequences if too little is certain. Returns whether somebody must be told of a loss."""
@@ -452,13 +452,13 @@ class Keeper:
         if certain >= sent + lease / 2:
             hold.extensions += hold.taking is None
             hold.renew_at = sent + lease / 3
-            hold.retry_in = RETRY_FIRST
+            hold.failed_renewals = 0
             return
         if failed is not None:
             self._client.emit(events.RenewalFailed(1, failed.cause, 1))
-        wait = min(hold.retry_in, lease / 10)
-        hold.renew_at = self._runtime.now() + self._runtime.jitter(wait / 2, wait)
-        hold.retry_in = min(2 * hold.retry_in, RETRY_MAX)
+        retry = DoublingBackoff(RETRY.first, min(RETRY.maximum, lease / 10))
+        hold.renew_at = self._runtime.now() + retry.pause(hold.failed_renewals, self._runtime.jitter)
+        hold.failed_renewals += 1
 
     @staticmethod
     def _tell_others(client: ClientCore, ownership: Ownership) -> None:

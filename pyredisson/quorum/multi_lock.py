@@ -13,10 +13,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
 from pyredisson.core.ownership import lost_error
-from pyredisson.core.runtime import Ask, Failure, Refused, is_interruption
+from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
 from pyredisson.core.wakeups import lock_message
 from pyredisson.core.wrong_type import explain_type, is_wrong_type
 from pyredisson.errors import (
@@ -47,17 +49,16 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.ownership import Level, Ownership
-    from pyredisson.core.runtime import Caller, MadeCaller
+    from pyredisson.core.runtime import Caller, MadeCaller, Progress
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
 
-#: After a round in which too few nodes answered: from 50 ms, doubled, up to a second.
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+#: After a round in which too few nodes answered.
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: Locks whose releases are told to nobody, or not to us, are asked for again and again; pauses up to this, in seconds.
-POLL_MAX = 0.128
+#: Between two rounds for locks whose releases are announced to nobody, or not to us.
+POLL = DoublingBackoff(first=0.002, maximum=0.128)
 
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
@@ -343,15 +344,15 @@ class MultiLockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
+    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
         """Give back one hold of the calling thread or task.
 
-        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        ``progress``: see ``run_to_the_end``.
         """
-        unlock = self._unlock(None, begun)
+        unlock = self._unlock(None, progress)
         return unlock if self._caller is None else self._caller.alone(unlock)
 
-    async def _unlock(self, lease: Lease | None, begun: list[None] | None) -> None:
+    async def _unlock(self, lease: Lease | None, progress: Progress | None) -> None:
         self._check_open()
         hold = self._hold_of_block(lease) if lease is not None else self.mine()
         if hold is None or (lease is not None and not lease._brought_up()):
@@ -360,12 +361,12 @@ class MultiLockCore:
                 name=self.name,
             )
         try:
-            await self._release(hold, begun)
+            await self._release(hold, progress)
         finally:
             self.client.keeper.tidy(hold)
 
     async def leave(
-        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
     ) -> None:
         """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
 
@@ -375,7 +376,7 @@ class MultiLockCore:
             self._hand_over(lease)
             return
         try:
-            await self._unlock(lease, begun)
+            await self._unlock(lease, progress)
         except Exception as ours:
             if error is None or is_interruption(ours):
                 raise
@@ -411,7 +412,7 @@ class MultiLockCore:
         self._settle_all_later(hold)
         self.client.keeper.tidy(hold)
 
-    async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
+    async def _release(self, hold: MultiHold, progress: Progress | None) -> None:
         runtime = self.client.runtime
         now = runtime.now()
         self.client.refuse_interrupter(hold, *hold.ownerships)
@@ -433,8 +434,8 @@ class MultiLockCore:
             )
         holds = [len(ownership.levels) for ownership in hold.ownerships]
         try:
-            if begun is not None:
-                begun.append(None)
+            if progress is not None:
+                progress.begun = True
             self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
             gone, unsure, foreign = 0, 0, None
@@ -481,8 +482,7 @@ class MultiLockCore:
         """
         foreign: tuple[int, Exception] | None = None
         runtime = self.client.runtime
-        pause = RETRY_FIRST
-        gone = 0
+        failures = gone = 0
         while True:
             unsure: list[int] = []
             for index, result in results.items():
@@ -499,10 +499,10 @@ class MultiLockCore:
                 elif isinstance(result, ClientClosedError):
                     raise result
             enough = len(self.members) - len(unsure) >= self.quorum
-            if enough or runtime.now() + pause >= until:
+            if enough or runtime.now() + RETRY.longest(failures) >= until:
                 return gone, len(unsure), foreign
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, RETRY_MAX)
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
             results = await self._each(
                 {
                     index: self._beside[index].client.settle(hold.ownerships[index], behind=True)
@@ -708,20 +708,20 @@ class QuorumLockCore(MultiLockCore):
         guard = self._guard
         try:
             guard.look(level.lease_ms / 1000)
-        except (ValueError, Refused) as wrong:
-            error = wrong.cause if isinstance(wrong, Refused) else wrong
+        except (ValueError, Rejected) as wrong:
+            error = wrong.cause if isinstance(wrong, Rejected) else wrong
         if certain > now and error is None and guard.all_vote(now):  # All said yes, in time.
             level.parts[:] = parts
             level.votes[:] = [True] * len(parts)  # In an earlier round some may have had none.
             self._granted(hold, level)
             return TAKEN
         for index, outcome in enumerate(outcomes):
-            if outcome is None:
+            if isinstance(outcome, Acquired):
                 level.parts[index] = parts[index]
                 level.votes[index] = guard.has_vote(index, now)
                 taken += level.votes[index]
-            elif isinstance(outcome, int):
-                refused[index] = outcome
+            elif isinstance(outcome, Refused):
+                refused[index] = -1 if outcome.retry_in_ms is None else outcome.retry_in_ms
             elif isinstance(outcome, (LockLostError, NoSyncedSlavesError, Failure, NotReached)):
                 pass
             elif isinstance(outcome, Exception):
@@ -779,9 +779,10 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, ownership in enumerate(ownerships):
             answer = outcomes[index]
-            if answer is None and members[index].nil_takes:
+            if answer is None and not self._fenced:
+                outcomes[index] = ACQUIRED
                 if not ownership.granted(turns[index], parts[index], certain):
-                    outcomes[index] = 0  # Somebody who had the turn since has given it back.
+                    outcomes[index] = AT_ONCE  # A later request has given it back.
                     certain = -math.inf
             else:
                 unusual[index] = members[index].end_first(ownership, parts[index], turns[index], sent, answer)
@@ -820,10 +821,10 @@ class QuorumLockCore(MultiLockCore):
     async def _poll(self, rounds: Rounds, last: Round, deadline: Deadline) -> bool:
         """Ask again and again, with random pauses: nobody tells us of a release."""
         runtime = self.client.runtime
-        pause = 0.001
+        polls = 0
         while not deadline.passed(now := runtime.now()):
-            pause = min(2 * pause, POLL_MAX)
-            wait = runtime.jitter(pause / 2, pause)
+            wait = POLL.pause(polls, runtime.jitter)
+            polls += 1
             free_in = last.free_in(len(self.members), self.quorum)
             if last.reached and free_in >= 0:
                 wait = min(wait, (free_in + 1) / 1000)
@@ -943,8 +944,7 @@ class Rounds:
 
     def retry_in(self) -> float:
         """A random pause after too few have answered."""
-        pause = min(RETRY_FIRST * 2.0 ** min(self._silent, 10), RETRY_MAX)
-        return self._lock.client.runtime.jitter(pause / 2, pause)
+        return RETRY.pause(self._silent, self._lock.client.runtime.jitter)
 
 
 class OrderedLockCore(MultiLockCore):
@@ -954,7 +954,7 @@ class OrderedLockCore(MultiLockCore):
         runtime = self.client.runtime
         deadline = Deadline.after(wait, asked)
         reached = asked
-        pause = RETRY_FIRST
+        failures = 0
         while True:
             try:
                 taken = await self._get_each(hold, level, wait, deadline)
@@ -963,7 +963,7 @@ class OrderedLockCore(MultiLockCore):
                 now = runtime.now()
                 patience = self.client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else patience - (now - reached)
-                if left <= pause or wait == 0:
+                if left <= RETRY.longest(failures) or wait == 0:
                     raise await self.unreachable(self._said(hold, failure), "in time") from failure.cause
             else:
                 if taken:
@@ -977,8 +977,8 @@ class OrderedLockCore(MultiLockCore):
                 reached = runtime.now()
                 if deadline.passed(reached):
                     return False
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, RETRY_MAX)
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
 
     async def _get_each(self, hold: MultiHold, level: MultiLevel, wait: float | None, deadline: Deadline) -> bool:
         runtime = self.client.runtime

@@ -15,6 +15,7 @@ from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.runtime import Progress
     from pyredisson.threads.primitives import AnyLock
 
 __all__ = ["Hold"]
@@ -60,6 +61,6 @@ class Hold(NotPortable, Generic[LeaseT_co]):
         if self._lease is not None:  # Else the block was run without the lock.
             run_to_the_end(self._leave, self._lease, error)
 
-    def _leave(self, lease: Lease[Any], error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
+    def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
         lease._end()
-        return self._lock._core.leave(error, begun, lease)
+        return self._lock._core.leave(error, progress, lease)

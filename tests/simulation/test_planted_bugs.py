@@ -19,6 +19,7 @@ import pytest
 from pyredisson.core import client, scripts, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
+from pyredisson.core.outcomes import ACQUIRED, Acquired
 from pyredisson.core.ownership import Level, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
@@ -230,7 +231,11 @@ BUGS = {
         ),
     ),
     "a fenced acquire without a TTL to wait for is taken": in_code(
-        scripts, "read_acquire_fenced", lambda reply: (None if reply == -1 else READ_FENCED(reply)[0], None)
+        scripts,
+        "read_acquire_fenced",
+        lambda reply: (
+            ACQUIRED if reply == -1 else Acquired() if isinstance(READ_FENCED(reply), Acquired) else READ_FENCED(reply)
+        ),
     ),
     "a lock that is not reentrant counts": in_code(NonReentrant, "_make_ready", lock.LockCore._make_ready),
     "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[6] ~= '' then", "if true then")),
