@@ -278,7 +278,7 @@ def test_a_permit_that_somebody_else_released_is_lost_and_given_back_once(world:
 @each_colour
 def test_a_block_that_was_thrown_away_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
-    mine = seats(alice, world.client(lock_watchdog_timeout=SHORT), permits=1)
+    mine = seats(alice, world.client(lock_watchdog_timeout=4.0), permits=1)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
         block = mine.hold()
         block.enter()
