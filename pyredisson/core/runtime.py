@@ -360,8 +360,8 @@ class Runtime(Protocol):
         """Whether the caller came in the middle of another call of its thread that is at work on this."""
         ...
 
-    def ticket(self) -> Ticket:
-        """A new ticket."""
+    def ticket(self, lock: str = "") -> Ticket:
+        """A new ticket, for a call that waits for this lock; for anything else without a name."""
         ...
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:

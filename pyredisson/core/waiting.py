@@ -31,6 +31,7 @@ async def until_taken(
     *,
     runtime: Runtime,
     wakeups: Wakeups,
+    lock: str,
     channel: str,
     kind: str,
     message: Message,
@@ -47,6 +48,7 @@ async def until_taken(
         refused: What the first attempt returned.
         runtime: The world.
         wakeups: Who waits here.
+        lock: What is waited for, by its name.
         channel: Where a release is announced.
         kind: What is attempted; those who attempt the same on one channel share their answers.
         message: How many waiters a message wakes.
@@ -65,7 +67,7 @@ async def until_taken(
     if deadline.passed(runtime.now()):
         return False
     answer: int | None
-    seat = wakeups.seat(channel, kind, message, party, attempt)
+    seat = wakeups.seat(channel, kind, message, party, attempt, lock=lock)
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True

@@ -90,6 +90,7 @@ class LatchCore(NumberedCore):
                 0 if patient else -1,
                 runtime=client.runtime,
                 wakeups=client.wakeups,
+                lock=names.raw,
                 channel=names.channel,
                 kind=self.kind,
                 message=latch_message,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
-from pyredisson.core.names import LockNames, owner_field
+from pyredisson.core.names import LockNames, owner_field, writer_field
 from pyredisson.core.ownership import GONE, Level, Ownership, Pending, Unlock, lost_error
 from pyredisson.core.replicas import NotAcknowledged, unasked
 from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
@@ -22,6 +22,8 @@ from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import CROWD, lock_message
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.kinds.attempt import Attempt
+from pyredisson.kinds.messages import held_here, never_expires, not_held, timed_out
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Caller, Holding, MadeCaller, Reply, Request
     from pyredisson.core.wakeups import Party
 
-__all__ = ["Attempt", "LockCore", "is_callers", "not_held", "timed_out"]
+__all__ = ["LockCore", "is_callers"]
 
 #: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
 #: hand over each time costs more than many a short hold.
@@ -50,10 +52,12 @@ class LockCore:
     Other kinds of lock are subclasses: they say other things to the server, and count, wait, renew and settle as here.
     """
 
-    __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "names")
+    __slots__ = ("_caller", "_covers", "_endless", "_last", "_plain", "client", "names")
 
     #: Those who wait on one channel for the same kind share the server's answers.
     kind = "lock"
+    #: What may stand at its key without a time to live, for messages.
+    others = "something else"
     #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
     layout = "lock"
     #: How many waiters a message wakes.
@@ -75,6 +79,7 @@ class LockCore:
         self._covers = frozenset((name,))
         self._caller: MadeCaller | None = None
         self._last: Ownership | None = None  # The ownership used last, so that its bytes need not be made anew.
+        self._endless = False  # The key had no time to live when it was last looked at.
 
     def acting_for(self, caller: MadeCaller | None) -> Self:
         """Ask in the name of an owner that the user made, whoever calls."""
@@ -188,11 +193,14 @@ class LockCore:
             return lease
         if skip:
             return None
-        raise LockTimeoutError(timed_out("lock", self.names.raw, wait, self._held_here(ownership)), name=self.names.raw)
+        name = self.names.raw
+        why = self._held_here(ownership) or (never_expires(name, self.others) if self._endless else None)
+        raise LockTimeoutError(timed_out("lock", name, wait, why), name=name)
 
     def _held_here(self, ownership: Ownership) -> str | None:
         """Who of this client holds the lock, for messages to somebody else."""
-        return next((each.who.describe() for each in self._holders() if each.who is not ownership.who), None)
+        others = ((each.who, each.by or self) for each in self._holders() if each.who is not ownership.who)
+        return next((held_here(who, by.layout, self.layout) for who, by in others), None)
 
     def _holders(self) -> list[Ownership]:
         """The ownerships of this client that hold the lock, so that nobody else can."""
@@ -230,6 +238,7 @@ class LockCore:
             refused: int | None = None
             seen = client.wakeups.glance(self.channel(ownership)) if wait != 0 else None
             if (self.polite or ownership.way > asked) and wait != 0 and not holds:
+                self._endless = False
                 refused = self._give_way(ownership, wait, asked)
             if refused is None:
                 try:
@@ -238,8 +247,10 @@ class LockCore:
                     if not client.waits_through(failure, wait):
                         raise
                     refused = 0  # As if it were to be asked for again at once.
+                    self._endless = False
             taken = refused is None
             if refused is not None and wait != 0:
+                self._check_own_holds(ownership)
                 if not runtime.suspends:
                     self.check_not_stuck(ownership)
                 taken = await self._wait(ownership, level, refused, seen, Deadline.after(wait, asked))
@@ -301,6 +312,7 @@ class LockCore:
             refused,
             runtime=self.client.runtime,
             wakeups=wakeups,
+            lock=ownership.name,
             channel=self.channel(ownership),
             kind=self.kind,
             message=self.message,
@@ -477,6 +489,7 @@ class LockCore:
     def _refused(self, ownership: Ownership, turn: int, answer: scripts.Acquire) -> int:
         ownership.refused(turn)
         if isinstance(answer, int):
+            self._endless = answer == -1
             return answer
         if ownership.lose(GONE):
             self.client.watchdog.unwatch(ownership)
@@ -503,16 +516,28 @@ class LockCore:
 
     def take_on(self, ownership: Ownership) -> None:
         """The ownership is this handle's from now on. What was prepared by one of another kind is of no use."""
-        if ownership.levels and ownership.by is not None and ownership.by.layout != self.layout:
-            raise LockError(
-                f"{ownership.name!r} is held by {ownership.owner} as a {ownership.by.layout}; "
-                f"a {self.layout} needs another name",
-                name=ownership.name,
-            )
+        if ownership.levels:
+            self._check_layout(ownership)
         if type(ownership.by) is not type(self):
             ownership.acquire_request = ownership.release_request = None
             ownership.acquire_request_lease = 0
         ownership.by = self
+
+    def _check_layout(self, own: Ownership) -> None:
+        """Raise ``LockError`` if what its owner holds here is of another layout."""
+        if own.by is not None and own.by.layout != self.layout:
+            raise LockError(
+                f"{own.name!r} is held by {own.owner} as a {own.by.layout}; a {self.layout} needs another name",
+                name=own.name,
+            )
+
+    def _check_own_holds(self, ownership: Ownership) -> None:
+        """Raise ``LockError`` if an owner would wait for what it holds itself, as another kind."""
+        client = self.client
+        for field in (owner_field, writer_field):
+            own = client.ownerships.find((ownership.name, field(client.id, ownership.who.number)))
+            if own is not None and own.levels and own.loss is None and client.runtime.now() < own.deadline:
+                self._check_layout(own)
 
     def _acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.acquire_request(ownership, level, holds, epoch, repeat)
@@ -907,33 +932,3 @@ def is_callers(held: Holding) -> bool:
     if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
         return False
     return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
-
-
-def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:
-    """The message for who did not get a lock in time. ``holder``: who of this client has it."""
-    held = f"; {holder} of this client holds it" if holder else ""
-    return f"timed out after {wait} s waiting for {what} {name!r}{held}"
-
-
-def not_held(what: str, name: str, who: Caller, holder: str | None) -> str:
-    """The message for who releases a lock that it does not hold. ``holder``: who of this client has it."""
-    there = f" {holder} of this client holds it, and" if holder else ""
-    return (
-        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
-        "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
-        "task, or get_lock(name, owner=client.new_owner())"
-    )
-
-
-class Attempt:
-    """An attempt of one owner to take one lock, to be made as often as it takes."""
-
-    __slots__ = ("level", "lock", "ownership")
-
-    def __init__(self, lock: LockCore, ownership: Ownership, level: Level) -> None:
-        self.lock = lock
-        self.ownership = ownership
-        self.level = level
-
-    def __call__(self) -> Coroutine[Any, Any, int | None]:
-        return self.lock.attempt(self.ownership, self.level)

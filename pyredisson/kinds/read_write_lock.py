@@ -200,6 +200,7 @@ class ReadLockCore(Side):
                 refused,
                 runtime=self.client.runtime,
                 wakeups=self.client.wakeups,
+                lock=ownership.name,
                 channel=self.names.channel,
                 kind=self.kind,
                 message=self.message,
@@ -211,8 +212,13 @@ class ReadLockCore(Side):
             ownership.way = 0.0
 
     def _holders(self) -> list[Ownership]:
-        """The ownerships of this client that keep readers out: a writer's."""
-        return [each for each in super()._holders() if each.owner == writer_field(each.client, each.who.number)]
+        """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
+        return [
+            each
+            for each in super()._holders()
+            if each.owner == writer_field(each.client, each.who.number)
+            or (each.by is not None and each.by.layout != self.layout)
+        ]
 
     def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> int | None:
         """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
@@ -314,6 +320,7 @@ class WriteLockCore(Side):
         if own.loss is not None:
             raise lost_error(own)
         if own.levels:
+            self._check_layout(own)
             raise self._upgrade_error(own.name, own.owner)
 
     async def _give_up_reading(self, ownership: Ownership) -> None:

@@ -72,7 +72,8 @@ class SpinLockCore(LockCore):
         backoff = self._backoff
         delays = iter(backoff._drawn(runtime.jitter) if isinstance(backoff, Drawn) else backoff.delays())
         delay: float | None = None
-        ticket = runtime.ticket()  # Nobody rings; but it says so when it keeps an event loop waiting.
+        # Nobody rings; but it says so when it keeps an event loop waiting.
+        ticket = runtime.ticket(ownership.name)
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:

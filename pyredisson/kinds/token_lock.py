@@ -53,6 +53,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     kind = "token"
     layout = "token lock"
+    others = "one of redis-py without a timeout, a semaphore, or a latch"
     hint = ""  # A reentrant lock of the same name would be another key's type.
     renew = staticmethod(scripts.renew_tokens)
 

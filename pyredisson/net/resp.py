@@ -192,4 +192,6 @@ def is_no_script(reply: object) -> bool:
 
 def as_redis_error(error: Exception) -> Exception:
     """Return an error of the system's as one of redis-py's, which is what callers catch."""
-    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error))
+    if isinstance(error, rx.InvalidResponse):
+        return rx.ConnectionError(f"Protocol error: {error}")
+    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error) or type(error).__name__)

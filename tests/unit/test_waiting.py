@@ -52,6 +52,7 @@ class Waiter:
             self.refused,
             runtime=self.world,
             wakeups=self.wakeups,
+            lock="orders",
             channel=CHANNEL,
             kind="lock",
             message=lock_message,
