@@ -109,7 +109,7 @@ class Node:
         samples: The names of the first few of those.
         replicas: Its replicas.
         sentinels: What the sentinels of the URL answer; the node is then the master that most of them name.
-        masters: The masters, if the URL is that of a cluster. Such a node has only ``unserved`` and ``error`` otherwise.
+        masters: The masters, if the URL is that of a cluster. All else but ``unserved`` is then empty.
         unserved: How many slots no master serves.
     """
 
