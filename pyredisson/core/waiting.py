@@ -72,6 +72,7 @@ async def until_taken(
     retry_in = RETRY_FIRST
     try:
         wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
+        _check(wakeups, None)  # A close() during the first attempt could not wake this waiter.
         while True:
             now = runtime.now()
             until = wakeups.sleep_until(seat, deadline.at, now)

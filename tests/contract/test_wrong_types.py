@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
 
 STORED: dict[str, tuple[str, ...]] = {
     "string": ("SET", "orders", "something"),

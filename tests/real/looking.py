@@ -14,9 +14,9 @@ import pyredisson
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.net.resp import script
 from tests.proxy import Proxy
-from tests.real.worlds import Actor
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.base import Actor
 
 T = TypeVar("T")
 

@@ -28,7 +28,6 @@ from pyredisson.kinds.non_reentrant import NonReentrant
 from pyredisson.kinds.permit_block import PermitBlock
 from pyredisson.net.resp import script
 from tests import contract
-from tests.contract.simulated import SimulatedWorld
 from tests.simulation.histories import History, Plan
 from tests.simulation.permit_histories import PermitHistory
 from tests.simulation.seeds import finding
@@ -37,6 +36,7 @@ from tests.simulation.test_interruptions import CASES, Scene
 from tests.simulation.test_scenes import SCENES, play
 from tests.simulator.runtime import SimulatedOwner
 from tests.simulator.world import Cancelled
+from tests.worlds.simulated import SimulatedWorld
 
 FIRST = 12
 SEEDS = 60
