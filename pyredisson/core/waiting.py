@@ -74,6 +74,7 @@ async def until_taken(
     failures = 0
     try:
         wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
+        _check(wakeups, None)  # A close() during the first attempt could not wake this waiter.
         while True:
             now = runtime.now()
             until = wakeups.sleep_until(seat, deadline.at, now)

@@ -13,9 +13,9 @@ from pyredisson.core.names import LockNames, owner_field
 from pyredisson.lua import script_names
 from pyredisson.net.resp import script
 from tests.proxy import Proxy
-from tests.real.worlds import Actor
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.base import Actor
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from pyredisson.threads.connections import BorrowedLink
 from tests.proxy import Cutter, Proxy, parse_request
 from tests.real.looking import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
-from tests.real.worlds import World
+from tests.worlds.by_runtime import World
 from tests.servers import HOST, free_port
 from tests.waiting import until
 

@@ -13,6 +13,7 @@ import math
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -29,15 +30,16 @@ from pyredisson.kinds.non_reentrant import NonReentrant
 from pyredisson.kinds.permit_block import PermitBlock
 from pyredisson.net.resp import script
 from tests import contract
-from tests.contract.simulated import SimulatedWorld
-from tests.simulation.histories import History, Plan
-from tests.simulation.permit_histories import PermitHistory
+from tests.simulation.interruptions import INTERRUPTIONS, walk
+from tests.simulation.lock_history import LockHistory, LockPlan
+from tests.simulation.permit_history import PermitHistory
 from tests.simulation.seeds import finding
 from tests.simulation.test_dead_waiters import random_scene
-from tests.simulation.test_interruptions import CASES, Scene
+from tests.simulation.test_interruptions import CASES, LockScene
 from tests.simulation.test_scenes import SCENES, play
 from tests.simulator.runtime import SimulatedOwner
 from tests.simulator.world import Cancelled
+from tests.worlds.simulated import SimulatedWorld
 
 FIRST = 12
 SEEDS = 60
@@ -340,7 +342,7 @@ def _found_by_contract() -> str | None:
 def _found_by_history(limit: int) -> str | None:
     for seed in range(limit):
         try:
-            History(seed).run()
+            LockHistory(seed).run()
         except BaseException as error:
             return f"history {seed}: {finding(error)}"
     return None
@@ -350,7 +352,7 @@ def _found_by_other_histories(limit: int) -> str | None:
     for seed in range(limit):
         try:
             PermitHistory(seed).run()
-            History(seed, Plan(kind="fair_lock")).run()
+            LockHistory(seed, LockPlan(kind="fair_lock")).run()
             random_scene(seed)
         except BaseException as error:
             return f"history {seed} of permits, of a fair lock, or of its queue: {finding(error)}"
@@ -368,21 +370,10 @@ def _found_by_scene() -> str | None:
 
 def _found_by_interruption(seed: int) -> str | None:
     for name, case in CASES.items():
-        scene = Scene(case, seed)
         try:
-            task = scene.begin()
-            scene.finish(task)
-            points = task.suspensions
-            scene.world.end()
-            for point in range(1, points + 1):
-                scene = Scene(case, seed)
-                task = scene.begin()
-                task.cancel_at = point
-                scene.check(interrupted=scene.finish(task))
+            walk(partial(LockScene, case), INTERRUPTIONS["cancelled"], seeds=[seed])
         except (Exception, Cancelled) as error:
             return f"{name}, cancelled: {finding(error)}"
-        finally:
-            scene.world.end()
     return None
 
 

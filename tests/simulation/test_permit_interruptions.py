@@ -1,22 +1,24 @@
-"""Semaphores and latches, cancelled wherever a call can be, and interrupted before and after each request.
+"""Calls of semaphores and latches, interrupted at every point at which they can be.
 
-Whatever the point: no permit is lost and none is invented, no count is taken twice; what takes permits is undone, and
-anything else is finished; nobody is queued or subscribed; the owner itself, and everybody else, can go on.
+Whatever the point: no permit is lost and none is invented, no count is taken twice; an acquire is undone, and any other
+call is finished; nothing is queued or subscribed; the interrupted owner, and everybody else, can go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pyredisson.config import Config
+from tests.simulation.interruptions import INTERRUPTIONS, Scene, walk
 from tests.simulator.checkers import leftovers
 from tests.simulator.faults import Faults
-from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import Cancelled, Process, Task, World
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Task
 
 CONFIG = Config(timeout=1.2, max_wait_without_check=2.0)
 
@@ -140,16 +142,12 @@ CASES = {
 }
 
 
-class Scene:
+class PermitScene(Scene):
     """A victim that is interrupted, and another client that goes on."""
 
     def __init__(self, case: Case, seed: int) -> None:
+        super().__init__(seed, CONFIG)
         self.case = case
-        self.world = World(seed)
-        self.process: Process = self.world.process("victim")
-        self.client = SimulatedClient(self.process, config=CONFIG)
-        self.other = SimulatedClient(self.world.process("other"), config=CONFIG)
-        self.owner = SimulatedOwner(self.world)
 
     def redis(self, *words: str | int) -> Any:
         return self.world.node.redis.command(*words)
@@ -158,7 +156,6 @@ class Scene:
         return int(self.redis("GET", "seats") or 0)
 
     def begin(self) -> Task[None]:
-        """Set the scene up and start the call that is to be interrupted."""
         case = self.case
         waits_at_latch = case.call is _wait
         self.redis("SET", "seats", 0 if case.contended and not waits_at_latch else TOTAL)
@@ -177,26 +174,12 @@ class Scene:
             self.other.runtime.process.start(let_go(), "other")
         if case.reply_lost:  # The first ones; the repetition is answered.
             lost_from = 0.69 if case.contended else 0.0
-            self.world.after(lost_from, lambda: setattr(self.world, "faults", Faults(lose_reply=1.0)))
-            self.world.after(lost_from + 0.2, lambda: setattr(self.world, "faults", Faults()))
+            self.world.after(lost_from, self.lose_replies)
             self.world.run(seconds=0.001)
 
-        async def call() -> None:
-            await self.case.call(self.client)
-
-        return self.process.start(call(), "call", self.owner)
-
-    def finish(self, task: Task[None]) -> bool:
-        """Let the call end. Returns whether it was interrupted."""
-        self.world.run(until=task.done, seconds=60)
-        try:
-            task.outcome.result()
-        except Cancelled:
-            return True
-        return False
+        return self.call(lambda: self.case.call(self.client))
 
     def check(self, *, interrupted: bool) -> None:
-        """Afterwards everything is as it was, or as it should be; and everybody can go on."""
         self.world.faults = Faults()
         self.world.run(seconds=3)
         done = self.case.finishes or not interrupted
@@ -219,55 +202,9 @@ class Scene:
         self.redis("DEL", "seats", "{seats}:timeout")
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])
-        self.world.end()
-
-
-def _walk(
-    case: Case, interrupt: Callable[[Scene, Task[None], int], None], points: Callable[[Scene, Task[None]], int]
-) -> int:
-    """Run the case as often as it can be interrupted, each time at the next point."""
-    interrupted = 0
-    for seed in range(3):
-        scene = Scene(case, seed)
-        task = scene.begin()
-        assert not scene.finish(task)
-        count = points(scene, task)
-        scene.check(interrupted=False)
-        for point in range(1, count + 1):
-            scene = Scene(case, seed)
-            task = scene.begin()
-            interrupt(scene, task, point)
-            was = scene.finish(task)
-            assert was or task.suspensions < task.cancel_at, "a cancellation was swallowed"
-            interrupted += was
-            scene.check(interrupted=was)
-    return interrupted
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_cancelled_wherever_it_waits(name: str) -> None:
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.cancel_at = point
-
-    assert _walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_interrupted_before_and_after_each_request(name: str) -> None:
-
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        scene.client.runtime.interrupt_at = frozenset({point})
-
-    assert _walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls) >= 3
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_cancelled_twice(name: str) -> None:
-    """The second cancellation comes while the first is being cleaned up after."""
-
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.cancel_at = point
-        scene.world.after(0.0012, task.cancel)
-        scene.world.after(0.0031, task.cancel)
-
-    assert _walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
+@pytest.mark.parametrize("how", ["cancelled", "cancelled twice", "interrupted"])
+def test_interrupted_call_loses_and_invents_no_permit(name: str, how: str) -> None:
+    assert walk(partial(PermitScene, CASES[name]), INTERRUPTIONS[how]) >= 3

@@ -1,9 +1,9 @@
-"""What a test of the contract is written against: a world, its actors, and what they hold in their hands.
+"""What a test is written against: a world, its actors, and the objects that they use.
 
 A test is a plain function over a :class:`World`. It says what happens, in order, and never sleeps: ``world.until(...)``
-waits for a condition, ``world.pass_time(seconds)`` lets time go by, whether it is the clock's or a simulated one's::
+waits for a condition, ``world.pass_time(seconds)`` lets time go by, real or simulated::
 
-    def test_a_waiter_gets_the_lock_when_the_holder_lets_go(world):
+    def test_waiter_gets_the_lock_when_the_holder_releases_it(world):
         client = world.client()
         alice, bob = world.actors(2)
         mine, theirs = alice.lock(client), bob.lock(client)
@@ -12,9 +12,9 @@ waits for a condition, ``world.pass_time(seconds)`` lets time go by, whether it 
         mine.unlock()
         waiting.result(within=5)
 
-An *actor* is one owner: a thread, or a task. It does one thing at a time, in its own thread or task; whatever it
-touches is wrapped in a :class:`Remote`, whose methods run there. The worlds are in ``on_the_clock.py`` and
-``simulated.py``, and ``places.py`` lists where the contract is held to.
+An *actor* is one owner: a thread, or a task. It makes one call at a time, in its own thread or task. An object of
+pyredisson is wrapped in a :class:`Remote`, whose methods run in an actor; ``actor.do`` and ``actor.start`` also take
+methods of objects that are not wrapped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
-from tests.contract.store import Messages, Store
+from tests.worlds.store import Messages, Store
 
-PATIENCE = 10.0  # seconds for what is sure to come; only a failing test waits so long
+PATIENCE = 10.0  # seconds to wait for what must happen; only a failing test waits so long
 
 
 class Pending(ABC):
@@ -37,7 +37,7 @@ class Pending(ABC):
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether it returned or raised."""
+        """Return whether it returned or raised."""
 
     @abstractmethod
     def wait(self, within: float) -> None:
@@ -45,45 +45,45 @@ class Pending(ABC):
 
     @abstractmethod
     def result(self, within: float = PATIENCE) -> Any:
-        """What it returned; or raise what it raised. Fails if that takes longer than ``within`` seconds."""
+        """Return what it returned, or raise what it raised. Fails if that takes longer than ``within`` seconds."""
 
     def error(self, within: float = PATIENCE) -> BaseException:
-        """What it raised."""
-        self.come(within)
+        """Return what it raised."""
+        self.finish(within)
         try:
             result = self.result(0)
         except BaseException as error:
             return error
         raise AssertionError(f"it raised nothing, and returned {result!r}")
 
-    def come(self, within: float) -> None:
-        """Wait for its end, which has to come."""
+    def finish(self, within: float) -> None:
+        """Wait for its end, and fail if it does not end."""
         self.wait(within)
-        assert self.done(), f"the call was not over within {within} s"
+        assert self.done(), f"the call did not end within {within} s"
 
 
 class Actor(ABC):
-    """One owner. Whatever it is told to do runs in its own thread or task, one call at a time."""
+    """One owner. Its calls run in its own thread or task, one at a time."""
 
     @property
     @abstractmethod
     def number(self) -> int:
-        """What ``current_thread_id()`` is for it."""
+        """Its number, as in the owner field ``<client id>:<number>``: what ``current_thread_id()`` returns there."""
 
     @abstractmethod
     def start(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
-        """Begin a call that may block."""
+        """Begin a call that may block; what it returns is awaited if need be."""
 
     @abstractmethod
     def end(self) -> None:
-        """Let the thread or task end, whatever it holds."""
+        """Let the thread or task end, whatever it holds, and wait until it has."""
 
     @abstractmethod
     def interrupted(self, call: Callable[..., Any], *args: Any, once: Callable[[], object]) -> BaseException | None:
         """Make a call, and interrupt it (Ctrl-C, cancellation) once a condition is true.
 
         Returns:
-            What it raised; ``None`` if it was over before it could be interrupted.
+            What it raised; ``None`` if it ended before it could be interrupted.
         """
 
     def do(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -91,16 +91,16 @@ class Actor(ABC):
         return self.start(call, *args, **kwargs).result()
 
     def lock(self, client: Remote, name: str = "orders") -> Remote:
-        """A handle on a lock, for this actor."""
+        """Return a handle on a lock, for this actor."""
         return self.get(client, "lock", name)
 
     def get(self, client: Remote, kind: str, name: str = "orders", *args: Any, **kwargs: Any) -> Remote:
-        """A handle on any kind, for this actor: what the client's ``get_<kind>`` makes."""
+        """Return what the client's ``get_<kind>`` makes, for this actor."""
         return Remote(getattr(client.real, f"get_{kind}")(name, *args, **kwargs), self)
 
 
 class Remote:
-    """Something of pyredisson's in the hands of an actor: its methods run there, and are plain calls here."""
+    """An object of pyredisson that an actor uses: its methods run in the actor, and are plain calls here."""
 
     def __init__(self, real: Any, actor: Actor) -> None:
         self.real = real
@@ -115,8 +115,8 @@ class Remote:
 
     @property
     def enter(self) -> Call:
-        """To enter its block, for those who have to wait there."""
-        return Call(self._actor, getattr(self.real, "__aenter__", None) or self.real.__enter__)
+        """The call that enters its block, for an actor that has to wait there."""
+        return Call(self._actor, World.enter(self.real))
 
     def __enter__(self) -> Any:
         return self.enter()
@@ -124,7 +124,7 @@ class Remote:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._actor.do(getattr(self.real, "__aexit__", None) or self.real.__exit__, kind, error, trace)
+        self._actor.do(_exit_of(self.real), kind, error, trace)
 
 
 class Call:
@@ -140,66 +140,90 @@ class Call:
 
 
 def method_of(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-    """The call itself, without the actor that it belongs to."""
+    """Return the call itself, without the actor that it belongs to."""
     return partial(call.method if isinstance(call, Call) else call, *args, **kwargs)
 
 
+def _exit_of(context: Any) -> Callable[..., Any]:
+    leave: Callable[..., Any] = getattr(context, "__aexit__", None) or context.__exit__
+    return leave
+
+
 class World(ABC):
-    """A runtime and a server.
+    """A runtime and its servers.
 
     Attributes:
-        redis: What is in the database.
+        runtime: Its name.
+        redis: What is in the database of the world's server.
     """
 
+    runtime: Literal["threads", "asyncio", "simulated"]
     redis: Store
 
     def __init__(self) -> None:
-        # What was made here, to be ended in this order: no actor comes to its end while its client lets it wait.
+        # What was made here, to be ended in this order: no actor ends while its client lets it wait.
         self._clients, self._actors, self._ends = ExitStack(), ExitStack(), ExitStack()
 
-    # ---- who and what --------------------------------------------------------------------------------------------
+    # ---- actors and clients --------------------------------------------------------------------------------------
+
+    def actor(self) -> Actor:
+        """Return a new owner; it ends with the world at the latest."""
+        actor = self._new_actor()
+        self._actors.callback(actor.end)
+        return actor
 
     @abstractmethod
-    def actor(self) -> Actor:
-        """A new owner."""
+    def _new_actor(self) -> Actor: ...
 
     def actors(self, count: int) -> list[Actor]:
-        """So many new owners."""
+        """Return several new owners."""
         return [self.actor() for _ in range(count)]
 
     @abstractmethod
     def interruptible(self) -> Actor:
-        """An owner that can be interrupted. There is only one a test: under threads only the main one hears Ctrl-C."""
+        """Return an owner that can be interrupted. A test has one: only the main thread receives Ctrl-C."""
 
     @abstractmethod
     def client(self, **config: Any) -> Remote:
-        """A new client, with settings as in ``Config``; closed with the world."""
+        """Return a new client of the world's server, with settings as in ``Config``; closed with the world."""
 
     @abstractmethod
     def nodes(self, count: int, **config: Any) -> list[Remote]:
-        """New clients, each of a server of its own; these are empty. ``self.node(index)`` looks into one."""
+        """Return new clients, each of an empty server of its own. ``self.node(index)`` looks into one."""
 
     @abstractmethod
     def node(self, index: int) -> Store:
-        """What is in the database of one of the :meth:`nodes`."""
+        """Return what is in the database of one of the :meth:`nodes`."""
 
     def adopt(self, client: Any) -> Remote:
-        """Look after a client that the test has made."""
+        """Close a client that the test has made when the world ends."""
         remote = Remote(client, self.actor())
         self._clients.callback(remote.close)
         return remote
 
-    # ---- what is to be seen --------------------------------------------------------------------------------------
+    @staticmethod
+    def enter(context: Any) -> Callable[[], Any]:
+        """Return the call that enters a ``with`` or ``async with`` block."""
+        enter: Callable[[], Any] = getattr(context, "__aenter__", None) or context.__enter__
+        return enter
+
+    @staticmethod
+    def leave(context: Any) -> Callable[..., Any]:
+        """Return the call that leaves the block; its argument is the exception of the body, if any."""
+        return lambda error=None: _exit_of(context)(type(error) if error else None, error, None)
+
+    # ---- observations --------------------------------------------------------------------------------------------
 
     def waiting(self, lock: Remote) -> int:
-        """How many wait for a lock in its client, by what the lock says of itself."""
+        """Return how many wait for a lock in its client, by the lock's ``repr()``."""
         said = re.search(r"(\d+) waiting here", repr(lock))
         return int(said[1]) if said else 0
 
     def renewed(self, *keys: str, times: int = 2, store: Store | None = None) -> None:
         """Wait until the TTL of each of these keys was raised so often: that is what keeps them alive.
 
-        Who waits until a TTL is surely over sees no more, and needs one so short that a busy machine may use it up.
+        To wait until a TTL must have expired would show no more, and needs one so short that a busy machine may use
+        it up.
         """
         store = store or self.redis
         raised = dict.fromkeys(keys, 0)
@@ -226,7 +250,7 @@ class World(ABC):
 
     @abstractmethod
     def until(self, predicate: Callable[[], Any], within: float = PATIENCE, what: str = "") -> Any:
-        """Wait for something to come true."""
+        """Wait until a condition is true."""
 
     @abstractmethod
     def pass_time(self, seconds: float) -> None:
@@ -234,9 +258,14 @@ class World(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
+
+    # ---- the end -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End everything that was made here. Waiters are woken by the end of their client."""
+        """End everything that was made here, and fail if something is left or went wrong unnoticed.
+
+        Waiters are woken by the end of their client. Then every actor must end, and then no task may be left.
+        """
         with self._ends, self._actors, self._clients:
             pass

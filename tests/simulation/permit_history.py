@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -15,101 +16,76 @@ from pyredisson import events
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, LockNotOwnedError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.lease import Lease
-from tests.simulator.checkers import Violation, leftovers
+from tests.simulation import history
+from tests.simulation.history import History, Plan
+from tests.simulator.checkers import Violation
 from tests.simulator.faults import Faults
 from tests.simulator.runtime import SimulatedClient
-from tests.simulator.world import Cancelled, Process, Task, World
+from tests.simulator.world import Cancelled, Process
+
+__all__ = ["NETWORK", "PermitHistory", "PermitPlan"]
 
 CONFIG = Config(timeout=0.9, max_wait_without_check=2.0, lock_watchdog_timeout=3.0)
 
-NETWORK = Faults(
-    lose_request=0.01,
-    lose_reply=0.04,
-    duplicate=0.04,
-    straggle=0.04,
-    straggle_seconds=50.0,
-    reset=0.02,
-    delay=0.05,
-    delay_seconds=0.4,
-    forget_scripts=0.02,
-    lose_message=0.1,
-    drop_subscriber=0.05,
-)
+NETWORK = replace(history.NETWORK, lose_reply=0.04, duplicate=0.04, straggle=0.04, straggle_seconds=50.0)
 
 TOTAL = 4
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a history consists of."""
+class PermitPlan(Plan):
+    """What a history consists of.
 
-    processes: int = 3
+    Attributes:
+        replicas: How many replicas the server has.
+    """
+
     owners: int = 3
-    rounds: int = 4
     faults: Faults = NETWORK
-    drift: float = 0.005
-    disturb: bool = True
+    config: Config = CONFIG
     replicas: int = 0
 
 
-@dataclass
-class Result:
-    """What came of a history."""
+class PermitHistory(History):
+    """One history of two kinds of semaphores and a latch."""
 
-    world: World
-    taken: int
-    unknown: int
-    cancelled: int
-    unsynced: int
+    plan: PermitPlan
+    bound = 900.0
+    afterwards = 150.0
+    users_are_cancelled = False  # Only the tasks that they start.
 
-
-class PermitHistory:
-    """One history. Build it from a seed, and run it."""
-
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
-        self.plan = plan or Plan()
-        self.world = World(seed, faults=self.plan.faults)
-        self.world.node.rate = self._rate()
-        self.clients: list[SimulatedClient] = []
-        self.tasks: list[Task[None]] = []
-        self.held = self.taken = self.unknown = self.cancelled = self.unsynced = 0
+    def __init__(self, seed: int, plan: PermitPlan | None = None) -> None:
+        super().__init__(seed, plan or PermitPlan())
+        self.world.node.rate = self.rate()
+        self.held = 0
         self.counts = 0  # Calls of count_down() that were made, or may have been.
-        self.leases: list[Lease[None]] = []
-        self.lost: list[str] = []  # Who was told of a loss.
+        self.leases_held: list[Lease[None]] = []
+        self.lost: list[str] = []  # The owners of lost permits, as events name them.
+        self.count = 1 + self.plan.processes * self.plan.owners * self.plan.rounds
+        redis = self.world.node.redis
+        redis.replicas = self.plan.replicas
+        for key, number in (("seats", TOTAL), ("leased", TOTAL), ("only", 1), ("ready", self.count)):
+            redis.command("SET", key, number)
 
-    def _rate(self) -> float:
-        return 1.0 + self.world.rng.uniform(-self.plan.drift, self.plan.drift)
+    def clients_in(self, process: Process) -> list[Any]:
+        client = SimulatedClient(process, config=self.plan.config)
+        client.core.listen(self._listen, lambda: False)
+        return [client]
 
-    def run(self) -> Result:
-        with self.world:
-            return self._run()
+    def disturb(self) -> None:
+        # No crashes: a permit without a lease stays taken then.
+        for client in self.clients:
+            process, runtime = client.runtime.process, client.runtime
+            self.perhaps(0.3, process.pause, process.resume)
+            self.perhaps(0.3, runtime.cut, runtime.heal, (0.1, 8.0))
+        self.perhaps(0.3, self.world.node.pause, self.world.node.resume, (0.1, 8.0))
 
-    def _run(self) -> Result:
-        world, plan = self.world, self.plan
-        owners = plan.processes * plan.owners
-        redis = world.node.redis
-        redis.replicas = plan.replicas
-        redis.command("SET", "seats", TOTAL)
-        redis.command("SET", "leased", TOTAL)
-        redis.command("SET", "only", 1)
-        redis.command("SET", "ready", 1 + owners * plan.rounds)
-        for index in range(plan.processes):
-            process = world.process(f"p{index}", rate=self._rate())
-            client = SimulatedClient(process, config=CONFIG)
-            client.core.listen(self._listen, lambda: False)
-            self.clients.append(client)
-            for owner in range(plan.owners):
-                name = f"p{index}.{owner}"
-                self.tasks.append(process.start(self._user(process, client), name))
-        if plan.disturb:
-            self._disturb()
-        assert world.run(until=lambda: all(task.done() for task in self.tasks), seconds=900), "somebody waits for ever"
-        for task in self.tasks:
-            task.outcome.result()
-        world.faults = Faults()
-        world.run(seconds=150)  # Until the last straggler has come, and every record is forgotten.
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        redis = self.world.node.redis
         state = {key: entry.value for key, entry in redis.dump().items()}
-        expected = {b"seats": b"%d" % TOTAL, b"ready": b"%d" % (1 + owners * plan.rounds - self.counts)}
+        expected = {b"seats": b"%d" % TOTAL, b"ready": b"%d" % (self.count - self.counts)}
         now_ms = redis.now_us / 1000
         for name, total in ((b"leased", TOTAL), (b"only", 1)):
             left = int(state.pop(name))  # type: ignore[arg-type]
@@ -120,17 +96,15 @@ class PermitHistory:
                 raise Violation(f"in the end there is {left} + {standing} of {name!r}, instead of {total}")
         if state != expected:
             raise Violation(f"in the end there is {state}, instead of {expected}")
-        self._everybody_goes_on()
+        self._go_on()
         for key in ("seats", "leased", "{leased}:timeout", "only", "{only}:timeout"):
             redis.command("DEL", key)
-        world.run(seconds=90)
-        remains = leftovers(world, self.clients)
-        assert not remains, remains
+        self.world.run(seconds=90)
+        super().check()
         assert not any(client.core.ledger.count() for client in self.clients)
-        return Result(world, self.taken, self.unknown, self.cancelled, self.unsynced)
 
-    def _everybody_goes_on(self) -> None:
-        """The last count opens the latch for all; and all permits are to be had."""
+    def _go_on(self) -> None:
+        """The last count opens the latch for all, and all permits can be acquired."""
         tasks = []
         for client in self.clients:
 
@@ -152,27 +126,10 @@ class PermitHistory:
         for task in tasks:
             task.outcome.result()
 
-    def _disturb(self) -> None:
-        """Pauses, outages and cancellations, at random. No crashes: a permit without a lease stays taken then."""
-        world, rng = self.world, self.world.rng
-        for client in self.clients:
-            process = client.runtime.process
-            if rng.random() < 0.3:
-                at = rng.uniform(0.0, 6.0)
-                world.at(at, process.pause)
-                world.at(at + rng.uniform(0.1, 5.0), process.resume)
-            if rng.random() < 0.3:
-                at = rng.uniform(0.0, 6.0)
-                world.at(at, client.runtime.cut)
-                world.at(at + rng.uniform(0.1, 8.0), client.runtime.heal)
-        if rng.random() < 0.3:
-            at = rng.uniform(0.0, 6.0)
-            world.at(at, world.node.pause)
-            world.at(at + rng.uniform(0.1, 8.0), world.node.resume)
-
     # ---- users ---------------------------------------------------------------------------------------------------
 
-    async def _user(self, process: Process, client: SimulatedClient) -> None:
+    async def user(self, process: Process, clients: list[Any]) -> None:
+        (client,) = clients
         rng = self.world.rng
         for _ in range(self.plan.rounds):
             # In a task of its own, which may be cancelled anywhere; the owner is the user in any case.
@@ -197,11 +154,11 @@ class PermitHistory:
         try:
             task.outcome.result()
         except Cancelled:
-            self.cancelled += 1
+            self.result.cancelled += 1
         except OutcomeUnknownError:
-            self.unknown += 1
+            self.result.unknown += 1
         except NoSyncedSlavesError:
-            self.unsynced += 1
+            self.result.unsynced += 1
         except (RedisError, LockLostError):
             pass
 
@@ -211,7 +168,7 @@ class PermitHistory:
 
     def _take(self, held: Held, permits: int) -> None:
         held.permits += permits
-        self.taken += permits
+        self.result.grants += permits
         self.held += permits
         if self.held > TOTAL:
             raise Violation(f"{self.held} of {TOTAL} permits are held at {self.world.now:.3f} s")
@@ -227,7 +184,7 @@ class PermitHistory:
         wait = rng.choice((0, rng.uniform(0.0, 3.0), None))
         if await semaphore.try_acquire(wanted, wait):
             self._take(held, wanted)
-            await self._work(process)
+            await self.work(process)
 
     async def _drained(self, process: Process, client: SimulatedClient, held: Held) -> None:
         self._take(held, await client.get_semaphore("seats").drain_permits())
@@ -242,7 +199,7 @@ class PermitHistory:
                 blocked = Held()
                 self._take(blocked, wanted)
                 try:
-                    await self._work(process)
+                    await self.work(process)
                 finally:
                     self._give(blocked, wanted)
 
@@ -257,15 +214,15 @@ class PermitHistory:
                 assert self.world.current is not None
                 owner = f"{client.id}:{self.world.current.owner.number}"
                 lost = self.lost.count(owner)
-                self.leases.append(lease)
-                if sum(each.remaining() > 0 for each in self.leases) > 1:
+                self.leases_held.append(lease)
+                if sum(each.remaining() > 0 for each in self.leases_held) > 1:
                     raise Violation(f"two are certain of the only permit at {self.world.now:.3f} s")
                 try:
-                    await self._work(process)
+                    await self.work(process)
                     if rng.random() < 0.3:
                         await self.world.pause_of(process, rng.uniform(0.0, 6.0))  # Longer than a lease.
                 finally:
-                    self.leases.remove(lease)
+                    self.leases_held.remove(lease)
         if self.lost.count(owner) > lost:
             raise Violation(f"{owner} was told of a loss, and its block ended without an error")
 
@@ -277,7 +234,7 @@ class PermitHistory:
         if permit is not None:
             if lease is None:
                 held.endless = permit
-            await self._work(process)
+            await self.work(process)
             if lease is not None and rng.random() < 0.7:
                 try:
                     await permits.release(permit)
@@ -289,33 +246,33 @@ class PermitHistory:
         while held.permits:
             permits = held.permits
             self._give(held, permits)
-            if not await self._once(client.get_semaphore("seats").release(permits)):
+            if not await self._done(client.get_semaphore("seats").release(permits)):
                 held.permits += permits
                 self.held += permits
                 await self.world.pause_of(process, 0.2)
         while held.endless is not None:
             semaphore = client.get_permit_expirable_semaphore("leased")
-            if await self._once(semaphore.release(held.endless)):
+            if await self._done(semaphore.release(held.endless)):
                 held.endless = None
             else:
                 await self.world.pause_of(process, 0.2)
 
     async def _count_down(self, process: Process, client: SimulatedClient) -> None:
-        while not await self._once(client.get_count_down_latch("ready").count_down()):
+        while not await self._done(client.get_count_down_latch("ready").count_down()):
             await self.world.pause_of(process, 0.2)
         self.counts += 1
 
-    async def _once(self, call: Awaitable[None]) -> bool:
+    async def _done(self, call: Awaitable[None]) -> bool:
         """Make a call. Returns whether it is done, or will be."""
         try:
             await call
         except OutcomeUnknownError:
-            self.unknown += 1
+            self.result.unknown += 1
         except RedisError:
             return False
         return True
 
-    async def _work(self, process: Process) -> None:
+    async def work(self, process: Process) -> None:
         await self.world.pause_of(process, self.world.rng.expovariate(3.0))
 
 
@@ -325,8 +282,3 @@ class Held:
 
     permits: int = 0
     endless: str | None = None
-
-
-def quiet(plan: Plan) -> Plan:
-    """The same without any fault."""
-    return replace(plan, faults=Faults(), disturb=False)

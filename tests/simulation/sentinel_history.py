@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.topology_histories import TROUBLE, Plan, TopologyHistory
+from tests.simulation.topology_history import TROUBLE, TopologyHistory, TopologyPlan
 from tests.simulator.checkers import FailoverRules
 from tests.simulator.routed import RoutedClient, sentinel_client
 from tests.simulator.sentinel import SimulatedSentinels
@@ -13,13 +13,13 @@ __all__ = ["PLAN", "SentinelHistory"]
 #: A failover that began is over so soon, and what was replaced is told so: within the time of trouble.
 FAILOVER = 5.0
 
-PLAN = Plan(failovers=2, migrations=0)
+PLAN = TopologyPlan(failovers=2, migrations=0)
 
 
 class SentinelHistory(TopologyHistory):
     """One history on a master with two replicas and three sentinels."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: TopologyPlan | None = None) -> None:
         super().__init__(seed, plan or PLAN)
         self.sentinels = SimulatedSentinels(self.world, self.network, lag=self.plan.lag)
         rate = self.rate()
@@ -48,7 +48,7 @@ class SentinelHistory(TopologyHistory):
                 "isolate": lambda away=away, best=best: sentinels.isolate(away, best=best),  # type: ignore[misc]
                 "fail_over": lambda best=best: sentinels.fail_over(best=best),  # type: ignore[misc]
             }
-            self.sometime(calls[how], at_most=TROUBLE - FAILOVER)
+            self.sometime(calls[how], before=TROUBLE - FAILOVER)
         for node in sentinels.sentinels:
             if rng.random() < 0.2:
                 self.world.at(rng.uniform(0.0, TROUBLE - 2.0), node.crash)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyredisson.net.slots import slot_of
-from tests.simulation.topology_histories import TROUBLE, Plan, TopologyHistory
+from tests.simulation.topology_history import TROUBLE, TopologyHistory, TopologyPlan
 from tests.simulator.checkers import FailoverRules
 from tests.simulator.cluster import Shard, SimulatedCluster
 from tests.simulator.replication import Loss
@@ -19,8 +19,8 @@ FAILOVER = 4.0
 class ClusterHistory(TopologyHistory):
     """One history on a cluster of three masters with a replica each."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
-        super().__init__(seed, plan or Plan())
+    def __init__(self, seed: int, plan: TopologyPlan | None = None) -> None:
+        super().__init__(seed, plan or TopologyPlan())
         sharded = self.plan.config.sharded_subscription_mode != "OFF" and self.world.rng.random() < 0.8
         self.cluster = SimulatedCluster(self.world, self.network, lag=self.plan.lag, shards_for_messages=sharded)
         rate = self.rate()
@@ -51,7 +51,7 @@ class ClusterHistory(TopologyHistory):
         for _ in range(rng.randint(0, self.plan.migrations)):
             slot = slot_of(rng.choice(self.names()))
             to = rng.randrange(len(cluster.shards))
-            self.sometime(lambda slot=slot, to=to: cluster.migrate(slot, to), at_most=TROUBLE - 2.0)  # type: ignore[misc]
+            self.sometime(lambda slot=slot, to=to: cluster.migrate(slot, to), before=TROUBLE - 2.0)  # type: ignore[misc]
         hows = ("fail_over",) if self.plan.calm else ("crash", "crash", "isolate", "fail_over")
         for _ in range(rng.randint(0, self.plan.failovers)):
             name, how = rng.choice(self.names()), rng.choice(hows)
@@ -61,14 +61,14 @@ class ClusterHistory(TopologyHistory):
                     lambda name=name, back=back, data=data: cluster.crash(  # type: ignore[misc]
                         cluster.shard_of(name), back_after=back, data=data
                     ),
-                    at_most=TROUBLE - FAILOVER,
+                    before=TROUBLE - FAILOVER,
                 )
             elif how == "fail_over":
                 self.sometime(lambda name=name: cluster.fail_over(cluster.shard_of(name)))  # type: ignore[misc]
             elif self.plan.isolate:
                 self.sometime(
                     lambda name=name, back=back: cluster.isolate(cluster.shard_of(name), back),  # type: ignore[misc]
-                    at_most=TROUBLE - FAILOVER,
+                    before=TROUBLE - FAILOVER,
                 )
         if self.plan.calm:
             return

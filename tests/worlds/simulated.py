@@ -1,4 +1,4 @@
-"""The contract's world in virtual time: the core as it is, the shipped scripts, and no clock, socket or thread."""
+"""The world in virtual time: the core as it is, the shipped scripts, and no clock, socket or thread."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from pyredisson import Config
 from pyredisson.observe.logging import log_event, wants_all
-from tests.contract.store import Messages, Store
-from tests.contract.worlds import PATIENCE, Actor, Pending, Remote, World, method_of
 from tests.simulator.runtime import SimulatedClient, SimulatedOwner
 from tests.simulator.world import Node, Process, Task
 from tests.simulator.world import World as Simulation
+from tests.worlds.base import PATIENCE, Actor, Pending, Remote, World, method_of
+from tests.worlds.store import Messages, Store
 
 __all__ = ["SimulatedWorld"]
 
 
 class SimulatedPending(Pending):
-    """A call under way in the simulation, which goes on only while somebody waits for something."""
+    """A call under way in the simulation, which goes on only while the test waits for something."""
 
     def __init__(self, world: SimulatedWorld, task: Task[Any]) -> None:
         self._world = world
@@ -31,7 +31,7 @@ class SimulatedPending(Pending):
         self._world.simulation.run(until=self.task.done, seconds=within)
 
     def result(self, within: float = PATIENCE) -> Any:
-        self.come(within)
+        self.finish(within)
         return self.task.outcome.result()
 
 
@@ -59,6 +59,8 @@ class SimulatedActor(Actor):
         return self._under_way
 
     def end(self) -> None:
+        call = self._under_way
+        assert call is None or self._world.simulation.run(until=call.done, seconds=PATIENCE), "an actor does not end"
         self._owner.ended = True
 
     def interrupted(self, call: Callable[..., Any], *args: Any, once: Callable[[], object]) -> BaseException | None:
@@ -105,15 +107,24 @@ class SimulatedMessages:
 class SimulatedWorld(World):
     """The simulation: one process, one server, and time that passes only when there is nothing else to do."""
 
+    runtime = "simulated"
+
     def __init__(self) -> None:
         super().__init__()
         self.simulation = Simulation()
         self.process: Process = self.simulation.process("process")
         self.clients: list[SimulatedClient] = []
         self.redis = SimulatedStore(self, self.simulation.node)
-        self._ends.callback(self.simulation.end)
+        self._ends.callback(self._stop)
 
-    def actor(self) -> Actor:
+    def _stop(self) -> None:
+        try:
+            ended = self.simulation.run(until=lambda: not self.process.tasks, seconds=PATIENCE)
+            assert ended, f"tasks left behind: {self.process.tasks}"
+        finally:
+            self.simulation.end()
+
+    def _new_actor(self) -> Actor:
         return SimulatedActor(self)
 
     def interruptible(self) -> Actor:
