@@ -492,11 +492,12 @@ def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object
     ``call`` gets a :class:`Progress` as its last argument. Interrupted before that has begun, it is called again here.
     A second Ctrl-C is meant.
     """
-    progress = Progress()
+    progress: Progress | None = None
     try:
+        progress = Progress()
         run(call(*args, progress))
     except BaseException as error:
-        if is_interruption(error) and not progress.begun:
+        if is_interruption(error) and (progress is None or not progress.begun):
             with suppress(type(error), *_OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
-                run(call(*args, progress))
+                run(call(*args, Progress()))
         raise
