@@ -12,27 +12,58 @@ import redis
 import redis.asyncio
 import redis.asyncio.cluster
 import redis.cluster
+from redis import _parsers
 
 import pyredisson
 
 SOURCES = sorted(Path(pyredisson.__file__).parent.rglob("*.py"))
 
-#: Private attributes of connections, and why they are used.
-PRIVATE = {
-    (redis.Connection, "_sock"): "the socket of a connection is taken over, and the parent's is closed after a fork",
-    (redis.asyncio.Connection, "_reader"): "the stream of a connection is taken over",
-    (redis.asyncio.Connection, "_writer"): "the stream of a connection is taken over",
-}
+TAKEN_OVER = "the socket or stream of a connection is taken over"
+BOUNDED = "replies are bounded as they are read"
+MADE_ALIKE = "connections are made with the class and the settings of the client"
+GREETED = "the handshake of a connection is wrapped"
+SEEDS = "the nodes of a cluster's client are asked"
 
-#: Public by name, but not documented.
-UNDOCUMENTED = {
-    (redis.Connection, "redis_connect_func"): "the handshake of a connection is wrapped",
-    (redis.Connection, "on_connect"): "the handshake of a connection is wrapped",
-    (redis.asyncio.Connection, "on_connect"): "the handshake of a connection is wrapped",
-    (redis.ConnectionPool, "connection_class"): "connections are made of the client's class",
-    (redis.ConnectionPool, "connection_kwargs"): "connections are made with the client's settings",
-    (redis.asyncio.ConnectionPool, "connection_class"): "connections are made of the client's class",
-    (redis.asyncio.ConnectionPool, "connection_kwargs"): "connections are made with the client's settings",
+#: Attributes that are private, or not documented, and what they are used for.
+ATTRIBUTES: dict[tuple[type[Any], str], str] = {
+    (redis.Connection, "_sock"): TAKEN_OVER,
+    (redis.asyncio.Connection, "_reader"): TAKEN_OVER,
+    (redis.asyncio.Connection, "_writer"): TAKEN_OVER,
+    (redis.Connection, "_parser"): BOUNDED,
+    (redis.asyncio.Connection, "_parser"): BOUNDED,
+    (redis.connection.CacheProxyConnection, "_conn"): BOUNDED,
+    (_parsers._HiredisParser, "_sock"): BOUNDED,
+    (_parsers._HiredisParser, "_reader"): BOUNDED,
+    (_parsers._RESP2Parser, "_buffer"): BOUNDED,
+    (_parsers._RESP3Parser, "_buffer"): BOUNDED,
+    (_parsers.socket.SocketBuffer, "_sock"): BOUNDED,
+    (_parsers.socket.SocketBuffer, "unread_bytes"): BOUNDED,
+    (_parsers._AsyncHiredisParser, "_stream"): BOUNDED,
+    (_parsers._AsyncHiredisParser, "_reader"): BOUNDED,
+    (_parsers._AsyncRESP2Parser, "_stream"): BOUNDED,
+    (_parsers._AsyncRESP2Parser, "_buffer"): BOUNDED,
+    (_parsers._AsyncRESP3Parser, "_stream"): BOUNDED,
+    (_parsers._AsyncRESP3Parser, "_buffer"): BOUNDED,
+    (redis.Connection, "redis_connect_func"): GREETED,
+    (redis.Connection, "on_connect"): GREETED,
+    (redis.asyncio.Connection, "redis_connect_func"): GREETED,
+    (redis.asyncio.Connection, "on_connect"): GREETED,
+    (redis.ConnectionPool, "connection_class"): MADE_ALIKE,
+    (redis.ConnectionPool, "connection_kwargs"): MADE_ALIKE,
+    (redis.asyncio.ConnectionPool, "connection_class"): MADE_ALIKE,
+    (redis.asyncio.ConnectionPool, "connection_kwargs"): MADE_ALIKE,
+    (redis.RedisCluster, "nodes_manager"): SEEDS,
+    (redis.RedisCluster, "user_on_connect_func"): GREETED,
+    (redis.asyncio.RedisCluster, "nodes_manager"): SEEDS,
+    (redis.asyncio.RedisCluster, "connection_kwargs"): MADE_ALIKE,
+    (redis.cluster.NodesManager, "startup_nodes"): SEEDS,
+    (redis.cluster.NodesManager, "nodes_cache"): SEEDS,
+    (redis.cluster.NodesManager, "create_redis_node"): MADE_ALIKE,
+    (redis.cluster.NodesManager, "connection_kwargs"): MADE_ALIKE,
+    (redis.cluster.NodesManager, "address_remap"): SEEDS,
+    (redis.asyncio.cluster.NodesManager, "startup_nodes"): SEEDS,
+    (redis.asyncio.cluster.NodesManager, "nodes_cache"): SEEDS,
+    (redis.asyncio.cluster.NodesManager, "address_remap"): SEEDS,
 }
 
 #: Parameters of methods that borrowed connections are used with.
@@ -48,20 +79,6 @@ PARAMETERS = [
     (redis.asyncio.Connection.disconnect, "nowait"),
 ]
 
-#: What is read of a cluster's client. It is made by connecting, so it is looked for in the source of its class.
-OF_CLUSTERS = {
-    redis.cluster.NodesManager: [
-        "startup_nodes",
-        "nodes_cache",
-        "create_redis_node",
-        "connection_kwargs",
-        "address_remap",
-    ],
-    redis.RedisCluster: ["nodes_manager", "user_on_connect_func"],
-    redis.asyncio.cluster.NodesManager: ["startup_nodes", "nodes_cache", "address_remap"],
-    redis.asyncio.RedisCluster: ["nodes_manager", "connection_kwargs"],
-}
-
 
 def lacking(what: str, why: str = "") -> str:
     reason = f" ({why})" if why else ""
@@ -70,12 +87,21 @@ def lacking(what: str, why: str = "") -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [*PRIVATE, *UNDOCUMENTED], ids=lambda each: getattr(each, "__name__", str(each))
-)
+def has(kind: type[Any], name: str) -> bool:
+    """Whether its objects have an attribute: of the class, or assigned in a method."""
+    assigned = re.compile(rf"\bself\.{name}\b[^=\n]*=[^=]")
+    own = [base for base in kind.__mro__ if base.__module__.startswith("redis.")]
+    return hasattr(kind, name) or any(assigned.search(inspect.getsource(base)) for base in own)
+
+
+@pytest.mark.parametrize(("kind", "name"), ATTRIBUTES, ids=lambda each: getattr(each, "__name__", str(each)))
 def test_each_attribute_is_there(kind: type[Any], name: str) -> None:
-    why = {**PRIVATE, **UNDOCUMENTED}[kind, name]
-    assert hasattr(kind(), name), lacking(f"{kind.__module__}.{kind.__name__}.{name}", why)
+    assert has(kind, name), lacking(f"{kind.__module__}.{kind.__name__}.{name}", ATTRIBUTES[kind, name])
+
+
+def test_an_attribute_that_is_not_there_is_noticed() -> None:
+    assert not has(redis.Connection, "_socket")
+    assert not has(redis.cluster.NodesManager, "seeds")
 
 
 @pytest.mark.parametrize(("method", "name"), PARAMETERS, ids=lambda each: getattr(each, "__qualname__", str(each)))
@@ -92,16 +118,9 @@ def test_a_pool_gives_a_connection_without_the_name_of_a_command(pool: type[Any]
     assert optional, lacking(f"{pool.__module__}.ConnectionPool.get_connection() without arguments")
 
 
-@pytest.mark.parametrize("kind", OF_CLUSTERS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_each_attribute_of_a_cluster_is_there(kind: type[Any]) -> None:
-    source = inspect.getsource(kind)
-    for name in OF_CLUSTERS[kind]:
-        there = hasattr(kind, name) or re.search(rf"self\.{name}\b[^=\n]*=[^=]", source)
-        assert there, lacking(f"{kind.__module__}.{kind.__name__}.{name}")
-
-
 def test_no_other_private_attribute_of_a_connection_is_used() -> None:
-    named = {name for _, name in PRIVATE}
+    connections = (redis.Connection, redis.asyncio.Connection, redis.connection.CacheProxyConnection)
+    named = {name for kind, name in ATTRIBUTES if kind in connections and name.startswith("_")}
     used = {
         name
         for path in SOURCES
@@ -110,5 +129,5 @@ def test_no_other_private_attribute_of_a_connection_is_used() -> None:
             path.read_text(encoding="utf-8").replace("self._connection", ""),
         )
     }
-    assert used - named == set(), "name it in PRIVATE"
-    assert named - used == set(), "no longer used: remove it from PRIVATE"
+    assert used - named == set(), "name it in ATTRIBUTES"
+    assert named - used == set(), "no longer used: remove it from ATTRIBUTES"
