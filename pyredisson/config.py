@@ -32,6 +32,8 @@ class Config:
         slaves_sync_timeout: How long replicas have for that.
         min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.
         timeout: The budget of one request, repeats included.
+        connect_timeout: How long a connection may take to be made. A call waits for it until its own time is over: that
+            is ``timeout``, or its wait if that is longer.
         wait_while_unreachable: Whether the wait of an acquire covers a server that cannot be reached from the first
             moment on, as it covers one that goes away later. ``False``: that raises the connection's error at once.
         max_wait_without_check: The longest a waiter relies on being told.
@@ -60,6 +62,7 @@ class Config:
     slaves_sync_timeout: float = 1.0
     min_replicas: int = 0
     timeout: float = 3.0
+    connect_timeout: float = 10.0
     wait_while_unreachable: bool = False
     max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None
