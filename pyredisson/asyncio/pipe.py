@@ -272,7 +272,7 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
 
     Raises:
         NotSent: No connection could be made.
-        Refused: The server did not let us in.
+        Rejected: The server did not let us in.
     """
     connection = bound_handshake_async(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
     try:

@@ -88,7 +88,7 @@ class Pool:
 
         Raises:
             Connecting: It was not made within ``timeout``, and is still being made.
-            NotSent, Refused: It could not be made.
+            NotSent, Rejected: It could not be made.
         """
         until = self._now() + timeout
         while True:

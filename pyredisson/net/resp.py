@@ -6,12 +6,12 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Rejected, count_as_ours
+from pyredisson.lua import script_text
 from pyredisson.net.bounds import Reader, pack_command
 
 __all__ = [
@@ -35,13 +35,13 @@ count_as_ours(rx.RedisError)
 
 
 class Script:
-    """One file of ``pyredisson/lua``."""
+    """A script of ``pyredisson/lua``."""
 
     __slots__ = ("name", "sha", "text")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.text = (Path(__file__).parent.parent / "lua" / f"{name}.lua").read_bytes()
+        self.text = script_text(name).encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
 
 
@@ -150,7 +150,7 @@ def failure_of(error: Any, *, found: bool = False) -> Failure:
         return NotSent(error)
     if str(error).startswith(_NO_LONGER_MASTER):
         return NotSent(error)
-    return Refused(error)
+    return Rejected(error)
 
 
 def inspected(reply: Any, *, found: bool = False) -> Any:

@@ -118,7 +118,7 @@ class Transport(Protocol):
         ...
 
     async def open(self, address: Address | None, timeout: float) -> Wire:
-        """Make a connection. ``None``: to where the settings say. Raises ``NotSent`` or ``Refused``."""
+        """Make a connection. ``None``: to where the settings say. Raises ``NotSent`` or ``Rejected``."""
         ...
 
     async def open_stream(self, address: Address | None, timeout: float) -> Stream:

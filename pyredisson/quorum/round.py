@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyredisson.core.outcomes import Acquired
 from pyredisson.core.runtime import Failure
 from pyredisson.quorum.decisions import free_in_ms
 from pyredisson.quorum.fan_out import NotReached
@@ -39,7 +40,7 @@ TAKEN = Round(True, True, {}, {}, 0.0)
 
 def state_of(outcome: object, refused: int | None) -> object:
     """Say what came of asking one node, which may have been ``refused`` for so many ms."""
-    if outcome is None:
+    if isinstance(outcome, Acquired):
         return "taken"
     if refused is not None:
         return "held by another" if refused < 0 else f"held by another for {refused / 1000:.3f} s"

@@ -39,7 +39,7 @@ class Sockets:
 
         Raises:
             NotSent: No connection could be made.
-            Refused: The server did not let us in.
+            Rejected: The server did not let us in.
         """
         connection = bound_handshake(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
         opening = self._opening

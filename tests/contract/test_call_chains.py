@@ -16,9 +16,9 @@ import pytest
 import pyredisson
 from pyredisson import LockError, LockNotOwnedError
 from pyredisson.core.runtime import Ticket, run
-from tests.contract.on_the_clock import ThreadsWorld
-from tests.contract.places import threads_only
-from tests.contract.worlds import Actor
+from tests.worlds.base import Actor
+from tests.worlds.environments import threads_only
+from tests.worlds.threads import ThreadsWorld
 
 pytestmark = threads_only
 

@@ -9,7 +9,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockError, LockNotOwnedError, LockTimeoutError, QuorumUnreachableError
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
 
 STORED: dict[str, tuple[str, ...]] = {
     "string": ("SET", "orders", "something"),

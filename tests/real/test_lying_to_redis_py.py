@@ -27,9 +27,9 @@ from pyredisson.threads.borrowed import BorrowedTransport
 from tests.proxy import Cutter, Proxy, parse_request
 from tests.real.looking import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
-from tests.real.worlds import World
 from tests.servers import HOST, free_port
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld as World
 
 LIES = {
     "a bulk of 65 MB": b"$%d\r\n" % (65 * 1024 * 1024),
