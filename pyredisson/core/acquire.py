@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson import events
-from pyredisson.core.attempt import adopt, attempt, make_ready
+from pyredisson.core.attempt import adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.release import resume
 from pyredisson.core.runtime import Failure, Rejected
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Holding
 
-__all__ = ["acquire", "ask_once", "check_not_stuck", "is_callers", "timed_out"]
+__all__ = ["acquire", "ask_once", "check_not_stuck", "is_callers"]
 
 
 async def acquire(
@@ -67,6 +68,7 @@ async def acquire(
                 answer = AT_ONCE
         acquired = type(answer) is Acquired
         if type(answer) is Refused and wait != 0:
+            check_own_holds(client, kind, ownership)
             if not runtime.suspends:
                 check_not_stuck(client, kind, ownership)
             acquired = await waiting.wait(client, kind, ownership, hold, answer, seen, Deadline.after(wait, asked))
@@ -134,6 +136,14 @@ async def leave_queue(client: ClientCore, ownership: Ownership, *, at_once: bool
             client.watchdog.settle(ownership)
 
 
+def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Raise ``LockError`` if an owner would wait for what it holds itself, as another kind."""
+    for field in (owner_field, writer_field):
+        own = client.ownerships.find((ownership.name, field(client.id, ownership.who.number)))
+        if own is not None and own.holds and own.loss is None and client.runtime.now() < own.deadline:
+            check_layout(kind, own)
+
+
 def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if a holder can only release the lock when this call is over."""
     for each in kind.holders():
@@ -151,9 +161,3 @@ def is_callers(held: Holding) -> bool:
     if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
         return False
     return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
-
-
-def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:
-    """The message for a caller that did not get a lock in time. ``holder``: who of this client has it."""
-    held = f"; {holder} of this client holds it" if holder else ""
-    return f"timed out after {wait} s waiting for {what} {name!r}{held}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson.core.calls import AcquireCall, first_acquire
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
-from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused, SelfBlocked, Stale
+from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, Acquired, Refused, SelfBlocked, Stale
 from pyredisson.core.replicas import NotAcknowledged, unasked
 from pyredisson.core.runtime import Failure, Unanswered, Unusable
 from pyredisson.errors import LockError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply
 
-__all__ = ["adopt", "attempt", "end_first", "expire", "give_back_unacknowledged", "make_ready"]
+__all__ = ["adopt", "attempt", "check_layout", "end_first", "expire", "give_back_unacknowledged", "make_ready"]
 
 
 # ---- before it -------------------------------------------------------------------------------------------------------
@@ -29,13 +29,18 @@ __all__ = ["adopt", "attempt", "end_first", "expire", "give_back_unacknowledged"
 
 def adopt(kind: LockKind, ownership: Ownership) -> None:
     """Let this kind make the ownership's requests from now on. Raises ``LockError`` if it is held in another layout."""
-    if ownership.holds and ownership.kind is not None and ownership.kind.layout != kind.layout:
-        raise LockError(
-            f"{ownership.name!r} is held by {ownership.owner} as a {ownership.kind.layout}; "
-            f"a {kind.layout} needs another name",
-            name=ownership.name,
-        )
+    if ownership.holds:
+        check_layout(kind, ownership)
     ownership.adopt(kind)
+
+
+def check_layout(kind: LockKind, own: Ownership) -> None:
+    """Raise ``LockError`` if what an owner holds is of another layout."""
+    if own.kind is not None and own.kind.layout != kind.layout:
+        raise LockError(
+            f"{own.name!r} is held by {own.owner} as a {own.kind.layout}; a {kind.layout} needs another name",
+            name=own.name,
+        )
 
 
 async def make_ready(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
@@ -142,7 +147,7 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
         if hold.watched:
             client.watchdog.watch(ownership)
         return outcome
-    ownership.refused(request_id)
+    ownership.refused(request_id, without_end=outcome == WITHOUT_END)
     if type(outcome) is SelfBlocked:
         if again or kind.own_rival is None:
             return AT_ONCE

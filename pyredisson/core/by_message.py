@@ -55,6 +55,7 @@ def until_acquired(
         refused,
         runtime=client.runtime,
         wakeups=client.wakeups,
+        lock=made.ownership.name,
         channel=channel,
         kind=made.kind.label,
         message=message,

@@ -52,6 +52,8 @@ CLEANUP_BUDGET = 1.0
 class ClientCore:
     """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
 
+    explains_types = True  # An error about a key of a wrong type says what it holds, at the cost of a request.
+
     def __init__(self, runtime: Runtime, config: Config) -> None:
         self.runtime = runtime
         self.config = config

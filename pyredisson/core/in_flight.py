@@ -70,6 +70,7 @@ class InFlight:
         of_block: It is the release of a block: nobody will ask what became of it.
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
         releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
+        without_end: It was refused until somebody releases the lock, whose key never expires.
         released_behind: A release that had failed was settled since, and its owner has not been told so yet.
     """
 
@@ -84,6 +85,7 @@ class InFlight:
         "request_id",
         "settling",
         "until",
+        "without_end",
     )
 
     def __init__(self) -> None:
@@ -97,6 +99,7 @@ class InFlight:
         self.queued_ms = 0
         self.releases_due = 0
         self.released_behind = False
+        self.without_end = False
 
     def begin(self, pending: Pending) -> int:
         """Note a request that no earlier copy of can have run. Returns its number."""

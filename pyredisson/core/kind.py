@@ -83,6 +83,8 @@ class LockKind(ABC):
     label: ClassVar[str] = "lock"
     #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
     layout: ClassVar[str] = "lock"
+    #: What may stand at its key without a time to live, for messages.
+    others: ClassVar[str] = "something else"
     #: What the watchdog asks for many ownerships at once; see ``scripts.renew_locks``.
     renew: Callable[..., Request]
     #: Whether a holder may acquire it again; else how the error about that ends.

@@ -212,7 +212,7 @@ class Ownership:
             repeat = in_flight.pending is not None and (in_flight.doubtful or in_flight.settling)
             if repeat:
                 self.epoch += 1
-            in_flight.released_behind = False
+            in_flight.released_behind = in_flight.without_end = False
             in_flight.lease_ms = hold.lease_ms
             request_id = in_flight.begin(Pending.ACQUIRE)
             in_flight.doubtful = repeat
@@ -222,7 +222,7 @@ class Ownership:
         """As :meth:`begin_acquire`, where nothing is held and nothing open. Returns the request's number."""
         with self.mutex:
             in_flight = self.in_flight
-            in_flight.released_behind = False
+            in_flight.released_behind = in_flight.without_end = False
             in_flight.lease_ms = hold.lease_ms
             return in_flight.begin(Pending.ACQUIRE)
 
@@ -244,11 +244,12 @@ class Ownership:
             self.in_flight.queued_ms = 0
             return True
 
-    def refused(self, request_id: int) -> None:
+    def refused(self, request_id: int, *, without_end: bool = False) -> None:
         """The server surely took no hold for this request, nor for an earlier copy of it."""
         with self.mutex:
             if request_id == self.in_flight.request_id:
                 self.in_flight.pending = None
+                self.in_flight.without_end = without_end
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

@@ -78,7 +78,8 @@ class Polling:
         runtime = client.runtime
         delays = iter(self._delays.delays(runtime.jitter))
         delay: float | None = None
-        ticket = runtime.ticket()  # Nobody rings; but it says so when it keeps an event loop waiting.
+        # Nobody rings; but it says so when it keeps an event loop waiting.
+        ticket = runtime.ticket(ownership.name)
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:

@@ -11,6 +11,7 @@ from pyredisson.core.calls import ReleaseCall, last_release
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
+from pyredisson.core.messages import held_here, not_held
 from pyredisson.core.runtime import Failure, Rejected, Unusable, is_interruption
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Caller, Progress, Reply
+    from pyredisson.core.runtime import Progress, Reply
 
 __all__ = [
     "end_last",
     "give_back",
-    "held_here",
+    "holder_here",
     "leave_block",
-    "not_held",
     "release",
     "resume",
     "settle_or_explain",
@@ -136,7 +136,7 @@ async def _release(client: ClientCore, kind: LockKind, ownership: Ownership, blo
     request_id, epoch, count, lease, todo = begun
     if todo is Unlock.NOT_OWNED:
         raise LockNotOwnedError(
-            not_held("lock", ownership.name, ownership.who, held_here(kind, ownership)), name=ownership.name
+            not_held("lock", ownership.name, ownership.who, holder_here(kind, ownership)), name=ownership.name
         )
     lease = lease or client.watchdog.lease_ms
     if count == 1:
@@ -228,19 +228,7 @@ async def end_last(
     _released(client, ownership, request_id, 1, lease_ms, sent, reply)
 
 
-# ---- messages --------------------------------------------------------------------------------------------------------
-
-
-def held_here(kind: LockKind, ownership: Ownership) -> str | None:
-    """Who of this client holds the lock, for messages to somebody else."""
-    return next((each.who.describe() for each in kind.holders() if each.who is not ownership.who), None)
-
-
-def not_held(what: str, name: str, who: Caller, holder: str | None) -> str:
-    """The message for an owner that releases a lock that it does not hold. ``holder``: who of this client does."""
-    there = f" {holder} of this client holds it, and" if holder else ""
-    return (
-        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
-        "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
-        "task, or get_lock(name, owner=client.new_owner())"
-    )
+def holder_here(kind: LockKind, ownership: Ownership) -> str | None:
+    """Say who else of this client holds the lock, if somebody does."""
+    others = ((each.who, each.kind or kind) for each in kind.holders() if each.who is not ownership.who)
+    return next((held_here(who, by.layout, kind.layout) for who, by in others), None)

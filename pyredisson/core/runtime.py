@@ -22,6 +22,7 @@ __all__ = [
     "AskSynced",
     "Background",
     "Caller",
+    "Connecting",
     "Failure",
     "Holding",
     "MadeCaller",
@@ -80,6 +81,10 @@ class NotSent(Failure):
 
 class NotNow(NotSent):
     """The same, and the servers said themselves that it is worth asking again soon."""
+
+
+class Connecting(NotNow):
+    """There is no connection yet: one is being made, and may be of use when the request is repeated."""
 
 
 class Unanswered(Failure):
@@ -365,8 +370,8 @@ class Runtime(Protocol):
         """Whether the caller came in the middle of another call of its thread that is at work on this."""
         ...
 
-    def ticket(self) -> Ticket:
-        """A new ticket."""
+    def ticket(self, lock: str = "") -> Ticket:
+        """A new ticket, for a call that waits for this lock; for anything else without a name."""
         ...
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
@@ -492,11 +497,12 @@ def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object
     ``call`` gets a :class:`Progress` as its last argument. Interrupted before that has begun, it is called again here.
     A second Ctrl-C is meant.
     """
-    progress = Progress()
+    progress: Progress | None = None
     try:
+        progress = Progress()
         run(call(*args, progress))
     except BaseException as error:
-        if is_interruption(error) and not progress.begun:
+        if is_interruption(error) and (progress is None or not progress.begun):
             with suppress(type(error), *_OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
-                run(call(*args, progress))
+                run(call(*args, Progress()))
         raise

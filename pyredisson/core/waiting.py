@@ -33,6 +33,7 @@ async def until_taken(
     *,
     runtime: Runtime,
     wakeups: Wakeups,
+    lock: str,
     channel: str,
     kind: str,
     message: Message,
@@ -48,6 +49,7 @@ async def until_taken(
         refused: What the first attempt returned.
         runtime: The world.
         wakeups: Who waits here.
+        lock: What is waited for, by its name.
         channel: Where a release is announced.
         kind: What is attempted; those who attempt the same on one channel share their answers.
         message: How many waiters a message wakes.
@@ -65,13 +67,14 @@ async def until_taken(
     """
     if deadline.passed(runtime.now()):
         return False
-    seat = wakeups.seat(channel, kind, message, party, attempt)
+    seat = wakeups.seat(channel, kind, message, party, attempt, lock=lock)
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
     failures = 0
     try:
         wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
+        _check(wakeups, None)  # A close() during the first attempt could not wake this waiter.
         while True:
             now = runtime.now()
             until = wakeups.sleep_until(seat, deadline.at, now)

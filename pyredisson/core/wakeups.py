@@ -196,12 +196,14 @@ class Wakeups:
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
-    def seat(self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None) -> Seat:
+    def seat(
+        self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None, lock: str = ""
+    ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
         heard = Channel(channel, self.line, None if party is None else NO_BENCHES)
         bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
-        return Seat(bench, heard, self._runtime.ticket(), what)
+        return Seat(bench, heard, self._runtime.ticket(lock), what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.

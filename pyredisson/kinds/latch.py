@@ -93,6 +93,7 @@ class LatchCore(NumberedCore):
                 AT_ONCE if patient else WITHOUT_END,
                 runtime=client.runtime,
                 wakeups=client.wakeups,
+                lock=names.raw,
                 channel=names.channel,
                 kind=self.kind,
                 message=latch_message,

@@ -12,14 +12,15 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
-from pyredisson.core.acquire import acquire, is_callers, timed_out
+from pyredisson.core.acquire import acquire, is_callers
 from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.force import force_unlock
 from pyredisson.core.kind import LockKind
+from pyredisson.core.messages import never_expires, timed_out
 from pyredisson.core.names import LockNames
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.core.release import held_here, leave_block, unlock
+from pyredisson.core.release import holder_here, leave_block, unlock
 from pyredisson.core.runtime import is_interruption
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
@@ -201,8 +202,10 @@ class LockCore:
             return lease
         if skip:
             return None
-        holder = held_here(self.kind, ownership)
-        raise LockTimeoutError(timed_out("lock", self.names.raw, wait, holder), name=self.names.raw)
+        name, why = self.names.raw, holder_here(self.kind, ownership)
+        if why is None and ownership.in_flight.without_end:
+            why = never_expires(name, self.kind.others)
+        raise LockTimeoutError(timed_out("lock", name, wait, why), name=name)
 
     def _hold_of(self, lease_time: Seconds | None) -> Hold:
         if lease_time is None and not self.kind.token_per_hold:

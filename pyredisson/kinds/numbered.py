@@ -30,7 +30,7 @@ from pyredisson.core.runtime import Failure, Rejected, Unanswered, Unusable, is_
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
-from pyredisson.core.wrong_type import explain_type
+from pyredisson.core.wrong_type import explain_type, no_number
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def number_in(reply: Reply, name: str) -> int:
     try:
         return int(reply) if isinstance(reply, (bytes, int)) else 0
     except ValueError:
-        raise LockError(f"what Redis holds under {name!r} is no number: it is something else's", name=name) from None
+        raise no_number(name) from None
 
 
 class NumberedCore:
@@ -149,6 +149,7 @@ class NumberedCore:
                     answer,
                     runtime=client.runtime,
                     wakeups=client.wakeups,
+                    lock=self.names.raw,
                     channel=channel,
                     kind=kind,
                     message=message_for(each),

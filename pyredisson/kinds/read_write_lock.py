@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
-from pyredisson.core.attempt import attempt, expire
+from pyredisson.core.attempt import attempt, check_layout, expire
 from pyredisson.core.by_message import Attempt, ByMessage
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.holder import lost_error
@@ -151,6 +151,7 @@ class Politely(ByMessage):
                 refused,
                 runtime=client.runtime,
                 wakeups=client.wakeups,
+                lock=ownership.name,
                 channel=kind.names.channel,
                 kind=kind.label,
                 message=lock_message,
@@ -183,9 +184,13 @@ class ReadKind(SideKind):
     waiting = Politely()
 
     def holders(self) -> Sequence[Ownership]:
-        """The ownerships of this client that keep readers out: a writer's."""
-        field = writer_field
-        return [each for each in super().holders() if each.owner == field(self.client.id, each.who.number)]
+        """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
+        return [
+            each
+            for each in super().holders()
+            if each.owner == writer_field(self.client.id, each.who.number)
+            or (each.kind is not None and each.kind.layout != self.layout)
+        ]
 
     def ended_by_force(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.ended_by_force`."""
@@ -239,6 +244,7 @@ class OwnRead:
         if own.loss is not None:
             raise lost_error(own)
         if own.holds:
+            check_layout(kind, own)
             raise LockError(
                 f"{own.owner} holds the read lock of {own.name!r} and asks for its write lock: it would wait for "
                 "itself. Release the read lock first; or take the write lock first, and the read lock under it",

@@ -59,6 +59,7 @@ class TokenKind(LockKind):
 
     label = "token"
     layout = "token lock"
+    others = "one of redis-py without a timeout, a semaphore, or a latch"
     renew = staticmethod(scripts.renew_tokens)
     reentrant = False
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.

@@ -115,6 +115,7 @@ class NodeCore(MemberCore):
         quick: Whether it gets but the small timeout of one node among many.
     """
 
+    explains_types = False  # That takes more requests: the multi-lock does it when all have been asked.
     sync = None  # The other nodes are what replicas are elsewhere, unless a number of them is demanded.
 
     def __init__(self, real: ClientCore, *, quick: bool) -> None:

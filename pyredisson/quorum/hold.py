@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import BESIDE, GONE, gone_hint, holder_alive
+from pyredisson.core.owner_table import OwnerTable
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Ask, Failure
 from pyredisson.core.scripts import read_renewed
@@ -119,7 +120,7 @@ class MultiHold:
     def __init__(
         self, key: object, name: str, who: Caller, cores: tuple[LockCore, ...], quorum: int, *, quick: bool
     ) -> None:
-        self.key = key
+        self.key = (key, who.number)
         self.name = name
         self.who = who
         self.owner = f"{cores[0].client.id}:{who.number}"
@@ -277,7 +278,7 @@ class Keeper:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._runtime = client.runtime
-        self._table: dict[tuple[object, int], MultiHold] = {}
+        self._table = OwnerTable[MultiHold](client.runtime)
         self._kept: dict[MultiHold, None] = {}
         self._sweep_at = SWEEP_AT
 
@@ -285,7 +286,7 @@ class Keeper:
 
     def find(self, key: object, who: Caller) -> MultiHold | None:
         """What this owner holds, if anything."""
-        return self._table.get((key, who.number))
+        return self._table.find((key, who.number))
 
     def enter(self, hold: MultiHold) -> MultiHold:
         """Put a hold into the table, unless there is one: then return that."""
@@ -294,7 +295,7 @@ class Keeper:
         return self._list(hold)
 
     def _list(self, hold: MultiHold) -> MultiHold:
-        listed = self._table.setdefault((hold.key, hold.who.number), hold)
+        listed = self._table.enter(hold)
         listed.listed_in = self
         return listed
 
@@ -310,7 +311,7 @@ class Keeper:
 
     def _drop(self, hold: MultiHold) -> None:
         hold.listed_in = None
-        self._table.pop((hold.key, hold.who.number), None)
+        self._table.drop(hold)
 
     def tidy(self, hold: MultiHold) -> None:
         """Its owner has done with it for now. An idle hold stays for the next time, until there are too many."""
@@ -322,7 +323,7 @@ class Keeper:
 
     def of(self, key: object) -> list[MultiHold]:
         """All holds of one multi-lock."""
-        return [hold for hold in list(self._table.values()) if hold.key == key]
+        return self._table.of(key)
 
     # ---- what to do ----------------------------------------------------------------------------------------------
 
@@ -345,7 +346,7 @@ class Keeper:
 
     def holds(self) -> list[MultiHold]:
         """Everything in the table."""
-        return list(self._table.values())
+        return list(self._table)
 
     def keeping(self) -> int:
         """How many holds are renewed or watched."""

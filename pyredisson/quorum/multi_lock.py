@@ -9,20 +9,22 @@ all have to be taken are taken in one order, by name, so that nobody waits in a 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core.acquire import ask_once, check_not_stuck, is_callers, timed_out
+from pyredisson.core.acquire import ask_once, check_not_stuck, is_callers
 from pyredisson.core.attempt import adopt, end_first
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.calls import first_acquire, last_release
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
 from pyredisson.core.holder import lost_error
+from pyredisson.core.messages import held_here, not_held, timed_out
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
-from pyredisson.core.release import end_last, give_back, not_held
+from pyredisson.core.release import end_last, give_back
 from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
 from pyredisson.core.wakeups import lock_message
+from pyredisson.core.wrong_type import explain_type, is_wrong_type
 from pyredisson.errors import (
     ClientClosedError,
     LockLostError,
@@ -34,10 +36,11 @@ from pyredisson.errors import (
 )
 from pyredisson.kinds.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.lease import Lease
-from pyredisson.quorum.decisions import free_in_ms, majority, spread
+from pyredisson.quorum.decisions import majority, spread
 from pyredisson.quorum.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.quorum.hold import Asks, MultiHold, MultiLevel
 from pyredisson.quorum.restart_guard import RestartGuard
+from pyredisson.quorum.round import TAKEN, Round, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -56,32 +59,6 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: Between two rounds for locks whose releases are announced to nobody, or not to us.
 POLL = DoublingBackoff(first=0.002, maximum=0.128)
-
-
-class Round(NamedTuple):
-    """What came of asking every node once.
-
-    Attributes:
-        taken: Whether enough said yes, in time.
-        reached: Whether enough answered at all.
-        refused: For how long, in ms, each of those that said no is another's (-1: without end); by member.
-        said: What each said, by its name.
-        took: Seconds.
-    """
-
-    taken: bool
-    reached: bool
-    refused: dict[int, int]
-    said: dict[str, object]
-    took: float
-
-    def free_in(self, members: int, quorum: int) -> int:
-        """For how many ms asking again is sure to be in vain (-1: without end)."""
-        return free_in_ms(list(self.refused.values()), members - len(self.refused), quorum)
-
-
-#: What comes of nearly every round.
-TAKEN = Round(True, True, {}, {}, 0.0)
 
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
@@ -225,7 +202,7 @@ class MultiLockCore:
     def _held_here(self, hold: MultiHold) -> str | None:
         """Who of this client holds it, for messages to somebody else."""
         holds = self.client.keeper.of(self._key)
-        return next((each.who.describe() for each in holds if each.holds and each.who is not hold.who), None)
+        return next((held_here(each.who) for each in holds if each.holds and each.who is not hold.who), None)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> MultiLevel:
         ms = self.client.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
@@ -422,7 +399,7 @@ class MultiLockCore:
         if hold is not None and hold.holds:
             return hold
         holds = [mark.held for mark in who.marks()]
-        return next((held for held in holds if isinstance(held, MultiHold) and held.key == self._key), None)
+        return next((held for held in holds if isinstance(held, MultiHold) and held.key[0] == self._key), None)
 
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
@@ -464,9 +441,9 @@ class MultiLockCore:
                 progress.begun = True
             self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
-            gone, unsure = 0, 0
+            gone, unsure, foreign = 0, 0, None
             if results:
-                gone, unsure = await self._persist(hold, results, now + self.client.config.timeout)
+                gone, unsure, foreign = await self._persist(hold, level, results, now + self.client.config.timeout)
         except BaseException as error:
             if is_interruption(error):  # The caller has no use for the hold in any case.
                 self._forget(hold, level)
@@ -480,7 +457,7 @@ class MultiLockCore:
         if reason is not None:
             raise lost_error(hold, reason)
         if parts - gone < self.quorum:
-            raise lost_error(hold)
+            raise lost_error(hold) if foreign is None else await self._explained(*foreign, self._where(foreign[0]))
         hold.open = level if len(self.members) - unsure < self.quorum else None
         if hold.open is not None:
             self.client.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
@@ -498,12 +475,15 @@ class MultiLockCore:
             hold.extensions = 0
         self.client.keeper.leave_alone(hold)
 
-    async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
+    async def _persist(
+        self, hold: MultiHold, level: MultiLevel, results: dict[int, Any], until: float
+    ) -> tuple[int, int, tuple[int, Exception] | None]:
         """See to it that enough nodes say that one level was given back, after what they said at first.
 
         Returns:
-            On how many it was gone already, and how many could not be asked.
+            On how many it was gone already, how many could not be asked, and one whose key holds something else.
         """
+        foreign: tuple[int, Exception] | None = None
         runtime = self.client.runtime
         failures = gone = 0
         while True:
@@ -513,13 +493,17 @@ class MultiLockCore:
                     continue
                 if isinstance(result, LockLostError):
                     gone += 1
+                elif is_wrong_type(result):
+                    gone += 1
+                    foreign = foreign or (index, result.cause)
+                    self._settle_later(self._beside[index], hold.ownerships[index], level.lease_ms)
                 elif isinstance(result, (Failure, NotReached)):
                     unsure.append(index)
                 elif isinstance(result, ClientClosedError):
                     raise result
             enough = len(self.members) - len(unsure) >= self.quorum
             if enough or runtime.now() + RETRY.longest(failures) >= until:
-                return gone, len(unsure)
+                return gone, len(unsure), foreign
             await runtime.sleep(RETRY.pause(failures, runtime.jitter))
             failures += 1
             results = await self._each(
@@ -647,7 +631,16 @@ class MultiLockCore:
 
     # ---- errors --------------------------------------------------------------------------------------------------
 
-    def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+    async def _explained(self, index: int, error: Exception, where: str = "") -> Exception:
+        """The error of one member, which tells what its key holds if that is something else."""
+        member = self.members[index]
+        return await explain_type(member.client, error, member.names.raw, member.kind.layout, where)
+
+    def _where(self, index: int) -> str:
+        """What tells a member's key from those of the same name, for messages."""
+        return ""
+
+    async def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
         """The error for too few nodes, with what each of them said."""
         states = "; ".join(f"{node}: {state}" for node, state in said.items())
         return QuorumUnreachableError(
@@ -684,18 +677,18 @@ class QuorumLockCore(MultiLockCore):
             for member, ownership in zip(self.members, hold.ownerships, strict=True):
                 check_not_stuck(member.client, member.kind, ownership)
         rounds = Rounds(self, hold, level, asked)
-        rounds.count(first)
+        await rounds.count(first)
         if wait == 0:
-            return self._given_up(first, "at once")
+            return await self._given_up(first, "at once")
         deadline = Deadline.after(wait, asked)
         if seen is None:
             return await self._poll(rounds, first, deadline)
         return await self._wait(rounds, first, seen, deadline)
 
-    def _given_up(self, last: Round, within: str) -> bool:
+    async def _given_up(self, last: Round, within: str) -> bool:
         if last.reached:
             return False
-        raise self.unreachable(last.said, within)
+        raise await self.unreachable(last.said, within)
 
     async def ask_all(self, hold: MultiHold, level: MultiLevel) -> Round:
         """Ask every node once. What was taken without a quorum is given back."""
@@ -747,7 +740,7 @@ class QuorumLockCore(MultiLockCore):
                 if level.parts[index] is None and ownership.pending is not None:
                     self._settle_later(self._beside[index], ownership, level.lease_ms)
             return TAKEN
-        said = {self._node(index): _state(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
+        said = {self._node(index): state_of(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
         for index, part in enumerate(level.parts):
             if part is not None and not level.votes[index]:
                 said[self._node(index)] = guard.why_not(index, now)
@@ -809,6 +802,19 @@ class QuorumLockCore(MultiLockCore):
             outcomes[index] = outcome
         return outcomes, -math.inf
 
+    async def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+        """See :meth:`MultiLockCore.unreachable`; a node whose key holds something else tells what."""
+        now = self.client.runtime.now
+        over = now() + self.client.config.timeout
+        for index in range(len(self.members)):
+            state = said.get(node := self._node(index))
+            if isinstance(state, Exception) and now() < over:
+                said = {**said, node: await self._explained(index, state)}
+        return await super().unreachable(said, within)
+
+    def _where(self, index: int) -> str:
+        return f" on {self._node(index)}"
+
     def _node(self, index: int) -> str:
         address = self.members[index].client.address
         return f"node {index + 1} ({address})" if address else f"node {index + 1}"
@@ -841,7 +847,7 @@ class QuorumLockCore(MultiLockCore):
             last = await rounds.another()
             if last.taken:
                 return True
-        return self._given_up(last, "in time")
+        return await self._given_up(last, "in time")
 
     async def _wait(self, rounds: Rounds, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not.
@@ -849,7 +855,7 @@ class QuorumLockCore(MultiLockCore):
         As :func:`pyredisson.core.waiting.until_taken`, which listens to one.
         """
         runtime = self.client.runtime
-        ticket = runtime.ticket()
+        ticket = runtime.ticket(self.name)
         chosen = sorted(range(len(self.members)), key=lambda index: index not in last.refused)
         seats: list[tuple[ClientCore, Seat]] = []
         for index in sorted(chosen[: len(self.members) - self.quorum + 1]):
@@ -874,7 +880,7 @@ class QuorumLockCore(MultiLockCore):
                     until = self._sleep_until(seats, deadline, now)
                 if deadline.passed(now):
                     pass_on = until == -math.inf
-                    return self._given_up(last, "in time")
+                    return await self._given_up(last, "in time")
                 if until > now:
                     continue
                 # All who were woken by one message would meet on the nodes at the same moment.
@@ -924,10 +930,10 @@ class Rounds:
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
         came = await self._lock.ask_all(self._hold, self.level)
-        self.count(came)
+        await self.count(came)
         return came
 
-    def count(self, came: Round) -> None:
+    async def count(self, came: Round) -> None:
         """Take note of what came of a round. Raises as :meth:`another`."""
         lock = self._lock
         now = lock.client.runtime.now()
@@ -940,7 +946,7 @@ class Rounds:
             self._silent += 1
             patience = lock.client.config.quorum_retry_timeout
             if now - self._reached >= patience:
-                raise lock.unreachable(came.said, f"for {patience:g} s")
+                raise await lock.unreachable(came.said, f"for {patience:g} s")
 
     def chance(self) -> float:
         """A random pause."""
@@ -968,7 +974,7 @@ class OrderedLockCore(MultiLockCore):
                 patience = self.client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else patience - (now - reached)
                 if left <= RETRY.longest(failures) or wait == 0:
-                    raise self.unreachable(self._said(hold, failure), "in time") from failure.cause
+                    raise await self.unreachable(self._said(hold, failure), "in time") from failure.cause
             else:
                 if taken:
                     if self._certain(hold, level) > runtime.now():
@@ -1037,14 +1043,6 @@ def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
     if len(callers) > 1:
         raise ValueError("the members of a multi-lock act for one owner: get them all with the same owner=, or without")
     return callers.pop()
-
-
-def _state(outcome: object, refused: int | None) -> object:
-    if isinstance(outcome, Acquired):
-        return "taken"
-    if refused is not None:
-        return "held by another" if refused < 0 else f"held by another for {refused / 1000:.3f} s"
-    return outcome.cause if isinstance(outcome, (Failure, NotReached)) else outcome
 
 
 def _unsure(hold: MultiHold) -> OutcomeUnknownError:

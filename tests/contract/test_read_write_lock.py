@@ -6,8 +6,8 @@ import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.kinds import read_write_lock
-from tests.contract.places import each_colour, each_runtime
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime, sync_and_async
 
 CHANNEL = "redisson_rwlock:{orders}"
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -729,7 +729,7 @@ def test_forcing_the_write_side_open_ends_what_the_caller_read_before(world: Wor
     assert not isinstance(refusal.value, LockLostError), "it knows what it has done"
 
 
-@each_colour
+@sync_and_async
 def test_other_readers_of_the_client_are_told_of_a_forced_unlock(world: World) -> None:
     lost: list[object] = []
     client = world.client(on_lock_lost=lambda *told: lost.append(told))

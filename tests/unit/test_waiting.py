@@ -55,6 +55,7 @@ class Waiter:
             self.refused,
             runtime=self.world,
             wakeups=self.wakeups,
+            lock="orders",
             channel=CHANNEL,
             kind="lock",
             message=lock_message,
