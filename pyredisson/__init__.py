@@ -1,6 +1,6 @@
 """Redisson's distributed locks and synchronizers for Python.
 
-The names here are for threads; :mod:`pyredisson.asyncio` has the same ones for asyncio.
+These names are for threads; :mod:`pyredisson.asyncio` has the same names for asyncio.
 """
 
 from pyredisson import events as events
@@ -22,7 +22,6 @@ from pyredisson.shared.owners import Owner, current_thread_id
 from pyredisson.threads.client import Redisson
 from pyredisson.threads.permit_hold import PermitHold
 from pyredisson.threads.primitives import (
-    CountDownLatch,
     FairLock,
     FencedLock,
     Hold,
@@ -30,13 +29,12 @@ from pyredisson.threads.primitives import (
     MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
-    PermitExpirableSemaphore,
     ReadWriteLock,
     RedLock,
-    Semaphore,
     SpinLock,
     TokenLock,
 )
+from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 
 __all__ = [
     "ClientClosedError",

@@ -1,4 +1,4 @@
-"""What a client can be told: frozen dataclasses that check themselves."""
+"""The settings of a client: frozen dataclasses that check their values."""
 
 from __future__ import annotations
 
@@ -15,42 +15,49 @@ from pyredisson.events import Event
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
 
 LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | None]
-"""Called with the lock's name and the thread (or task) number of the holder that lost it."""
+"""A function, called with the lock's name and the number of the thread (or task) that lost the lock."""
 
 
 @final
 @dataclass(frozen=True)
 class Config:
-    """The settings of a client, named as Redisson's, in seconds; more than a day of them only as a ``timedelta``.
+    """The settings of a client, named as in Redisson. Times are in seconds; give more than a day as a ``timedelta``.
 
     Args:
-        lock_watchdog_timeout: The lease of a lock taken without one; it is renewed every third of it.
-        lock_watchdog_batch_size: Locks renewed by one script.
-        fair_lock_wait_timeout: How long a fair lock's queue believes in a waiter that it does not hear of, if its own
-            patience is not over before. Should be the same for all clients of a lock.
-        check_lock_synced_slaves: Fail an acquire that no replica acknowledged, where there are replicas.
-        slaves_sync_timeout: How long replicas have for that.
-        min_replicas: How many must acknowledge, connected or not; 0: one, if any is connected.
-        timeout: The budget of one request, repeats included.
-        wait_while_unreachable: Whether the wait of an acquire covers a server that cannot be reached from the first
-            moment on, as it covers one that goes away later. ``False``: that raises the connection's error at once.
-        max_wait_without_check: The longest a waiter relies on being told.
-        quorum_node_timeout: What one node of a quorum gets to answer, and once more its replicas, if ``min_replicas``
-            demands some; ``None``: lease / 200, within 5 to 50 ms.
-        quorum_retry_timeout: How long ``lock()`` on a quorum tries to reach enough nodes.
-        quorum_max_extensions: How often a hold of a multi-lock is prolonged by the watchdog; ``None``: without end.
-        restart_guard: Whether a node that restarted lately has no vote; a number sets the seconds.
-        fence_from_clock: Draw fencing tokens from the server's clock, so that they grow through its loss of data.
-        sharded_subscription_mode: ``"AUTO"``, ``"ON"`` or ``"OFF"``: sharded publish/subscribe on a cluster.
-        strict_server: Make an error of server settings that are otherwise a warning.
-        on_lock_lost: Called when a holder lost its lock, on a worker thread of the client, or as a task.
-        listeners: Called with each event of ``pyredisson.events``, where it happens: be quick.
-        ping_interval: How often an idle subscription asks the server for a sign of life.
-        ping_timeout: How long the server has to give it.
+        lock_watchdog_timeout: Lease of a lock acquired without ``lease_time``. The watchdog renews it every third of
+            this time.
+        lock_watchdog_batch_size: Number of locks that one script renews.
+        fair_lock_wait_timeout: Seconds without a heartbeat after which a waiter in a fair lock's queue is dropped;
+            sooner if its own wait time ends. It should be the same for all clients of a lock.
+        check_lock_synced_slaves: Whether an acquire fails if replicas are connected and none acknowledges it.
+        slaves_sync_timeout: Seconds to wait for that acknowledgement.
+        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is
+            connected.
+        timeout: Seconds for one request, including its retries.
+        wait_while_unreachable: Whether an acquire keeps trying within its wait time if the server cannot be reached
+            when it starts, as it does if the server becomes unreachable later. ``False``: raise the connection's error
+            immediately.
+        max_wait_without_check: Longest sleep, in seconds, before a waiter checks the server again, in case a
+            notification was lost.
+        quorum_node_timeout: Seconds that one node of a quorum has to answer, and the same again for its replicas if
+            ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms.
+        quorum_retry_timeout: Seconds for which ``lock()`` on a quorum tries to reach enough nodes.
+        quorum_max_extensions: How often the watchdog extends a hold of a multi-lock. ``None``: no limit.
+        restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.
+        fence_from_clock: Whether fencing tokens are taken from the server's clock, so that they keep growing if the
+            server loses its data.
+        sharded_subscription_mode: Whether to use sharded publish/subscribe on a cluster: ``"AUTO"``, ``"ON"`` or
+            ``"OFF"``.
+        strict_server: Whether unsafe server settings raise an error instead of logging a warning.
+        on_lock_lost: Callback for a lost lock; it runs on a worker thread of the client, or as a task.
+        listeners: Callbacks for the events of ``pyredisson.events``. They run where the event occurs, so they must
+            return quickly.
+        ping_interval: Seconds between the pings on an idle subscription.
+        ping_timeout: Seconds that the server has to answer a ping.
 
     Raises:
-        TypeError: A value of the wrong type.
-        ValueError: A value out of range.
+        TypeError: A value has the wrong type.
+        ValueError: A value is out of range.
     """
 
     lock_watchdog_timeout: float = 30.0
@@ -120,28 +127,28 @@ _TIMES = tuple(
 
 
 class Backoff(Protocol):
-    """How a waiter for a :class:`pyredisson.SpinLock` paces its attempts."""
+    """The pauses between the attempts of a waiter for a :class:`pyredisson.SpinLock`."""
 
     def delays(self) -> Iterable[float]:
-        """Return the seconds to sleep after each failed attempt; the last one goes on when they end."""
+        """Return the seconds to sleep after each failed attempt; the last value is repeated."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class ExponentialBackoff:
-    """Each delay is ``multiplier`` times the one before, up to ``maximum``, with some chance in it.
+    """A back-off whose delay is multiplied by ``multiplier`` after each attempt, up to ``maximum``, with random jitter.
 
-    Source: ``LockOptions.ExponentialBackOff``, which adds up to as many milliseconds as attempts have failed.
+    Source: Redisson's ``LockOptions.ExponentialBackOff``, whose jitter is at most one millisecond per failed attempt.
 
     Args:
         initial: The first delay, in seconds.
         maximum: The longest delay, in seconds.
-        multiplier: By how much a delay exceeds the one before.
+        multiplier: The ratio of a delay to the previous one.
 
     Raises:
-        TypeError: Not a number.
-        ValueError: Not positive and finite, or a multiplier below 1, or a maximum below the first delay.
+        TypeError: A value is not a number.
+        ValueError: A value is not positive and finite, ``multiplier`` is below 1, or ``maximum`` below ``initial``.
     """
 
     initial: float = 0.001
@@ -156,29 +163,29 @@ class ExponentialBackoff:
         if self.maximum < self.initial:
             raise ValueError(f"maximum ({self.maximum}) must not be less than initial ({self.initial})")
 
-    def delays(self) -> Iterator[float]:
-        """See :meth:`Backoff.delays`."""
-        return self._drawn(random.uniform)
+    def delays(self, uniform: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
+        """Return the seconds to sleep after each failed attempt, without an end.
 
-    def _drawn(self, between: Callable[[float, float], float], /) -> Iterator[float]:
-        """The delays, with the chance in them ``between`` two numbers of seconds; see ``core.spin_lock.Drawn``."""
+        Args:
+            uniform: The source of random numbers between two bounds.
+        """
         delay = float(self.initial)
         for failures in itertools.count():
             yield delay
-            delay = min(self.maximum, delay * self.multiplier + between(0.0, failures / 1000))
+            delay = min(self.maximum, delay * self.multiplier + uniform(0.0, failures / 1000))
 
 
 @final
 @dataclass(frozen=True)
 class ConstantBackoff:
-    """The same delay each time.
+    """A back-off with a constant delay.
 
     Args:
-        delay: In seconds.
+        delay: The delay, in seconds.
 
     Raises:
-        TypeError: Not a number.
-        ValueError: Not positive and finite.
+        TypeError: The delay is not a number.
+        ValueError: The delay is not positive and finite.
     """
 
     delay: float = 0.064
@@ -187,7 +194,7 @@ class ConstantBackoff:
         _check_positive("delay", self.delay)
 
     def delays(self) -> Iterator[float]:
-        """See :meth:`Backoff.delays`."""
+        """Return the seconds to sleep after each failed attempt, without an end."""
         return itertools.repeat(float(self.delay))
 
 

@@ -1,21 +1,21 @@
-"""Every error that pyredisson itself raises.
+"""The errors that pyredisson raises.
 
 ::
 
     Exception
     └── RedissonError
         ├── ClientClosedError              the client was closed
-        └── LockError (RuntimeError)       a lock or synchronizer could not do what was asked
-            ├── LockNotOwnedError          released by someone who does not hold it
-            │   └── LockLostError          ... but who did, until the lease ended or was taken away
-            ├── LockTimeoutError           hold() did not get the lock in time (TimeoutError)
+        └── LockError (RuntimeError)       a lock or synchronizer could not do what was requested
+            ├── LockNotOwnedError          released by a thread or task that does not hold it
+            │   └── LockLostError          ... but held it until the lease expired or the lock was taken from it
+            ├── LockTimeoutError           hold() did not acquire the lock in time (TimeoutError)
             ├── OutcomeUnknownError        a request may or may not have taken effect
-            ├── StaleTokenError            a late write was refused by a fencing guard
-            ├── NoSyncedSlavesError        too few replicas acknowledged
-            └── QuorumUnreachableError     too few nodes answered (ConnectionError)
+            ├── StaleTokenError            a fencing guard refused a late write
+            ├── NoSyncedSlavesError        too few replicas acknowledged an acquire
+            └── QuorumUnreachableError     too few nodes of a quorum answered (ConnectionError)
 
-Errors of the connection itself stay what redis-py makes them (``redis.exceptions``). Bad arguments raise
-``ValueError`` or ``TypeError`` before anything is sent.
+Connection errors are those of redis-py (``redis.exceptions``). Invalid arguments raise ``ValueError`` or ``TypeError``
+before anything is sent.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = [
 
 
 class RedissonError(Exception):
-    """The base of every error in this module.
+    """The base class of the errors in this module.
 
     Attributes:
-        name: The lock or synchronizer concerned, or ``None``.
+        name: The name of the lock or synchronizer, or ``None``.
     """
 
     def __init__(self, message: str = "", *, name: str | None = None) -> None:
@@ -60,35 +60,35 @@ def _rebuild(kind: type[RedissonError], args: tuple[Any, ...], state: dict[str, 
 
 
 class ClientClosedError(RedissonError):
-    """The client, or what it made, was used after ``close()``; waiters are woken with it too."""
+    """The client or one of its locks was used after ``close()``. Waiters are woken with this error, too."""
 
 
 class LockError(RedissonError, RuntimeError):
-    """A lock could not do what was asked. ``threading`` raises ``RuntimeError`` in such cases, so this is one."""
+    """A lock could not do what was requested. It is a ``RuntimeError``, as ``threading`` raises in such cases."""
 
 
 class LockNotOwnedError(LockError):
-    """The calling thread (or task) does not hold what it wanted to release."""
+    """The calling thread (or task) does not hold the lock that it tried to release."""
 
 
 class LockLostError(LockNotOwnedError):
-    """The calling thread (or task) held the lock, and its lease ran out or was taken away."""
+    """The calling thread (or task) held the lock, and lost it: the lease expired, or the lock was taken from it."""
 
 
 class LockTimeoutError(LockError, TimeoutError):
-    """The lock was not got within the time given to ``hold()``."""
+    """The lock was not acquired within the wait time of ``hold()``."""
 
 
 class OutcomeUnknownError(LockError):
-    """A request was sent and the server could not be asked what became of it; ``__cause__`` says why."""
+    """A request was sent, and its outcome could not be determined in time; ``__cause__`` is the reason."""
 
 
 class StaleTokenError(LockError):
-    """A guard refused a write: its fencing token is smaller than one that was seen there before.
+    """A guard refused a write, since its fencing token is smaller than one seen before.
 
     Attributes:
         token: The token of the write.
-        seen: The greatest one seen.
+        seen: The greatest token seen.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class StaleTokenError(LockError):
 
 
 class NoSyncedSlavesError(LockError):
-    """Too few replicas acknowledged in time. What the call had taken was given back."""
+    """Too few replicas acknowledged an acquire in time. It was released again."""
 
 
 class QuorumUnreachableError(LockError, ConnectionError):
     """Too few nodes of a quorum could be reached.
 
     Attributes:
-        nodes: What each node said: a word of its state, or the error.
+        nodes: The answer of each node: its state (``"taken"``, ``"held by another for 3.2 s"``) or the exception.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What the core tells those who watch: one frozen dataclass a happening.
+"""The events that a client emits, one frozen dataclass each.
 
-Listeners (``Config.listeners``) are called where it happens, so they must be quick; what they raise is logged and
-goes no further. ``pyredisson.observe`` turns events into log lines.
+Listeners (``Config.listeners``) run where the event occurs, so they must return quickly; an exception of a listener is
+logged and not propagated. ``pyredisson.observe`` turns events into log lines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Event:
-    """Something happened in a client."""
+    """The base class of all events of a client."""
 
     # Written once here instead of being generated for each: that was a third of the time to import the library.
 
@@ -56,11 +56,11 @@ class Event:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LockEvent(Event):
-    """Something happened to a hold.
+    """The base class of the events of one lock and one owner.
 
     Attributes:
-        name: The lock.
-        owner: The holder's field in Redis: ``<client id>:<thread id>``.
+        name: The name of the lock.
+        owner: The owner's field in Redis: ``<client id>:<thread id>``.
     """
 
     name: str
@@ -69,7 +69,12 @@ class LockEvent(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Acquired(LockEvent):
-    """A hold was acquired, ``waited`` seconds after it was asked for. ``holds`` counts this one."""
+    """A lock was acquired.
+
+    Attributes:
+        waited: Seconds from the call until the lock was acquired.
+        holds: The owner's number of nested holds, including this one.
+    """
 
     waited: float
     holds: int
@@ -77,14 +82,23 @@ class Acquired(LockEvent):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TimedOut(LockEvent):
-    """A lock was not acquired in time; somebody has ``waited`` so many seconds for it."""
+    """A lock was not acquired in time.
+
+    Attributes:
+        waited: Seconds that the owner waited.
+    """
 
     waited: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Released(LockEvent):
-    """A hold was released, which was held for ``held`` seconds; ``holds`` are left."""
+    """A hold was released.
+
+    Attributes:
+        holds: The owner's remaining number of holds.
+        held: Seconds for which it was held.
+    """
 
     holds: int
     held: float
@@ -92,28 +106,45 @@ class Released(LockEvent):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lost(LockEvent):
-    """A holder lost its lock: ``reason`` says how that was learnt."""
+    """An owner lost its lock.
+
+    Attributes:
+        reason: How the loss was detected.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HolderGone(LockEvent):
-    """A thread or task ended while it held the lock; it is renewed no longer."""
+    """A thread or task ended while it held the lock, which is no longer renewed.
+
+    Attributes:
+        hint: The probable cause, and what to do.
+    """
 
     hint: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeftBehind(LockEvent):
-    """A thread went on to another call while it holds the lock for an earlier one; ``holder`` says which thread."""
+    """A thread runs another call (a job, a request) while it still holds the lock for an earlier one.
+
+    Attributes:
+        holder: The thread.
+    """
 
     holder: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutcomeUnknown(LockEvent):
-    """A request was sent and its outcome could not be learnt; it is being settled in the background."""
+    """A request was sent, and its outcome could not be determined in time; it is being settled in the background.
+
+    Attributes:
+        request: The kind of request.
+        error: The reason.
+    """
 
     request: str
     error: BaseException
@@ -121,17 +152,22 @@ class OutcomeUnknown(LockEvent):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GivenBack(LockEvent):
-    """What an unanswered request may have taken was given back."""
+    """An unanswered request was settled: what it may have acquired was released."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PermitsNeverSet(LockEvent):
-    """Somebody waits for permits of a semaphore that was never given any. Told once a client and semaphore."""
+    """An owner waits for permits of a semaphore whose permits were never set. Emitted once per client and semaphore."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Renewed(Event):
-    """A round of renewals is over: so many locks, in so many requests."""
+    """A round of renewals is complete.
+
+    Attributes:
+        locks: The number of renewed locks.
+        requests: The number of requests.
+    """
 
     locks: int
     requests: int
@@ -139,7 +175,13 @@ class Renewed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RenewalFailed(Event):
-    """A renewal was not answered, for the ``attempt``-th time in a row; it is repeated until the deadlines."""
+    """A renewal was not answered; it is repeated until the deadlines of the locks.
+
+    Attributes:
+        locks: The number of locks in the renewal.
+        error: The reason.
+        attempt: How often it has failed in a row.
+    """
 
     locks: int
     error: BaseException
@@ -148,14 +190,23 @@ class RenewalFailed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WatchdogLate(Event):
-    """The watchdog ran so many ``seconds`` too late, or has not run yet. Emitted once a client."""
+    """The watchdog ran late, or has not run yet. Emitted once per client.
+
+    Attributes:
+        seconds: How late it is.
+    """
 
     seconds: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConnectionDown(Event):
-    """The subscriber's connection was lost, or could not be made, for the ``attempt``-th time in a row."""
+    """The subscriber's connection was lost, or could not be opened.
+
+    Attributes:
+        error: The reason.
+        attempt: How often it has failed in a row.
+    """
 
     error: BaseException
     attempt: int
@@ -163,14 +214,23 @@ class ConnectionDown(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConnectionUp(Event):
-    """The subscriber's connection stands (again), with so many channels."""
+    """The subscriber is connected, for the first time or again.
+
+    Attributes:
+        channels: The number of channels.
+    """
 
     channels: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerUnsafe(Event):
-    """A setting of the server endangers locks; ``text`` says how, and what to do. Told once a client and setting."""
+    """A server setting endangers locks. Emitted once per client and setting.
+
+    Attributes:
+        setting: The setting.
+        text: The danger, and what to do.
+    """
 
     setting: str
     text: str
@@ -178,7 +238,14 @@ class ServerUnsafe(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NodeBarred(Event):
-    """A node of a quorum was started ``uptime`` seconds ago, and has no vote for another ``seconds``."""
+    """A node of a quorum was restarted recently and has no vote for a while.
+
+    Attributes:
+        name: The name of the lock.
+        node: The node.
+        uptime: Seconds since its start.
+        seconds: Seconds until it has a vote.
+    """
 
     name: str
     node: str
@@ -188,7 +255,13 @@ class NodeBarred(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QuorumIsYoung(Event):
-    """All nodes of a quorum are young, the oldest ``uptime`` seconds: taken for a first start, and so they vote."""
+    """All nodes of a quorum were started recently. That is treated as a first start, so they vote.
+
+    Attributes:
+        name: The name of the lock.
+        nodes: The number of nodes.
+        uptime: Seconds since the start of the oldest node.
+    """
 
     name: str
     nodes: int
@@ -197,7 +270,13 @@ class QuorumIsYoung(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClientCollected(Event):
-    """A client was garbage-collected while it held ``held`` locks, ``names`` among them: they end with their leases."""
+    """A client was garbage-collected while it held locks, which expire with their leases.
+
+    Attributes:
+        client_id: The client's id.
+        names: The names of some of the locks.
+        held: The number of locks.
+    """
 
     client_id: str
     names: tuple[str, ...]
@@ -206,7 +285,12 @@ class ClientCollected(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CallbackFailed(Event):
-    """A callback of the user's raised."""
+    """A callback of the user raised an exception.
+
+    Attributes:
+        callback: The callback.
+        error: The exception.
+    """
 
     callback: str
     error: BaseException
@@ -214,7 +298,12 @@ class CallbackFailed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BackgroundFailed(Event):
-    """Something that is settled in the background raised what it never should; it is tried again, as all else is."""
+    """A background task raised an unexpected exception; it is retried.
+
+    Attributes:
+        what: The task.
+        error: The exception.
+    """
 
     what: str
     error: BaseException

@@ -1,4 +1,4 @@
-"""A lease: what the body of ``with lock.hold() as lease:`` can ask without asking the server."""
+"""A lease: the state of a hold, for the block of ``with lock.hold() as lease:``, without asking the server."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="in
 
 @final
 class Lease(NotPortable, Generic[TokenT_co]):
-    """One hold, from when it was acquired until its block is left.
+    """One hold of a lock, from acquiring it to leaving its block.
 
-    A ``Lease[int]`` has a fencing token, as that of a :class:`pyredisson.FencedLock`; a ``Lease[None]`` has none.
+    A ``Lease[int]``, as that of a :class:`pyredisson.FencedLock`, has a fencing token; a ``Lease[None]`` has none.
 
-    Source: Gray and Cheriton, "Leases" (1989): the holder's term is counted from before the request was sent, and is
-    shorter than the grantor's by the drift of two clocks (1 % and 2 ms here).
+    Source: Gray and Cheriton, "Leases" (1989). The holder counts the lease from before the request was sent, and
+    shortens it by the possible drift between two clocks (1 % and 2 ms here), so that it ends here before it ends on
+    the server.
     """
 
     __slots__ = ("__weakref__", "_ended", "_level", "_ownership", "_runtime", "_told")
@@ -45,26 +46,26 @@ class Lease(NotPortable, Generic[TokenT_co]):
         return f"<Lease of {self._ownership.name!r}: {state}>"
 
     def remaining(self) -> float:
-        """Seconds for which this hold is certain; 0 once it is not. Renewal makes them grow again."""
+        """Return the seconds for which this hold is certain; 0 if it has ended or was lost. Renewal extends them."""
         if self._ended or not self._ownership.has(self._level):
             return 0.0
         return self._ownership.remaining(self._runtime.now())
 
     @property
     def lost(self) -> bool:
-        """Whether the hold ended before its block did. Final: a lost lease is never found again."""
+        """Whether the hold ended before its block did. This is final: a lost lease never becomes valid again."""
         return not self._ended and self.remaining() <= 0.0
 
     @property
     def token(self) -> TokenT_co:
-        """The fencing token of the hold; ``None`` for a lock that has none."""
+        """The fencing token of the hold; ``None`` for a kind of lock without tokens."""
         return self._level.token  # type: ignore[return-value]  # The kind of lock decides on both.
 
     def ensure_held(self) -> None:
-        """Go on only if the hold is certain at this moment. Asks no server.
+        """Raise an error unless the hold is certain at this moment. Asks no server.
 
         Raises:
-            LockLostError: It is not.
+            LockLostError: The lock was lost, or the block of this lease was left.
         """
         if self._ended or self.remaining() <= 0.0:
             reason = "its block has been left" if self._ended else self._ownership.loss or "its lease ran out"

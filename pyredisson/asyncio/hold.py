@@ -1,4 +1,4 @@
-"""What ``hold()`` of a lock returns, for asyncio."""
+"""The context manager that ``hold()`` of a lock returns, for asyncio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyredisson.lease import Lease
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.primitives import Lock, MultiLock
+    from pyredisson.asyncio.primitives import AnyLock
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["Hold"]
@@ -23,13 +23,16 @@ LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="
 
 @final
 class Hold(NotPortable, Generic[LeaseT_co]):
-    """The asyncio twin of :class:`pyredisson.Hold`."""
+    """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
+
+    The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.
+    """
 
     __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time", "_wanted")
 
     def __init__(
         self,
-        lock: Lock | MultiLock,
+        lock: AnyLock,
         wait_time: Seconds | None,
         lease_time: Seconds | None,
         skip: bool,
@@ -54,7 +57,7 @@ class Hold(NotPortable, Generic[LeaseT_co]):
     async def __aenter__(self) -> LeaseT_co:
         if self._entered:
             name = self._lock.name
-            raise LockError(f"a hold() of {name!r} can be entered once: call hold() again", name=name)
+            raise LockError(f"a hold() of {name!r} can be entered only once: call hold() again", name=name)
         self._entered = True
         self._lease = await self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip)
         if self._wanted and self._lease is not None:

@@ -1,4 +1,4 @@
-"""What ``hold()`` of a semaphore returns, for asyncio."""
+"""The context manager that ``hold()`` of a semaphore returns, for asyncio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True,
 
 @final
 class PermitHold(NotPortable, Generic[EnteredT_co]):
-    """The asyncio twin of :class:`pyredisson.PermitHold`."""
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
+
+    The permits belong to the block, not to a task: the block may be left, and they released, in another task.
+    """
 
     __slots__ = ("_block", "_client")
 

@@ -1,4 +1,4 @@
-"""The synchronizers for asyncio: one statement a method over the core. The docstrings are those of the thread twins."""
+"""The locks for asyncio: one statement a method over the core. What they do is in ``pyredisson.kinds``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.asyncio.hold import Hold
-from pyredisson.asyncio.permit_hold import PermitHold
-from pyredisson.core.deadline import wait_seconds
 from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.latch import LatchCore
 from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.read_write_lock import ReadWriteLockCore
-from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
-from pyredisson.quorum.multi_lock import multi_lock
+from pyredisson.quorum.multi_lock import MultiLockCore, multi_lock
 from pyredisson.shared.arguments import cores_of, wait_of
-from pyredisson.shared.misuse import BY_HAND, NotPortable, core_of
+from pyredisson.shared.handle import Handle
+from pyredisson.shared.misuse import BY_HAND, core_of
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.factory import Factory
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
     from pyredisson.shared.owners import Owner
 
 __all__ = [
-    "CountDownLatch",
+    "AnyLock",
     "FairLock",
     "FencedLock",
     "Hold",
@@ -34,83 +30,124 @@ __all__ = [
     "MultiLock",
     "NonReentrantFairLock",
     "NonReentrantLock",
-    "PermitExpirableSemaphore",
     "ReadWriteLock",
     "RedLock",
-    "Semaphore",
     "SpinLock",
     "TokenLock",
 ]
 
 
-class Lock(NotPortable):
-    """The asyncio twin of :class:`pyredisson.Lock`; the owner is the task that runs the coroutine."""
+class AnyLock(Handle):
+    """The methods that :class:`Lock` and :class:`MultiLock` share."""
 
-    __slots__ = ("__weakref__", "_client", "_core", "_owner")
+    __slots__ = ()
 
-    def __init__(self, client: Factory = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
-        # They stay alive as long as a handle is in use.
-        self._client, self._owner = client, owner
-        self._core = core_of(LockCore, core, self, client)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._core.describe()}>"
-
-    @property
-    def name(self) -> str:
-        """See :attr:`pyredisson.Lock.name`."""
-        return self._core.names.raw
+    _core: LockCore | MultiLockCore
 
     async def lock(self, lease_time: Seconds | None = None) -> None:
-        """See :meth:`pyredisson.Lock.lock`."""
+        """Acquire the lock, waiting without a time limit.
+
+        If the calling task already holds the lock, acquire it once more.
+
+        Args:
+            lease_time: Seconds after which the lock expires by itself. ``None``: hold it until it is released; the
+                watchdog renews it while this process and the calling task live.
+
+        Raises:
+            LockLostError: The calling task held the lock and lost it. It must unlock first.
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time.
+            NoSyncedSlavesError: Too few replicas acknowledged the lock in time. It was released again.
+            QuorumUnreachableError: Quorums only: too few nodes answered within ``Config.quorum_retry_timeout``.
+            ValueError: Quorums only: two members are on the same server.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
         await self._core.lock(lease_time)
 
     async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
-        """See :meth:`pyredisson.Lock.try_lock`."""
+        """Try to acquire the lock, waiting at most ``wait_time`` seconds.
+
+        Args:
+            wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
+            lease_time: As for :meth:`lock`.
+
+        Returns:
+            Whether the lock was acquired. ``False``: another owner holds it.
+
+        Raises:
+            redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
+                it refused the request.
+            QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
+            LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
+        """
         return await self._core.try_lock(wait_time, lease_time)
 
     async def unlock(self) -> None:
-        """See :meth:`pyredisson.Lock.unlock`."""
-        return await self._core.unlock()
+        """Release one hold of the calling task. Releasing the last one frees the lock and wakes a waiter.
+
+        A quorum releases on every node. A node that does not answer is retried in the background until the lease there
+        has expired.
+
+        Raises:
+            LockLostError: The lease expired, or the lock was deleted or force-unlocked. Of a quorum: too few members
+                were still held.
+            LockNotOwnedError: The calling task does not hold the lock.
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time; of a quorum: too
+                few nodes have confirmed it within ``Config.timeout``. The lock is no longer renewed; call again to
+                continue.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached; call again to continue.
+        """
+        await self._core.unlock()
 
     async def force_unlock(self) -> bool:
-        """See :meth:`pyredisson.Lock.force_unlock`."""
+        """Free the lock, or all members of a multi-lock, regardless of the holder.
+
+        Holders of this client are notified immediately, holders of other clients at their next check.
+
+        Returns:
+            Whether it was locked.
+        """
         return await self._core.force_unlock()
 
     async def is_locked(self) -> bool:
-        """See :meth:`pyredisson.Lock.is_locked`."""
+        """Return whether any owner holds the lock. For a multi-lock: whether too few members are free to acquire it."""
         return await self._core.is_locked()
 
     async def is_held_by_current_thread(self) -> bool:
-        """See :meth:`pyredisson.Lock.is_held_by_current_thread`; here it is the running task that holds it."""
+        """Return whether the calling task holds the lock. A multi-lock answers without asking a server."""
         return await self._core.is_held_by_current_thread()
 
     async def is_held_by_current_task(self) -> bool:
-        """Another name of :meth:`is_held_by_current_thread`."""
+        """Return whether the calling task holds the lock; the same as :meth:`is_held_by_current_thread`."""
         return await self._core.is_held_by_current_thread()
 
-    async def is_held_by_thread(self, thread_id: int) -> bool:
-        """See :meth:`pyredisson.Lock.is_held_by_thread`; the number is that of a task."""
-        return await self._core.is_held_by_thread(thread_id)
-
     async def get_hold_count(self) -> int:
-        """See :meth:`pyredisson.Lock.get_hold_count`."""
+        """Return how often the calling task holds the lock; 0 if not. A multi-lock asks no server."""
         return await self._core.get_hold_count()
 
-    async def remain_time_to_live(self) -> float | None:
-        """See :meth:`pyredisson.Lock.remain_time_to_live`."""
-        return await self._core.remain_time_to_live()
-
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """See :meth:`pyredisson.Lock.acquire`."""
+        """Acquire the lock as ``threading.Lock.acquire`` does, with the same rules for its arguments.
+
+        Args:
+            blocking: Whether to wait.
+            timeout: Seconds to wait at most; -1: without a time limit.
+
+        Returns:
+            Whether the lock was acquired.
+
+        Raises:
+            ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
+            RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
+        """
         return await self._core.acquire(wait_of(blocking, timeout))
 
     async def release(self) -> None:
-        """See :meth:`pyredisson.Lock.release`."""
-        return await self._core.unlock()
+        """Release one hold of the calling task; see :meth:`unlock`."""
+        await self._core.unlock()
 
     async def locked(self) -> bool:
-        """See :meth:`pyredisson.Lock.locked`."""
+        """Return whether any owner holds the lock; see :meth:`is_locked`."""
         return await self._core.is_locked()
 
     async def __aenter__(self) -> bool:
@@ -150,65 +187,136 @@ class Lock(NotPortable):
         skip: bool = False,
         cancel_on_loss: bool = False,
     ) -> Hold[Any]:
-        """See :meth:`pyredisson.Lock.hold`.
+        """Return a context manager that holds the lock for its block and reports a loss.
+
+        The hold belongs to the block: the block may be left in another task.
+
+        Example::
+
+            async with lock.hold(wait_time=5) as lease:
+                ...
+                lease.ensure_held()
 
         Args:
-            wait_time: Seconds to wait at most; ``None``: as long as it takes.
+            wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`lock`.
-            skip: Run the block without the lock if it was not acquired in time: its value is ``None`` then.
-            cancel_on_loss: Cancel the body when the lock is lost; leaving then raises ``LockLostError``.
+            skip: If the lock was not acquired in time, run the block without it, with ``None`` in place of a lease.
+            cancel_on_loss: Cancel the block when the lock is lost; leaving it then raises ``LockLostError``.
+
+        Returns:
+            A context manager whose value is a :class:`Lease`.
+
+        Raises:
+            LockTimeoutError: On entering: the lock was not acquired in time (unless ``skip``).
+            LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
+            RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
         return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
+class Lock(AnyLock):
+    """A reentrant lock that excludes tasks of any number of processes, including Java processes with Redisson.
+
+    Made by :meth:`Redisson.get_lock`. A handle is cheap and may be shared by tasks; two handles of one name are the
+    same lock. The owner is the calling task. Source: Redisson's ``RLock``.
+
+    Example::
+
+        lock = client.get_lock("orders")
+        async with lock:
+            ...
+    """
+
+    __slots__ = ("_client", "_owner")
+
+    _core: LockCore
+
+    def __init__(self, client: Factory = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
+        # They stay alive as long as a handle is in use.
+        self._client, self._owner = client, owner
+        self._core = core_of(LockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Return whether the task of this client with that :func:`pyredisson.current_thread_id` holds the lock."""
+        return await self._core.is_held_by_thread(thread_id)
+
+    async def remain_time_to_live(self) -> float | None:
+        """Return the seconds until the lock expires unless it is renewed; ``None`` if it is free."""
+        return await self._core.remain_time_to_live()
+
+
 @final
 class NonReentrantLock(Lock):
-    """The asyncio twin of :class:`pyredisson.NonReentrantLock`."""
+    """A :class:`Lock` that its holder cannot acquire twice: trying to raises ``LockError`` immediately.
+
+    Made by :meth:`Redisson.get_non_reentrant_lock`. Source: Redisson's ``RedissonNonReentrantLock``.
+    """
 
     __slots__ = ()
 
 
 @final
 class FairLock(Lock):
-    """The asyncio twin of :class:`pyredisson.FairLock`."""
+    """A :class:`Lock` granted in request order (first in, first out) across tasks and processes.
+
+    Made by :meth:`Redisson.get_fair_lock`. Waiters stand in a queue in Redis. A waiter that gives up leaves the queue;
+    a waiter that dies delays those after it until its wait time ends, at most ``Config.fair_lock_wait_timeout``. A
+    single attempt (``try_lock()``) neither joins the queue nor overtakes it. Source: Redisson's ``RedissonFairLock``.
+    """
 
     __slots__ = ()
 
 
 @final
 class NonReentrantFairLock(Lock):
-    """The asyncio twin of :class:`pyredisson.NonReentrantFairLock`."""
+    """A :class:`FairLock` that its holder cannot acquire twice: trying to raises ``LockError`` immediately.
+
+    Made by :meth:`Redisson.get_non_reentrant_fair_lock`. Source: Redisson's ``RedissonNonReentrantFairLock``.
+    """
 
     __slots__ = ()
 
 
 @final
 class SpinLock(Lock):
-    """The asyncio twin of :class:`pyredisson.SpinLock`."""
+    """A :class:`Lock` whose waiters retry with pauses (a back-off) instead of waiting for a notification.
+
+    Made by :meth:`Redisson.get_spin_lock`. It excludes the holders of a :class:`Lock` of the same name, but wakes none
+    of its waiters. Source: Redisson's ``RedissonSpinLock``.
+    """
 
     __slots__ = ()
 
 
 @final
 class FencedLock(Lock):
-    """The asyncio twin of :class:`pyredisson.FencedLock`."""
+    """A :class:`Lock` that gives each hold a fencing token, greater than the tokens of all earlier holds.
 
-    __slots__ = ("_core",)
+    Made by :meth:`Redisson.get_fenced_lock`. Send the token along with each write, and let the store refuse a token
+    smaller than the greatest it has seen: then a holder that was paused past its lease does no harm. A re-entry has
+    the token of the hold that it joins. Source: Redisson's ``RFencedLock``.
+    """
+
+    __slots__ = ()
 
     _core: FencedLockCore
 
     def __init__(self, client: Factory = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
-        self._core = core_of(FencedLockCore, core, self, client)
+        self._core = core_of(FencedLockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
-        """See :meth:`pyredisson.FencedLock.lock_and_get_token`."""
+        """Acquire the lock as :meth:`lock` does, and return the token of the hold."""
         return await self._core.lock_and_get_token(lease_time)
 
     async def try_lock_and_get_token(
         self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None
     ) -> int | None:
-        """See :meth:`pyredisson.FencedLock.try_lock_and_get_token`."""
+        """Try to acquire the lock as :meth:`try_lock` does.
+
+        Returns:
+            The token of the hold, or ``None`` if the lock was not acquired in time.
+        """
         return await self._core.try_lock_and_get_token(wait_time, lease_time)
 
     @overload  # type: ignore[override]  # The token is what makes the difference.
@@ -239,19 +347,34 @@ class FencedLock(Lock):
         skip: bool = False,
         cancel_on_loss: bool = False,
     ) -> Hold[Any]:
-        """See :meth:`pyredisson.FencedLock.hold`, and :meth:`Lock.hold`."""
+        """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold."""
         return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:
-        """See :meth:`pyredisson.FencedLock.get_token`."""
+        """Return the token of the latest hold of any owner; ``None`` if there was no hold yet."""
         return await self._core.get_token()
 
 
 @final
-class ReadWriteLock(NotPortable):
-    """The asyncio twin of :class:`pyredisson.ReadWriteLock`."""
+class ReadWriteLock(Handle):
+    """A lock for many readers or one writer, in any number of processes, including Java processes with Redisson.
 
-    __slots__ = ("__weakref__", "_client", "_core", "_owner")
+    Made by :meth:`Redisson.get_read_write_lock`. Each side is a :class:`Lock`. The holder of the write lock may also
+    acquire the read lock, and keep it when it releases the write lock. A reader that tries to acquire the write lock
+    gets a ``LockError`` immediately. Source: Redisson's ``RReadWriteLock``.
+
+    Example::
+
+        prices = client.get_read_write_lock("prices")
+        async with prices.read_lock():
+            ...
+        async with prices.write_lock():
+            ...
+    """
+
+    __slots__ = ("_client", "_owner")
+
+    _core: ReadWriteLockCore
 
     def __init__(
         self, client: Factory = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
@@ -259,337 +382,102 @@ class ReadWriteLock(NotPortable):
         self._client, self._owner = client, owner
         self._core = core_of(ReadWriteLockCore, core, self, client)
 
-    def __repr__(self) -> str:
-        return f"<ReadWriteLock {self._core.describe()}>"
-
-    @property
-    def name(self) -> str:
-        """See :attr:`pyredisson.ReadWriteLock.name`."""
-        return self._core.names.raw
-
     def read_lock(self) -> Lock:
-        """See :meth:`pyredisson.ReadWriteLock.read_lock`."""
+        """Return a handle on the lock for reading: it excludes writers, not readers.
+
+        Each reader has a lease of its own: a reader that dies stops counting when its lease expires. A reader that
+        holds nothing yet waits for a moment while a writer of the same client waits.
+        """
         return Lock(self._client, self._core.read_lock(), self._owner)
 
     def write_lock(self) -> Lock:
-        """See :meth:`pyredisson.ReadWriteLock.write_lock`."""
+        """Return a handle on the lock for writing: it excludes all other owners.
+
+        Each re-entry adds its lease to the remaining time. Acquiring it raises ``LockError`` if the calling task
+        holds the read lock.
+        """
         return Lock(self._client, self._core.write_lock(), self._owner)
 
 
 @final
 class TokenLock(Lock):
-    """The asyncio twin of :class:`pyredisson.TokenLock`."""
+    """A :class:`Lock` stored as a plain string, a random token, as by all clients of the Redlock family.
+
+    Made by :meth:`Redisson.get_token_lock`. Its key is its name, and it excludes redis-py's ``Lock``, pottery's
+    ``Redlock`` (whose keys begin with ``redlock:``), redsync, node-redlock and the like. Not reentrant: acquiring it
+    twice raises ``LockError`` immediately. Such locks do not announce a release, so waiters retry with random pauses.
+    Source: "Distributed Locks with Redis".
+    """
 
     __slots__ = ()
 
 
-class MultiLock(NotPortable):
-    """The asyncio twin of :class:`pyredisson.MultiLock`; the owner is the task that runs the coroutine."""
+class MultiLock(AnyLock):
+    """Several locks acquired as one, of any kind and of any number of clients: all of them, or a quorum of nodes.
 
-    __slots__ = ("__weakref__", "_core", "_locks")
+    With a quorum it is the Redlock algorithm: one lock on each of several independent servers, requested
+    concurrently, held while enough of them are certain to be held. It works while a minority of the servers is
+    unavailable. Without a quorum, all members are acquired or none, one after another in the order of their names,
+    which excludes deadlocks between multi-locks. Nested multi-locks over the same members count as one lock, whatever
+    handles they are made of. The owner is the calling task. Sources: "Distributed Locks with Redis"; Redisson's
+    ``RedissonMultiLock``.
+
+    Example::
+
+        lock = MultiLock(*[client.get_lock("orders") for client in clients])  # five clients: three are enough
+        async with lock:
+            ...
+
+    Args:
+        *locks: The members. A multi-lock cannot be a member.
+        quorum: How many members are needed. ``None``: the majority if all have one name and each belongs to a client
+            of its own, otherwise all.
+
+    Raises:
+        ValueError: No locks, a lock given twice, a quorum below the majority, or a quorum over locks of one client.
+        TypeError: A member is not a lock, or is a lock for asyncio among locks for threads or the reverse.
+    """
+
+    __slots__ = ("_locks",)
+
+    _core: MultiLockCore
 
     def __init__(self, *locks: Lock, quorum: int | None = None) -> None:
-        self._core = multi_lock(cores_of(locks, Lock), quorum)
+        self._core = multi_lock(cores_of(locks, Lock), quorum)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._locks = locks  # They keep their clients going.
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._core.describe()}>"
 
     @property
     def name(self) -> str:
-        """See :attr:`pyredisson.MultiLock.name`."""
+        """The name that all members share, or all their names."""
         return self._core.name
 
     @property
     def locks(self) -> tuple[Lock, ...]:
-        """See :attr:`pyredisson.MultiLock.locks`."""
+        """The members."""
         return self._locks
 
     @property
     def quorum(self) -> int:
-        """See :attr:`pyredisson.MultiLock.quorum`."""
+        """The number of members that are needed."""
         return self._core.quorum
 
-    async def lock(self, lease_time: Seconds | None = None) -> None:
-        """See :meth:`pyredisson.MultiLock.lock`."""
-        await self._core.lock(lease_time)
-
-    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
-        """See :meth:`pyredisson.MultiLock.try_lock`."""
-        return await self._core.try_lock(wait_time, lease_time)
-
-    async def unlock(self) -> None:
-        """See :meth:`pyredisson.MultiLock.unlock`."""
-        return await self._core.unlock()
-
-    async def force_unlock(self) -> bool:
-        """See :meth:`pyredisson.MultiLock.force_unlock`."""
-        return await self._core.force_unlock()
-
     def validity(self) -> float:
-        """See :meth:`pyredisson.MultiLock.validity`. A plain call."""
+        """Return the seconds for which the calling task's hold is certain; 0 if it holds nothing. Asks no server.
+
+        That is the lease, less the time to acquire it and the clock drift, on a quorum of the members.
+        """
         return self._core.validity()
-
-    async def is_locked(self) -> bool:
-        """See :meth:`pyredisson.MultiLock.is_locked`."""
-        return await self._core.is_locked()
-
-    async def is_held_by_current_thread(self) -> bool:
-        """See :meth:`pyredisson.MultiLock.is_held_by_current_thread`; here it is the running task that holds it."""
-        return await self._core.is_held_by_current_thread()
-
-    async def is_held_by_current_task(self) -> bool:
-        """Another name of :meth:`is_held_by_current_thread`."""
-        return await self._core.is_held_by_current_thread()
-
-    async def get_hold_count(self) -> int:
-        """See :meth:`pyredisson.MultiLock.get_hold_count`."""
-        return await self._core.get_hold_count()
-
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """See :meth:`pyredisson.MultiLock.acquire`."""
-        return await self._core.acquire(wait_of(blocking, timeout))
-
-    async def release(self) -> None:
-        """See :meth:`pyredisson.MultiLock.release`."""
-        return await self._core.unlock()
-
-    async def locked(self) -> bool:
-        """See :meth:`pyredisson.MultiLock.locked`."""
-        return await self._core.is_locked()
-
-    async def __aenter__(self) -> bool:
-        await self._core.lock()
-        return True
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._core.leave(error)
-
-    @overload
-    def hold(
-        self,
-        wait_time: Seconds | None = None,
-        lease_time: Seconds | None = None,
-        *,
-        skip: Literal[False] = False,
-        cancel_on_loss: bool = False,
-    ) -> Hold[Lease[None]]: ...
-
-    @overload
-    def hold(
-        self,
-        wait_time: Seconds | None = None,
-        lease_time: Seconds | None = None,
-        *,
-        skip: bool,
-        cancel_on_loss: bool = False,
-    ) -> Hold[Lease[None] | None]: ...
-
-    def hold(
-        self,
-        wait_time: Seconds | None = None,
-        lease_time: Seconds | None = None,
-        *,
-        skip: bool = False,
-        cancel_on_loss: bool = False,
-    ) -> Hold[Any]:
-        """See :meth:`pyredisson.MultiLock.hold`, and :meth:`Lock.hold`."""
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 @final
 class RedLock(MultiLock):
-    """The asyncio twin of :class:`pyredisson.RedLock`."""
+    """A :class:`MultiLock` over the majority of its members, whatever their names.
+
+    Args:
+        *locks: One lock on each of several independent servers, an odd number of them.
+    """
 
     __slots__ = ()
 
     def __init__(self, *locks: Lock) -> None:
         super().__init__(*locks, quorum=majority(len(locks)))
-
-
-# ---- semaphores and latches ------------------------------------------------------------------------------------------
-
-
-@final
-class Semaphore(NotPortable):
-    """The asyncio twin of :class:`pyredisson.Semaphore`."""
-
-    __slots__ = ("__weakref__", "_client", "_core")
-
-    def __init__(self, client: Factory = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(SemaphoreCore, core, self, client)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._core.describe()}>"
-
-    @property
-    def name(self) -> str:
-        """See :attr:`pyredisson.Semaphore.name`."""
-        return self._core.names.raw
-
-    async def try_set_permits(self, n: int) -> bool:
-        """See :meth:`pyredisson.Semaphore.try_set_permits`."""
-        return await self._core.try_set_permits(n)
-
-    async def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
-        """See :meth:`pyredisson.Semaphore.acquire`."""
-        return await self._core.acquire(permits, wait_seconds(timeout, "timeout"))
-
-    async def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
-        """See :meth:`pyredisson.Semaphore.try_acquire`."""
-        return await self._core.acquire(permits, wait_seconds(wait_time))
-
-    async def release(self, permits: int = 1) -> None:
-        """See :meth:`pyredisson.Semaphore.release`."""
-        await self._core.release(permits)
-
-    async def available_permits(self) -> int:
-        """See :meth:`pyredisson.Semaphore.available_permits`."""
-        return await self._core.available_permits()
-
-    async def drain_permits(self) -> int:
-        """See :meth:`pyredisson.Semaphore.drain_permits`."""
-        return await self._core.drain_permits()
-
-    async def add_permits(self, n: int) -> None:
-        """See :meth:`pyredisson.Semaphore.add_permits`."""
-        await self._core.add_permits(n)
-
-    @overload
-    def hold(
-        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
-    ) -> PermitHold[Lease[None]]: ...
-
-    @overload
-    def hold(
-        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
-    ) -> PermitHold[Lease[None] | None]: ...
-
-    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
-        """See :meth:`pyredisson.Semaphore.hold`."""
-        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
-
-    async def __aenter__(self) -> bool:
-        return await self._core.acquire(1, None)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._core.leave(error)
-
-
-@final
-class PermitExpirableSemaphore(NotPortable):
-    """The asyncio twin of :class:`pyredisson.PermitExpirableSemaphore`."""
-
-    __slots__ = ("__weakref__", "_client", "_core")
-
-    def __init__(self, client: Factory = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(PermitSemaphoreCore, core, self, client)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._core.describe()}>"
-
-    @property
-    def name(self) -> str:
-        """See :attr:`pyredisson.PermitExpirableSemaphore.name`."""
-        return self._core.names.raw
-
-    async def try_set_permits(self, n: int) -> bool:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.try_set_permits`."""
-        return await self._core.try_set_permits(n)
-
-    async def set_permits(self, n: int) -> None:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.set_permits`."""
-        await self._core.set_permits(n)
-
-    async def add_permits(self, n: int) -> None:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.add_permits`."""
-        await self._core.add_permits(n)
-
-    async def acquire(self, lease_time: Seconds | None = None) -> str:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.acquire`."""
-        return await self._core.acquire(lease_time)
-
-    async def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.try_acquire`."""
-        return await self._core.try_acquire(wait_time, lease_time)
-
-    async def release(self, permit_id: str) -> None:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.release`."""
-        await self._core.release(permit_id)
-
-    async def try_release(self, permit_id: str) -> bool:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.try_release`."""
-        return await self._core.try_release(permit_id)
-
-    async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.update_lease_time`."""
-        return await self._core.update_lease_time(permit_id, lease_time)
-
-    async def available_permits(self) -> int:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.available_permits`."""
-        return await self._core.available_permits()
-
-    async def get_permits(self) -> int:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.get_permits`."""
-        return await self._core.get_permits()
-
-    async def acquired_permits(self) -> int:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.acquired_permits`."""
-        return await self._core.acquired_permits()
-
-    @overload
-    def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
-    ) -> PermitHold[Lease[None]]: ...
-
-    @overload
-    def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
-    ) -> PermitHold[Lease[None] | None]: ...
-
-    def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
-    ) -> PermitHold[Any]:
-        """See :meth:`pyredisson.PermitExpirableSemaphore.hold`."""
-        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
-
-
-@final
-class CountDownLatch(NotPortable):
-    """The asyncio twin of :class:`pyredisson.CountDownLatch`."""
-
-    __slots__ = ("__weakref__", "_client", "_core")
-
-    def __init__(self, client: Factory = BY_HAND, core: LatchCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(LatchCore, core, self, client)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._core.describe()}>"
-
-    @property
-    def name(self) -> str:
-        """See :attr:`pyredisson.CountDownLatch.name`."""
-        return self._core.names.raw
-
-    async def try_set_count(self, n: int) -> bool:
-        """See :meth:`pyredisson.CountDownLatch.try_set_count`."""
-        return await self._core.try_set_count(n)
-
-    async def count_down(self) -> None:
-        """See :meth:`pyredisson.CountDownLatch.count_down`."""
-        await self._core.count_down()
-
-    async def get_count(self) -> int:
-        """See :meth:`pyredisson.CountDownLatch.get_count`."""
-        return await self._core.get_count()
-
-    async def wait(self, timeout: Seconds | None = None) -> bool:
-        """See :meth:`pyredisson.CountDownLatch.wait`."""
-        return await self._core.wait(timeout)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core.runtime import Failure, Refused, Unusable
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.runtime import Failure, Rejected, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Backlog", "Todo"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: A round takes so many seconds, and one request more.
 ROUND = 1.0
@@ -82,7 +82,7 @@ class Backlog:
         self._several = client.runtime.place("") is not None
         self.ownerships: dict[Ownership, Todo] = {}
         self._chores: dict[Chore, None] = {}
-        self._pause = RETRY_FIRST
+        self._unanswered_rounds = 0
         self._paused_until = -math.inf
         self._news_at = math.inf  # When something is due that came since the round began.
 
@@ -100,7 +100,7 @@ class Backlog:
         self._chores[Chore(self._soon(), work, until)] = None
 
     def _soon(self) -> float:
-        at = self._runtime.now() + RETRY_FIRST
+        at = self._runtime.now() + RETRY.first
         self._news_at = min(self._news_at, at)
         return at
 
@@ -133,11 +133,11 @@ class Backlog:
                 continue
             unanswered += 1
             if unanswered >= (UNANSWERED_AT_MOST if self._several else 1):
-                self._paused_until = self._runtime.now() + self._pause
-                self._pause = min(2 * self._pause, RETRY_MAX)
+                self._paused_until = self._runtime.now() + RETRY.longest(self._unanswered_rounds)
+                self._unanswered_rounds += 1
                 return
         if todo:
-            self._pause = RETRY_FIRST
+            self._unanswered_rounds = 0
 
     async def _try(self, each: Todo, ownership: Ownership | None) -> bool:
         """Try one. Returns whether the server is there, as far as that can be told."""
@@ -147,7 +147,7 @@ class Backlog:
             else:
                 assert isinstance(each, Chore)
                 await self._work(each)
-        except (Refused, Unusable):
+        except (Rejected, Unusable):
             self._later(each)
         except Failure:
             self._later(each)
@@ -159,9 +159,8 @@ class Backlog:
         return True
 
     def _later(self, each: Todo) -> None:
-        pause = min(RETRY_FIRST * 2**each.failures, RETRY_MAX)
-        each.failures = min(each.failures + 1, 1000)
-        each.at = self._runtime.now() + self._runtime.jitter(pause / 2, pause)
+        each.at = self._runtime.now() + RETRY.pause(each.failures, self._runtime.jitter)
+        each.failures += 1
 
     async def _settle(self, ownership: Ownership, each: Todo) -> None:
         turn = each.turn

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
 from pyredisson.core import scripts
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
+from pyredisson.core.outcomes import Stale
 from pyredisson.core.ownership import GONE, Ownership, Pending, lost_error
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
-from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
+from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.core.watchdog import Watchdog
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CLEANUP_BUDGET", "ClientCore"]
 
 #: Between two tries of one request.
-PAUSE_FIRST = 0.01
-PAUSE_MAX = 0.25
+RETRY = DoublingBackoff(first=0.01, maximum=0.25)
 
 #: As long as nothing is in doubt, a request is not sent with less than this share of an attempt's time left: the last
 #: one of a server that says "not now" would only bring a doubt about.
@@ -46,6 +47,8 @@ CLEANUP_BUDGET = 1.0
 
 class ClientCore:
     """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
+
+    explains_types = True  # An error about a key of a wrong type says what it holds, at the cost of a request.
 
     def __init__(self, runtime: Runtime, config: Config) -> None:
         self.runtime = runtime
@@ -161,7 +164,7 @@ class ClientCore:
             The reply, when the answered copy was sent, and whether an earlier copy may have run before it.
 
         Raises:
-            NotSent, Refused: This request surely had no effect, and no earlier copy is in doubt.
+            NotSent, Rejected: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
         """
         sent = self.runtime.now()
@@ -169,7 +172,7 @@ class ClientCore:
         if budget is not None and budget < patience:
             patience = budget
         reply: Reply = None
-        setback: Failure | scripts.Stale | None
+        setback: Failure | Stale | None
         try:
             reply = await self.runtime.eval(request, patience)
             setback = scripts.read_stale(reply)
@@ -187,7 +190,7 @@ class ClientCore:
         lease_ms: int,
         repeat: bool,
         sent: float,
-        setback: Failure | scripts.Stale,
+        setback: Failure | Stale,
         budget: float | None = None,
         took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
@@ -204,17 +207,19 @@ class ClientCore:
         over = sent + budget
         patience = min(self.attempt_timeout(lease_ms), budget)
         runtime = self.runtime
-        pause = PAUSE_FIRST
+        failures = 0
         stale_before = False
         while True:
+            at_once = False
             match setback:
-                case scripts.Stale():
+                case Stale():
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
-                    ownership.raise_epoch(turn, above=setback)
-                    pause = 0.0 if not stale_before else pause
-                    stale_before = True
+                    ownership.raise_epoch(turn, above=setback.epoch)
+                    if not stale_before:
+                        at_once, stale_before = True, True
+                        failures = 0
                     if runtime.now() >= over:
-                        raise scripts.unusable([b"stale", int(setback)])
+                        raise scripts.unusable([b"stale", setback.epoch])
                 case Unanswered():
                     ownership.doubt(turn)
                     if isinstance(setback, Unusable):
@@ -224,19 +229,19 @@ class ClientCore:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
                     if repeat:  # This copy had no effect; an earlier one may have had.
-                        if isinstance(setback, Refused):
+                        if isinstance(setback, Rejected):
                             raise Unusable(setback.cause) from setback.cause
                         setback = Unanswered(setback.cause)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
-            if pause:
+            if not at_once:
                 spare = 0.0 if repeat else patience * LEAST_SHARE
-                if sent + pause + spare >= over and isinstance(setback, Failure):
+                if sent + RETRY.longest(failures) + spare >= over and isinstance(setback, Failure):
                     raise setback
-                await runtime.sleep(runtime.jitter(pause / 2, pause))
+                await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+                failures += 1
                 sent = runtime.now()
-            pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
             epoch = ownership.epoch_of(turn)
             if epoch is None:
                 raise Unanswered(
@@ -300,7 +305,7 @@ class ClientCore:
                     continue  # Its owner cannot go on before it is settled, whoever has it now.
                 if not ownership.watched():
                     self.watchdog.unwatch(ownership)
-            except Refused:
+            except Rejected:
                 raise
             except BaseException as error:
                 if not isinstance(error, Failure):
@@ -373,14 +378,14 @@ class ClientCore:
             took: As for :meth:`persist`.
 
         Raises:
-            NotSent, Refused: It surely had no effect.
+            NotSent, Rejected: It surely had no effect.
             Unanswered: It is not known what became of it.
             NotAcknowledged: As for :meth:`persist`.
         """
         runtime = self.runtime
         sent = runtime.now()
         over = sent + (self.config.timeout if budget is None else budget)
-        pause = PAUSE_FIRST
+        failures = 0
         in_doubt: Unanswered | None = None
         while True:
             try:
@@ -391,10 +396,11 @@ class ClientCore:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
-                if self.closed or isinstance(failure, (Refused, Unusable)) or runtime.now() + pause + spare >= over:
+                over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
+                if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, PAUSE_MAX)
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
             sent = runtime.now()
 
     async def finish(
@@ -432,16 +438,16 @@ class ClientCore:
             try:
                 return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
             except (Unanswered, NotNow) as failure:
-                if isinstance(failure, Unusable) or runtime.now() + PAUSE_MAX >= over:
+                if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
                     raise failure.cause from None
             except Failure as failure:
                 error = await explain_type(self, failure.cause, command[1])
                 raise error from error.__cause__
-            await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
+            await runtime.sleep(RETRY.pause(0, runtime.jitter))
 
     def waits_through(self, failure: Failure, wait: float | None) -> bool:
         """Whether an acquire goes on, that means to wait so long, although its first request brought no answer."""
-        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Refused, Unusable))
+        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Rejected, Unusable))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.backlog import Backlog
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.ownership import GONE, Level
 from pyredisson.core.runtime import Failure
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watchdog"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: On a cluster so many requests may be under way at once.
 WAVE = 1000
@@ -56,7 +56,6 @@ class Watchdog:
         self._round_requests = 0
         self._next_round = math.inf
         self._next_retry = 0.0
-        self._retry_in = RETRY_FIRST
         self._failed = 0
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched ownership's deadline is before this.
@@ -200,8 +199,7 @@ class Watchdog:
             unknown = await self._renew_wave(self._next_wave())
             if unknown:
                 self._round.extend(unknown)
-                self._next_retry = self._runtime.now() + self._runtime.jitter(self._retry_in / 2, self._retry_in)
-                self._retry_in = min(2 * self._retry_in, RETRY_MAX)
+                self._next_retry = self._runtime.now() + RETRY.pause(self._failed - 1, self._runtime.jitter)
                 return
             self._tell_of_expired()
         if self._round_size and not self._round:
@@ -265,7 +263,6 @@ class Watchdog:
             self._client.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
         else:
             self._failed = 0
-            self._retry_in = RETRY_FIRST
         return unknown
 
     def _renewal(self, batch: list[Ownership]) -> Request:

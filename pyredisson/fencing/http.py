@@ -1,4 +1,4 @@
-"""A fencing token in a header of HTTP, for servers of any make: ASGI, WSGI, or whatever gives headers as a mapping."""
+"""Fencing tokens in an HTTP header, for ASGI, WSGI, or any server that passes headers as a mapping."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Headers: TypeAlias = Mapping[str, Any] | Iterable[tuple[bytes | str, bytes | str
 
 
 def header(token: int) -> dict[str, str]:
-    """Return the header that a client sends along with a write."""
+    """Return the header that a client sends with a write."""
     return {HEADER: str(check_token(token))}
 
 
 def token_of(headers: Headers) -> int | None:
-    """Return the token that came with a request; ``None`` if none did.
+    """Return the fencing token of a request; ``None`` if it has none.
 
     Raises:
-        ValueError: What came is no token, or more than one came.
+        ValueError: The header is not a valid token, or occurs more than once.
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     found = [value for name, value in pairs if _is_ours(name)]
@@ -49,23 +49,23 @@ def _is_ours(name: object) -> bool:
 
 
 class Seen(Protocol):
-    """Who remembers the greatest token of each resource: :class:`Memory`, or a ``pyredisson.fencing.redis.Guard``."""
+    """A record of the greatest token of each resource: :class:`Memory`, or a ``pyredisson.fencing.redis.Guard``."""
 
     def advance(self, resource: str, *, token: int) -> None:
-        """Note a token. Raises ``StaleTokenError`` if a greater one was noted before."""
+        """Record a token. Raises ``StaleTokenError`` if a greater token was recorded before."""
         ...
 
 
 @final
 class Memory:
-    """The greatest token of each resource, as long as this process lives: for a server of one process."""
+    """A record of the greatest token of each resource in this process, for a server of one process."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._mutex = threading.RLock()
 
     def advance(self, resource: str, *, token: int) -> None:
-        """See :meth:`Seen.advance`."""
+        """Record a token. Raises ``StaleTokenError`` if a greater token was recorded before."""
         check_token(token)
         with self._mutex:
             seen = self._seen.get(resource, 0)
@@ -77,12 +77,13 @@ class Memory:
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with a request.
+    """The decision on a request.
 
     Attributes:
-        status: 200 to go on; else what to answer: 400 (no such token), 412 (too late), 428 (there has to be one).
-        reason: Why, for the answer's body.
-        token: The token, if there was one.
+        status: 200: process the request. Otherwise the status of the response: 400 (invalid token), 412 (stale
+            token), 428 (token required).
+        reason: The reason, for the body of the response.
+        token: The token, if the request has one.
     """
 
     status: int
@@ -91,19 +92,19 @@ class Verdict:
 
     @property
     def passes(self) -> bool:
-        """Whether to go on."""
+        """Whether to process the request."""
         return self.status == 200
 
 
 @final
 class Gate:
-    """Lets requests through whose token is not smaller than one seen before.
+    """A gate that accepts a request unless its token is smaller than one seen before.
 
-    Between the check and the write there is time: where the data has a guard of its own (a row, a script), hand the
-    token on to it.
+    A request may be delayed between the check and the write: if the data has a guard of its own (a row, a script),
+    pass the token on to it.
 
     Args:
-        seen: Who remembers; ``None``: this process does.
+        seen: The record of tokens. ``None``: the memory of this process.
         required: Whether a request without a token is refused.
     """
 
@@ -112,7 +113,7 @@ class Gate:
         self._required = required
 
     def check(self, resource: str, headers: Headers) -> Verdict:
-        """Return what to do with a request that writes to this resource."""
+        """Return the decision on a request that writes to this resource."""
         try:
             token = token_of(headers)
         except ValueError as error:

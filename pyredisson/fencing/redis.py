@@ -1,7 +1,7 @@
-"""A fence before keys of Redis. The check and the write are one script, so that nobody comes in between.
+"""Fencing guards for keys of Redis. The check and the write are one script, so they are atomic.
 
-The greatest token seen for a string is in a key beside it (``pyredisson_fence:{key}``, which never ends); for a hash it
-is one of its fields.
+The greatest token seen for a string is kept in a second key (``pyredisson_fence:{key}``, which never expires); for a
+hash it is one of its fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncGuard", "Guard", "Value"]
 
 Value: TypeAlias = str | bytes | int | float
-"""What redis-py takes for a value."""
+"""The types that redis-py accepts as a value."""
 
 
 class _Maker:
@@ -45,7 +45,7 @@ def _set(key: str, value: Value, token: int, ttl: Seconds | None) -> tuple[Any, 
 
 def _hset(key: str, mapping: Mapping[str, Value], token: int, fence: str) -> tuple[Any, ...]:
     if fence in mapping:
-        raise ValueError(f"{fence!r} is the field of the token, which is not yours to set")
+        raise ValueError(f"{fence!r} is the field of the fencing token, which the guard sets")
     made: tuple[Any, ...] = scripts.hset_fenced(_maker, key, mapping, token=check_token(token), fence=fence)
     return made
 
@@ -66,12 +66,12 @@ def _refuse(key: str, token: int, seen: int) -> NoReturn:
 
 @final
 class Guard:
-    """Writes to Redis, unless a greater fencing token has been there before.
+    """A guard that writes to Redis unless it has seen a greater fencing token for the same key.
 
-    A fence keeps holders apart, not the writes of one: a request that redis-py repeats may be executed twice.
+    It orders the writes of different holders, not those of one: a request that redis-py repeats may be executed twice.
 
     Args:
-        redis: The client of redis-py for where the data is.
+        redis: A redis-py client of the server with the data.
     """
 
     def __init__(self, redis: redis.Redis) -> None:
@@ -82,43 +82,71 @@ class Guard:
 
         Args:
             key: The key.
-            value: What is written.
-            token: The token of the hold under which this is written.
-            ttl: Seconds until the value ends; the fence stays.
+            value: The value.
+            token: The fencing token of the caller's hold.
+            ttl: Seconds until the value expires; the recorded token stays.
 
         Raises:
-            StaleTokenError: A later holder has written there; nothing was written now.
-            TypeError, ValueError: The token is none.
+            StaleTokenError: A later holder has written to the key; nothing was written.
+            TypeError, ValueError: The token is not valid.
         """
         _check(self._redis.eval(*_set(key, value, token, ttl)), key, token)
 
     def hset(self, key: str, mapping: Mapping[str, Value], *, token: int, fence: str = "fence") -> None:
-        """``HSET`` fields of a hash; ``fence`` is the one for the token. Raises as :meth:`set`.
+        """``HSET`` fields of a hash. Raises as :meth:`set`.
 
-        Whoever deletes the hash deletes the fence.
+        Args:
+            key: The key.
+            mapping: The fields and their values.
+            token: The fencing token of the caller's hold.
+            fence: The field that keeps the token; deleting the hash deletes it.
         """
         _check(self._redis.eval(*_hset(key, mapping, token, fence)), key, token)
 
     def advance(self, resource: str, *, token: int) -> None:
-        """Note a token and write nothing, for data that is somewhere else. Raises as :meth:`set`."""
+        """Record a token and write nothing, for data that is stored elsewhere. Raises as :meth:`set`."""
         _check(self._redis.eval(*_advance(resource, token)), resource, token)
 
 
 @final
 class AsyncGuard:
-    """The asyncio twin of :class:`Guard`."""
+    """A guard that writes to Redis unless it has seen a greater fencing token for the same key.
+
+    It orders the writes of different holders, not those of one: a request that redis-py repeats may be executed twice.
+
+    Args:
+        redis: A redis-py asyncio client of the server with the data.
+    """
 
     def __init__(self, redis: redis.asyncio.Redis) -> None:
         self._redis: Any = redis
 
     async def set(self, key: str, value: Value, *, token: int, ttl: Seconds | None = None) -> None:
-        """See :meth:`Guard.set`."""
+        """``SET`` a key.
+
+        Args:
+            key: The key.
+            value: The value.
+            token: The fencing token of the caller's hold.
+            ttl: Seconds until the value expires; the recorded token stays.
+
+        Raises:
+            StaleTokenError: A later holder has written to the key; nothing was written.
+            TypeError, ValueError: The token is not valid.
+        """
         _check(await self._redis.eval(*_set(key, value, token, ttl)), key, token)
 
     async def hset(self, key: str, mapping: Mapping[str, Value], *, token: int, fence: str = "fence") -> None:
-        """See :meth:`Guard.hset`."""
+        """``HSET`` fields of a hash. Raises as :meth:`set`.
+
+        Args:
+            key: The key.
+            mapping: The fields and their values.
+            token: The fencing token of the caller's hold.
+            fence: The field that keeps the token; deleting the hash deletes it.
+        """
         _check(await self._redis.eval(*_hset(key, mapping, token, fence)), key, token)
 
     async def advance(self, resource: str, *, token: int) -> None:
-        """See :meth:`Guard.advance`."""
+        """Record a token and write nothing, for data that is stored elsewhere. Raises as :meth:`set`."""
         _check(await self._redis.eval(*_advance(resource, token)), resource, token)

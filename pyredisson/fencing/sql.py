@@ -1,7 +1,7 @@
-"""A fence in a row of a table, for any DB-API 2.0 driver: ``sqlite3``, ``psycopg`` and so on.
+"""Fencing guards for rows of a table, for any DB-API 2.0 driver: ``sqlite3``, ``psycopg`` and so on.
 
-The table has a column for the token, a ``BIGINT`` that may be ``NULL``. The check and the write are one statement, so
-that nobody comes in between.
+The table has a column for the token, a nullable ``BIGINT``. The check and the write are one statement, so they are
+atomic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def update(
     fence: str = "fence",
     paramstyle: str | None = None,
 ) -> bool:
-    """Update one row, unless a greater fencing token has been there before. Commits nothing: that is the caller's.
+    """Update one row unless it has seen a greater fencing token. The caller commits.
 
     Example::
 
@@ -38,20 +38,21 @@ def update(
 
     Args:
         connection: A connection of a DB-API driver, or a cursor.
-        table: The table's name, which goes into the statement as it is; so do those of columns.
+        table: The table's name. It becomes part of the statement as it is, as do the names of columns.
         values: The columns to set.
-        where: The columns that say which row; they name one at most.
-        token: The token of the hold under which this is written.
-        fence: The column of the token.
-        paramstyle: As the driver's module has it; found out if ``None``.
+        where: The columns that select the row; they must select at most one.
+        token: The fencing token of the caller's hold.
+        fence: The column that keeps the token.
+        paramstyle: The ``paramstyle`` of the driver's module; detected if ``None``.
 
     Returns:
-        Whether there is such a row.
+        Whether the row exists.
 
     Raises:
-        StaleTokenError: A later holder has written there. Roll back.
-        ValueError: More than one row was written (roll back), a bad name, or the driver's ``paramstyle`` is not known.
-        TypeError: The token is none.
+        StaleTokenError: A later holder has written to the row. Roll back.
+        ValueError: More than one row was written (roll back), a name is not valid, or the driver's ``paramstyle`` is
+            unknown.
+        TypeError: The token is not valid.
     """
     style = paramstyle or _paramstyle_of(connection)
     sql, parameters = statement(table, values, where, token=token, fence=fence, paramstyle=style)
@@ -59,7 +60,9 @@ def update(
     with nullcontext(connection) if is_cursor else closing(connection.cursor()) as cursor:
         cursor.execute(sql, parameters)
         if cursor.rowcount > 1:
-            raise ValueError(f"{dict(where)!r} names {cursor.rowcount} rows of {table}, and has to name one: roll back")
+            raise ValueError(
+                f"{dict(where)!r} selects {cursor.rowcount} rows of {table}, but must select one: roll back"
+            )
         if cursor.rowcount == 1:
             return True
         given = _Parameters(style)
@@ -82,18 +85,20 @@ def statement(
     fence: str = "fence",
     paramstyle: str = "qmark",
 ) -> tuple[str, list[Any] | dict[str, Any]]:
-    """Return the ``UPDATE`` of :func:`update` and its parameters, for a driver that has to be awaited.
+    """Return the ``UPDATE`` statement of :func:`update` and its parameters, for an asyncio driver.
 
-    No row is updated if there is none, or if a greater token has been there.
+    It updates no row if the row does not exist or has seen a greater token.
     """
     check_token(token)
     for name in (table, fence, *values, *where):
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for a table or column that needs no quotes")
+            raise ValueError(
+                f"{name!r} is not a valid name of a table or column: names that need quotes are not supported"
+            )
     if not where:
-        raise ValueError("where must say which row")
+        raise ValueError("where must select a row")
     if fence in values or fence in where:
-        raise ValueError(f"{fence!r} is the column of the token, which is not yours to set or ask for")
+        raise ValueError(f"{fence!r} is the column of the fencing token, which update() sets and checks")
     given = _Parameters(paramstyle)
     assignments = ", ".join(f"{column} = {given.add(value)}" for column, value in ({**values, fence: token}).items())
     condition = _all_of(where, given)
@@ -133,4 +138,6 @@ def _paramstyle_of(connection: object) -> str:
         style = getattr(sys.modules.get(".".join(parts[:length])), "paramstyle", None)
         if isinstance(style, str):
             return style
-    raise ValueError(f"the paramstyle of {type(connection)!r} is not known: say paramstyle='qmark', or so")
+    raise ValueError(
+        f"the paramstyle of {type(connection)!r} is unknown: pass paramstyle='qmark' or the one of your driver"
+    )

@@ -1,4 +1,4 @@
-"""A fence in a row of a table, for SQLAlchemy 2, Core and ORM."""
+"""Fencing guards for rows of a table, for SQLAlchemy 2, Core and ORM."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["fenced", "update"]
 
 
 def fenced(statement: sqlalchemy.Update, fence: Any, *, token: int) -> sqlalchemy.Update:
-    """Return the statement with a fence: it writes no row in which a greater token has been before.
+    """Return the statement with a fence: it does not update a row that has seen a greater fencing token.
 
     Args:
         statement: ``sqlalchemy.update(...)``.
-        fence: The column of the token: ``accounts.c.fence``, ``Account.fence``.
-        token: The token of the hold under which this is written.
+        fence: The column that keeps the token: ``accounts.c.fence``, ``Account.fence``.
+        token: The fencing token of the caller's hold.
     """
     check_token(token)
     return statement.where(sqlalchemy.or_(fence.is_(None), fence <= token)).values({fence: token})
@@ -29,27 +29,27 @@ def fenced(statement: sqlalchemy.Update, fence: Any, *, token: int) -> sqlalchem
 def update(
     connection: sqlalchemy.Connection | Session, statement: sqlalchemy.Update, fence: Any, *, token: int
 ) -> bool:
-    """Execute :func:`fenced`, and say what came of it. Commits nothing: that is the caller's.
+    """Execute the statement with a fence (see :func:`fenced`). The caller commits.
 
     Args:
         connection: A connection, or a session.
         statement: The update of one row.
-        fence: The column of the token.
-        token: The token of the hold under which this is written.
+        fence: The column that keeps the token.
+        token: The fencing token of the caller's hold.
 
     Returns:
-        Whether there is such a row.
+        Whether the row exists.
 
     Raises:
-        StaleTokenError: A later holder has written there. Roll back.
-        ValueError: The statement does not say which row, or more than one was written (roll back).
+        StaleTokenError: A later holder has written to the row. Roll back.
+        ValueError: The statement does not select a row, or more than one was written (roll back).
     """
     which = statement.whereclause
     if which is None:
-        raise ValueError("the statement must say which row: .where(...)")
+        raise ValueError("the statement must select a row: .where(...)")
     result: Any = connection.execute(fenced(statement, fence, token=token))
     if result.rowcount > 1:
-        raise ValueError(f"the statement wrote {result.rowcount} rows, and has to write one: roll back")
+        raise ValueError(f"the statement wrote {result.rowcount} rows, but must write one: roll back")
     if result.rowcount == 1:
         return True
     row = connection.execute(sqlalchemy.select(fence).where(which)).first()

@@ -18,6 +18,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure, Unanswered
 from pyredisson.core.wakeups import Party
 from pyredisson.kinds.lock import LockCore
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Level, Ownership
     from pyredisson.core.runtime import Request
     from pyredisson.core.wakeups import Seat
@@ -119,7 +121,7 @@ class FairLockCore(LockCore):
         if ownership.pending is not None:
             await self.client.settle(ownership)  # A place from an earlier time is not taken over, but given up first.
 
-    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
+    async def attempt(self, ownership: Ownership, level: Level) -> Answer:
         """As for the reentrant lock. From the first time on its owner may stand in the queue."""
         if ownership.by is not self:
             self.take_on(ownership)  # First: a place in the queue is given up as this kind does it.
@@ -137,10 +139,10 @@ class FairLockCore(LockCore):
             ownership.queued_ms = queued_ms  # It had no effect: whoever was not in the queue is not in it now.
             raise
 
-    async def look_after(self, seat: Seat) -> int:
+    async def look_after(self, seat: Seat) -> Refused:
         """On behalf of those who wait here: say that they are alive, and learn whether it is the turn of one of them.
 
-        Returns for how many ms there is nothing more to learn (-1: without end).
+        What it returns says for how long there is nothing more to learn.
         """
         client = self.client
         wakeups = client.wakeups
@@ -165,7 +167,7 @@ class FairLockCore(LockCore):
             wakeups.call(self.names.channel_of(owner))  # It asks for a place by itself.
         if look.turn is not None:
             wakeups.call(self.names.channel_of(look.turn))
-        return look.again_ms
+        return Refused(look.again_ms if look.again_ms >= 0 else None)
 
     def note_waiters(self, ownership: Ownership, heard: int, sent: float) -> None:
         """Nobody overtakes anybody here: there is no need to give way."""
@@ -177,7 +179,7 @@ class NonReentrantFairLockCore(NonReentrant, FairLockCore):
     __slots__ = ()
 
 
-def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
+def _look_after(seat: Seat) -> Coroutine[Any, Any, Refused]:
     lock = seat.what.lock
     assert isinstance(lock, FairLockCore)
     return lock.look_after(seat)

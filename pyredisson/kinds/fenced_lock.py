@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Level, Ownership
     from pyredisson.core.runtime import Reply, Request
 
@@ -27,8 +28,6 @@ class FencedLockCore(LockCore):
     """One handle on a fenced lock."""
 
     __slots__ = ()
-
-    nil_takes = False
 
     # Each hold has a level of its own here, since the token is written on it.
 
@@ -76,7 +75,6 @@ class FencedLockCore(LockCore):
             from_clock=self.client.config.fence_from_clock,
         )
 
-    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
-        """As for the reentrant lock; the token is written on the level."""
-        answer, level.token = scripts.read_acquire_fenced(reply)
-        return answer
+    def read_acquire(self, reply: Reply) -> Outcome:
+        """As for the reentrant lock, with the token of the hold."""
+        return scripts.read_acquire_fenced(reply)

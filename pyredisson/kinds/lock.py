@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
-from pyredisson.core.names import LockNames, owner_field
+from pyredisson.core.names import LockNames, owner_field, writer_field
+from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused, SelfBlocked, Stale
 from pyredisson.core.ownership import GONE, Level, Ownership, Pending, Unlock, lost_error
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
+from pyredisson.core.runtime import Failure, Rejected, Unanswered, Unusable, is_interruption
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import CROWD, lock_message
+from pyredisson.core.wakeups import lock_message
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.kinds.attempt import Attempt
+from pyredisson.kinds.messages import held_here, never_expires, not_held, timed_out
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Caller, Holding, MadeCaller, Reply, Request
+    from pyredisson.core.outcomes import Answer, Outcome
+    from pyredisson.core.runtime import Caller, Holding, MadeCaller, Progress, Reply, Request
     from pyredisson.core.wakeups import Party
 
-__all__ = ["Attempt", "LockCore", "is_callers", "not_held", "timed_out"]
+__all__ = ["LockCore", "is_callers"]
 
 #: For so many seconds an owner may take and release a lock as often as it can, before it lets the others have it: to
 #: hand over each time costs more than many a short hold.
@@ -50,18 +54,18 @@ class LockCore:
     Other kinds of lock are subclasses: they say other things to the server, and count, wait, renew and settle as here.
     """
 
-    __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "names")
+    __slots__ = ("_caller", "_covers", "_endless", "_last", "_plain", "client", "names")
 
     #: Those who wait on one channel for the same kind share the server's answers.
     kind = "lock"
+    #: What may stand at its key without a time to live, for messages.
+    others = "something else"
     #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
     layout = "lock"
     #: How many waiters a message wakes.
     message = staticmethod(lock_message)
     #: What the watchdog asks for many ownerships at once; see ``scripts.renew_locks``.
     renew = staticmethod(scripts.renew_locks)
-    #: Whether an acquire that is answered by nil has taken it.
-    nil_takes = True
     #: Whether a newcomer may have to give way although it has not just released; see :meth:`_give_way`.
     polite = False
     #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
@@ -75,6 +79,7 @@ class LockCore:
         self._covers = frozenset((name,))
         self._caller: MadeCaller | None = None
         self._last: Ownership | None = None  # The ownership used last, so that its bytes need not be made anew.
+        self._endless = False  # The key had no time to live when it was last looked at.
 
     def acting_for(self, caller: MadeCaller | None) -> Self:
         """Ask in the name of an owner that the user made, whoever calls."""
@@ -155,8 +160,8 @@ class LockCore:
         """The request to free the lock, whoever holds it."""
         return scripts.force_unlock(self.client.runtime, self.names, ownership.owner, epoch=epoch)
 
-    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
-        """What the reply to an acquire means; not asked about the usual one, nil for taken."""
+    def read_acquire(self, reply: Reply) -> Outcome:
+        """What the reply to an acquire means."""
         return scripts.read_acquire(reply)
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
@@ -188,11 +193,14 @@ class LockCore:
             return lease
         if skip:
             return None
-        raise LockTimeoutError(timed_out("lock", self.names.raw, wait, self._held_here(ownership)), name=self.names.raw)
+        name = self.names.raw
+        why = self._held_here(ownership) or (never_expires(name, self.others) if self._endless else None)
+        raise LockTimeoutError(timed_out("lock", name, wait, why), name=name)
 
     def _held_here(self, ownership: Ownership) -> str | None:
         """Who of this client holds the lock, for messages to somebody else."""
-        return next((each.who.describe() for each in self._holders() if each.who is not ownership.who), None)
+        others = ((each.who, each.by or self) for each in self._holders() if each.who is not ownership.who)
+        return next((held_here(who, by.layout, self.layout) for who, by in others), None)
 
     def _holders(self) -> list[Ownership]:
         """The ownerships of this client that hold the lock, so that nobody else can."""
@@ -227,22 +235,25 @@ class LockCore:
             elif self._covers:
                 ownership.who.mark(ownership, self._covers, self.tell_left_behind)
             holds = len(ownership.levels)
-            refused: int | None = None
+            answer: Answer | None = None
             seen = client.wakeups.glance(self.channel(ownership)) if wait != 0 else None
             if (self.polite or ownership.way > asked) and wait != 0 and not holds:
-                refused = self._give_way(ownership, wait, asked)
-            if refused is None:
+                self._endless = False
+                answer = self._give_way(ownership, wait, asked)
+            if answer is None:
                 try:
-                    refused = await self.attempt(ownership, level)
+                    answer = await self.attempt(ownership, level)
                 except Failure as failure:
                     if not client.waits_through(failure, wait):
                         raise
-                    refused = 0  # As if it were to be asked for again at once.
-            taken = refused is None
-            if refused is not None and wait != 0:
+                    answer = AT_ONCE
+                    self._endless = False
+            taken = type(answer) is Acquired
+            if type(answer) is Refused and wait != 0:
+                self._check_own_holds(ownership)
                 if not runtime.suspends:
                     self.check_not_stuck(ownership)
-                taken = await self._wait(ownership, level, refused, seen, Deadline.after(wait, asked))
+                taken = await self._wait(ownership, level, answer, seen, Deadline.after(wait, asked))
                 ownership.came = runtime.now()
                 if ownership.queued_ms:
                     await self._leave_queue(ownership)
@@ -259,7 +270,7 @@ class LockCore:
         except Failure as failure:
             error = client.explain(failure, ownership, "an acquire", level.lease_ms)
             if ownership.queued_ms:
-                await self._leave_queue(ownership, at_once=isinstance(failure, Refused))
+                await self._leave_queue(ownership, at_once=isinstance(failure, Rejected))
             error = await explain_type(client, error, ownership.name, self.layout)
             raise error from failure.cause
         except RedissonError:
@@ -289,18 +300,16 @@ class LockCore:
                     raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)
 
     def _wait(
-        self, ownership: Ownership, level: Level, refused: int, seen: int | None, deadline: Deadline
+        self, ownership: Ownership, level: Level, refused: Refused, seen: int | None, deadline: Deadline
     ) -> Coroutine[Any, Any, bool]:
         """After a first attempt was refused. See :func:`until_taken`."""
         wakeups = self.client.wakeups
-        if wakeups.waiting(self.names.channel) > CROWD:
-            ownership.acquire_request = None  # Made anew when its turn comes.
-            ownership.acquire_request_lease = 0
         return until_taken(
             Attempt(self, ownership, level),
             refused,
             runtime=self.client.runtime,
             wakeups=wakeups,
+            lock=ownership.name,
             channel=self.channel(ownership),
             kind=self.kind,
             message=self.message,
@@ -318,13 +327,13 @@ class LockCore:
             else:
                 self.client.watchdog.settle(ownership)
 
-    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> int | None:
-        """For how many ms to act as if refused: those who wait for what its owner has just released come first.
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
+        """How to act as if refused: those who wait for what its owner has just released come first.
 
         They need the way of a message and of a request; an owner that asks again at once would overtake them each time.
         """
         left = ownership.way - now
-        return int(left * 1000) if wait is None or wait > 2 * left else None
+        return Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
 
     def note_waiters(self, ownership: Ownership, heard: int, sent: float) -> None:
         """A release that was ``sent`` then was heard by so many connections."""
@@ -336,7 +345,7 @@ class LockCore:
         if heard > 0 and now - ownership.came > SLICE:
             ownership.way = now + min(WAY_MIN + 2 * (now - sent), WAY_MAX)
 
-    async def ask_once(self, ownership: Ownership, level: Level) -> int | None:
+    async def ask_once(self, ownership: Ownership, level: Level) -> Answer:
         """Ask for the lock once, for somebody who does not wait for it alone. Returns and raises as :meth:`attempt`."""
         ownership.patience = 0.0
         if ownership.levels or ownership.pending:
@@ -367,16 +376,18 @@ class LockCore:
 
     async def end_first(
         self, ownership: Ownership, level: Level, turn: int, sent: float, answer: Reply | Failure
-    ) -> int | None:
-        """Take what came of it, if that is not nil. Returns and raises as :meth:`attempt`; nobody watches the level."""
+    ) -> Answer:
+        """Take what came of it. Returns and raises as :meth:`attempt`; nobody watches the level."""
         setback = answer if isinstance(answer, Failure) else _setback(answer, scripts.read_stale)
         if setback is not None:
             answer, sent = await self._persist(ownership, level, turn, 0, False, sent, setback)
         assert not isinstance(answer, Failure)
-        said = None if answer is None and self.nil_takes else self.read_acquire(ownership, level, answer)
-        if said is None:
-            return None if ownership.granted(turn, level, sent + level.certain) else 0
-        return self._refused(ownership, turn, said)
+        said = self.read_acquire(answer)
+        if type(said) is Acquired:
+            level.token = said.token
+            return said if ownership.granted(turn, level, sent + level.certain) else AT_ONCE
+        ownership.refused(turn)
+        return self._refused(ownership, said)
 
     def last_request(self, ownership: Ownership) -> Request:
         """What gives back the only hold of an owner who has nothing open."""
@@ -386,7 +397,7 @@ class LockCore:
 
     async def end_last(self, ownership: Ownership, turn: int, lease: int, sent: float, answer: Reply | Failure) -> None:
         """Take what came of it. Raises as :meth:`unlock`."""
-        setback: Failure | scripts.Stale | None
+        setback: Failure | Stale | None
         if isinstance(answer, Failure):
             answer, setback = None, answer
         else:
@@ -397,8 +408,20 @@ class LockCore:
             )
         self.released(ownership, turn, 1, lease, sent, answer)
 
-    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
-        """Ask for the lock once. ``None``: taken. Else for how many ms it is another's (-1: without end)."""
+    async def attempt(self, ownership: Ownership, level: Level) -> Answer:
+        """Ask for the lock once."""
+        answer = await self._attempt(ownership, level)
+        if type(answer) is SelfBlocked:
+            await self.self_blocked(ownership)
+            answer = await self._attempt(ownership, level)
+            if type(answer) is SelfBlocked:
+                return AT_ONCE
+        return answer
+
+    async def self_blocked(self, ownership: Ownership) -> None:
+        """The owner is refused for something else that it holds itself."""
+
+    async def _attempt(self, ownership: Ownership, level: Level) -> Answer | SelfBlocked:
         client = self.client
         if ownership.by is not self:
             self.take_on(ownership)
@@ -420,34 +443,38 @@ class LockCore:
         sync = client.sync
         sent = client.runtime.now()
         reply: Reply = None
-        setback: Failure | scripts.Stale | None
+        setback: Failure | Stale | None
         try:
             if sync is None:
                 reply = await client.runtime.eval(request, client.attempt_timeout(lease))
-                if client.sync is not sync and self._took(ownership, level, reply):
+                if client.sync is not sync and self._took(reply):
                     raise unasked()
             else:
-                reply = await sync.take(request, client.attempt_timeout(lease), partial(self._took, ownership, level))
-            setback = None if reply is None else scripts.read_stale(reply)
+                reply = await sync.take(request, client.attempt_timeout(lease), self._took)
+            answer = self.read_acquire(reply)
+            setback = answer if type(answer) is Stale else None
         except Failure as failure:
             setback = failure
         except NotAcknowledged as short:
             raise await self._give_back(ownership, level, short) from short.cause
         if setback is not None:
             reply, sent = await self._persist(ownership, level, turn, holds, repeat, sent, setback)
-        answer = None if reply is None and self.nil_takes else self.read_acquire(ownership, level, reply)
-        if answer is None:
+            answer = self.read_acquire(reply)
+        if type(answer) is Acquired:
+            if answer.token is not None:
+                level.token = answer.token
             deadline = sent + level.certain
             over = client.runtime.now() >= (max(deadline, ownership.deadline) if holds else deadline)
             if over and (level.watched or level.certain > 0):  # Else the lease is so short that it never is certain.
                 await client.settle(ownership)  # It came when its lease was over: that is no hold, so give it back,
-                return 0  # and look again at once.
+                return AT_ONCE
             if not ownership.granted(turn, level, deadline):
-                return 0
+                return AT_ONCE
             if level.watched:
                 client.watchdog.watch(ownership)
-            return None
-        return self._refused(ownership, turn, answer)
+            return answer
+        ownership.refused(turn)
+        return answer if type(answer) is SelfBlocked else self._refused(ownership, answer)
 
     async def _persist(
         self,
@@ -457,13 +484,13 @@ class LockCore:
         holds: int,
         repeat: bool,
         sent: float,
-        setback: Failure | scripts.Stale,
+        setback: Failure | Stale,
     ) -> tuple[Reply, float]:
         """Go on with an attempt whose first copy brought no answer. Returns one, and when what it answers was sent."""
         make = partial(self._acquire_request, ownership, level, holds)
         try:
             reply, sent, _ = await self.client.persist(
-                ownership, turn, make, level.lease_ms, repeat, sent, setback, took=partial(self._took, ownership, level)
+                ownership, turn, make, level.lease_ms, repeat, sent, setback, took=self._took
             )
         except NotAcknowledged as short:
             raise await self._give_back(ownership, level, short) from short.cause
@@ -474,20 +501,18 @@ class LockCore:
             raise
         return reply, sent
 
-    def _refused(self, ownership: Ownership, turn: int, answer: scripts.Acquire) -> int:
-        ownership.refused(turn)
-        if isinstance(answer, int):
+    def _refused(self, ownership: Ownership, answer: Outcome) -> Refused:
+        if isinstance(answer, Refused):
+            self._endless = answer.retry_in_ms is None
             return answer
         if ownership.lose(GONE):
             self.client.watchdog.unwatch(ownership)
             self.client.tell_lost(ownership)
         raise lost_error(ownership)
 
-    def _took(self, ownership: Ownership, level: Level, reply: Reply) -> bool:
+    def _took(self, reply: Reply) -> bool:
         """Whether the reply to an acquire says that it was taken."""
-        if reply is None and self.nil_takes:
-            return True
-        return scripts.read_stale(reply) is None and self.read_acquire(ownership, level, reply) is None
+        return isinstance(self.read_acquire(reply), Acquired)
 
     async def _give_back(self, ownership: Ownership, level: Level, short: NotAcknowledged) -> Exception:
         """The hold was taken, and too few replicas know of it: give it back. Returns what to say of it."""
@@ -503,16 +528,28 @@ class LockCore:
 
     def take_on(self, ownership: Ownership) -> None:
         """The ownership is this handle's from now on. What was prepared by one of another kind is of no use."""
-        if ownership.levels and ownership.by is not None and ownership.by.layout != self.layout:
-            raise LockError(
-                f"{ownership.name!r} is held by {ownership.owner} as a {ownership.by.layout}; "
-                f"a {self.layout} needs another name",
-                name=ownership.name,
-            )
+        if ownership.levels:
+            self._check_layout(ownership)
         if type(ownership.by) is not type(self):
             ownership.acquire_request = ownership.release_request = None
             ownership.acquire_request_lease = 0
         ownership.by = self
+
+    def _check_layout(self, own: Ownership) -> None:
+        """Raise ``LockError`` if what its owner holds here is of another layout."""
+        if own.by is not None and own.by.layout != self.layout:
+            raise LockError(
+                f"{own.name!r} is held by {own.owner} as a {own.by.layout}; a {self.layout} needs another name",
+                name=own.name,
+            )
+
+    def _check_own_holds(self, ownership: Ownership) -> None:
+        """Raise ``LockError`` if an owner would wait for what it holds itself, as another kind."""
+        client = self.client
+        for field in (owner_field, writer_field):
+            own = client.ownerships.find((ownership.name, field(client.id, ownership.who.number)))
+            if own is not None and own.levels and own.loss is None and client.runtime.now() < own.deadline:
+                self._check_layout(own)
 
     def _acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
         request = self.acquire_request(ownership, level, holds, epoch, repeat)
@@ -558,16 +595,16 @@ class LockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
+    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
         """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled.
 
-        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        ``progress``: see ``run_to_the_end``.
         """
         if self._caller is None:
-            return self._unlock(begun)
-        return self._caller.alone(self._unlock(begun))
+            return self._unlock(progress)
+        return self._caller.alone(self._unlock(progress))
 
-    async def _unlock(self, begun: list[None] | None) -> None:
+    async def _unlock(self, progress: Progress | None) -> None:
         client = self.client
         if client.closed:
             client.check_open()
@@ -583,25 +620,25 @@ class LockCore:
         if ownership.released_behind and ownership.take_released_behind():
             self._resume(ownership)
             return
-        await self._release(ownership, begun)
+        await self._release(ownership, progress)
 
     async def leave(
-        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
     ) -> None:
         """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
 
-        Unlike :meth:`unlock` this never stands for an earlier one that failed. ``begun`` is as there.
+        Unlike :meth:`unlock` this never stands for an earlier one that failed. ``progress`` is as there.
 
         Args:
             error: What ended the block.
-            begun: As for :meth:`unlock`.
+            progress: As for :meth:`unlock`.
             lease: What the block has from :meth:`hold`. It says whose hold that is, whoever leaves the block.
         """
         if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
             self._hand_over(lease)
             return
         try:
-            await self._leave(begun, lease)
+            await self._leave(progress, lease)
         except Exception as ours:
             if error is None or is_interruption(ours):
                 raise
@@ -636,7 +673,7 @@ class LockCore:
                 return held if held.loss is None else None
         return None
 
-    async def _leave(self, begun: list[None] | None, lease: Lease | None) -> None:
+    async def _leave(self, progress: Progress | None, lease: Lease | None) -> None:
         client = self.client
         client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
@@ -646,8 +683,8 @@ class LockCore:
                 name=self.names.raw,
             )
         if ownership.pending is not None:
-            if begun is not None:
-                begun.append(None)
+            if progress is not None:
+                progress.begun = True
             # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
             owes = ownership.owe(block=True)
             try:
@@ -659,7 +696,7 @@ class LockCore:
             if owes:
                 self._resume(ownership)
                 return
-        await self._release(ownership, begun, block=True)
+        await self._release(ownership, progress, block=True)
 
     async def _settle(self, ownership: Ownership) -> Pending | None:
         try:
@@ -673,11 +710,11 @@ class LockCore:
         else:
             self.client.watchdog.unwatch(ownership)
 
-    async def _release(self, ownership: Ownership, begun: list[None] | None = None, *, block: bool = False) -> None:
+    async def _release(self, ownership: Ownership, progress: Progress | None = None, *, block: bool = False) -> None:
         before = len(ownership.levels)
         try:
-            if begun is not None:
-                begun.append(None)
+            if progress is not None:
+                progress.begun = True
             await self._release_one(ownership, block)
         except BaseException as error:
             if is_interruption(error):  # The caller has no use for the hold in any case.
@@ -710,7 +747,7 @@ class LockCore:
             request = self._release_request(ownership, lease, holds, epoch, repeat=False)
         sent = client.runtime.now()
         reply: Reply = None
-        setback: Failure | scripts.Stale | None
+        setback: Failure | Stale | None
         try:
             reply = await client.runtime.eval(request, client.attempt_timeout(lease))
             setback = None if type(reply) is int else scripts.read_release(reply)
@@ -730,7 +767,7 @@ class LockCore:
         reason: str,
         sent: float,
         reply: Reply,
-        setback: Failure | scripts.Stale | None,
+        setback: Failure | Stale | None,
     ) -> tuple[Reply, float]:
         """Go on with a release whose first copy did not simply succeed. Returns the answer, and to what sent when."""
         client = self.client
@@ -743,7 +780,7 @@ class LockCore:
             if todo is Unlock.LOST:
                 raise lost_error(ownership, reason) from failure.cause
             ownership.pending_until = ownership.deadline
-            if not isinstance(failure, Refused):  # The server would refuse it again; the next unlock() asks.
+            if not isinstance(failure, Rejected):  # The server would refuse it again; the next unlock() asks.
                 client.watchdog.settle(ownership)
             error = client.explain(failure, ownership, "an unlock", lease)
             raise await explain_type(client, error, ownership.name, self.layout) from failure.cause
@@ -892,7 +929,7 @@ class LockCore:
         return ownership
 
 
-def _setback(reply: Reply, read: Callable[[Reply], scripts.Stale | None]) -> Failure | scripts.Stale | None:
+def _setback(reply: Reply, read: Callable[[Reply], Stale | None]) -> Failure | Stale | None:
     try:
         return read(reply)
     except Unusable as failure:
@@ -907,33 +944,3 @@ def is_callers(held: Holding) -> bool:
     if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
         return False
     return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
-
-
-def timed_out(what: str, name: str, wait: float | None, holder: str | None) -> str:
-    """The message for who did not get a lock in time. ``holder``: who of this client has it."""
-    held = f"; {holder} of this client holds it" if holder else ""
-    return f"timed out after {wait} s waiting for {what} {name!r}{held}"
-
-
-def not_held(what: str, name: str, who: Caller, holder: str | None) -> str:
-    """The message for who releases a lock that it does not hold. ``holder``: who of this client has it."""
-    there = f" {holder} of this client holds it, and" if holder else ""
-    return (
-        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
-        "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
-        "task, or get_lock(name, owner=client.new_owner())"
-    )
-
-
-class Attempt:
-    """An attempt of one owner to take one lock, to be made as often as it takes."""
-
-    __slots__ = ("level", "lock", "ownership")
-
-    def __init__(self, lock: LockCore, ownership: Ownership, level: Level) -> None:
-        self.lock = lock
-        self.ownership = ownership
-        self.level = level
-
-    def __call__(self) -> Coroutine[Any, Any, int | None]:
-        return self.lock.attempt(self.ownership, self.level)

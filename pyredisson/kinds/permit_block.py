@@ -17,6 +17,7 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyredisson.core.runtime import Progress
     from pyredisson.kinds.numbered import Asking
     from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
     from pyredisson.kinds.semaphore import SemaphoreCore
@@ -69,15 +70,15 @@ class Block:
             return None
         raise LockTimeoutError(f"timed out after {self._wait} s waiting for permits of {self.name!r}", name=self.name)
 
-    async def leave(self, error: BaseException | None, begun: list[None] | None = None) -> None:
+    async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Give back what is held; the ``error`` of the block's body goes before any error of ours.
 
-        ``begun`` is as for ``run_to_the_end``.
+        ``progress`` is as for ``run_to_the_end``.
         """
         if self.lease is not None:
             self.lease._end()
         if self._is_held():
-            await self._release(error, begun)
+            await self._release(error, progress)
             self._taken = False
 
     def _is_held(self) -> bool:
@@ -94,7 +95,7 @@ class Block:
     async def _acquire(self) -> bool:
         raise NotImplementedError
 
-    async def _release(self, error: BaseException | None, begun: list[None] | None) -> None:
+    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
         raise NotImplementedError
 
 
@@ -156,8 +157,8 @@ class SemaphoreBlock(Block):
     def _granted(self) -> None:
         self._taken = True
 
-    async def _release(self, error: BaseException | None, begun: list[None] | None) -> None:
-        await self._core.leave(error, begun, permits=self._permits)
+    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
+        await self._core.leave(error, progress, permits=self._permits)
 
 
 # ---- permits that are renewed ----------------------------------------------------------------------------------------
@@ -255,19 +256,19 @@ class PermitBlock(Block):
         client.watchdog.watch(ownership)
         return True
 
-    async def _release(self, error: BaseException | None, begun: list[None] | None) -> None:
+    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
         core, client, ownership = self._core, self._core.client, self._ownership
         assert ownership is not None
         if ownership.expire(client.runtime.now()):
             client.tell_lost(ownership)
         loss = ownership.end()
         client.watchdog.unwatch(ownership)
-        closed = isinstance(error, GeneratorExit) and begun is None  # As for SemaphoreCore.leave().
+        closed = isinstance(error, GeneratorExit) and progress is None  # As for SemaphoreCore.leave().
         try:
             asking = core.releasing(self._permit, left=closed)
             if closed:
                 asking.leave_later()
-            elif await asking.once(begun, insist=True) != 1 and loss is None:
+            elif await asking.once(progress, insist=True) != 1 and loss is None:
                 loss = ownership.loss = PERMIT_GONE
                 client.tell_lost(ownership)
             if loss is not None:

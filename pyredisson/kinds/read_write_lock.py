@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
+from pyredisson.core.outcomes import Refused
 from pyredisson.core.ownership import lost_error
 from pyredisson.core.runtime import Failure
 from pyredisson.core.waiting import until_taken
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Level, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
 
@@ -192,7 +194,7 @@ class ReadLockCore(Side):
         return holds if names and await self.client.query("EXISTS", *names) else 0
 
     async def _wait(
-        self, ownership: Ownership, level: Level, refused: int, seen: int | None, deadline: Deadline
+        self, ownership: Ownership, level: Level, refused: Refused, seen: int | None, deadline: Deadline
     ) -> bool:
         try:
             return await until_taken(
@@ -200,6 +202,7 @@ class ReadLockCore(Side):
                 refused,
                 runtime=self.client.runtime,
                 wakeups=self.client.wakeups,
+                lock=ownership.name,
                 channel=self.names.channel,
                 kind=self.kind,
                 message=self.message,
@@ -211,22 +214,27 @@ class ReadLockCore(Side):
             ownership.way = 0.0
 
     def _holders(self) -> list[Ownership]:
-        """The ownerships of this client that keep readers out: a writer's."""
-        return [each for each in super()._holders() if each.owner == writer_field(each.client, each.who.number)]
+        """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
+        return [
+            each
+            for each in super()._holders()
+            if each.owner == writer_field(each.client, each.who.number)
+            or (each.by is not None and each.by.layout != self.layout)
+        ]
 
-    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> int | None:
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
         if self._writer_waits() and not self._writing(ownership):
             left = WAY if wait is None else min(WAY, wait / 2)
             ownership.way = now + left
-            return int(1000 * left)
+            return Refused(int(1000 * left))
         return super()._give_way(ownership, wait, now) if ownership.way > now else None
 
-    async def _attempt_politely(self, ownership: Ownership, level: Level) -> int | None:
+    async def _attempt_politely(self, ownership: Ownership, level: Level) -> Answer:
         """As :meth:`attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
         left = ownership.way - self.client.runtime.now()
         if left > 0 and self._writer_waits():
-            return int(1000 * left)
+            return Refused(int(1000 * left))
         return await self.attempt(ownership, level)
 
     def _writer_waits(self) -> bool:
@@ -268,7 +276,7 @@ class WriteLockCore(Side):
             repeat=repeat,
         )
 
-    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
+    def read_acquire(self, reply: Reply) -> Outcome:
         """What the reply to an acquire means."""
         return scripts.read_acquire_writing(reply)
 
@@ -289,13 +297,9 @@ class WriteLockCore(Side):
             await self._refuse_reader(ownership)
         return await super()._acquire(wait, level, ownership)
 
-    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
-        """Ask for the lock once; whoever reads is told so."""
-        answer = await super().attempt(ownership, level)
-        if answer == scripts.UPGRADE:
-            await self._give_up_reading(ownership)
-            answer = await super().attempt(ownership, level)
-        return 0 if answer == scripts.UPGRADE else answer
+    async def self_blocked(self, ownership: Ownership) -> None:
+        """The server says that this owner reads. See :meth:`_give_up_reading`."""
+        await self._give_up_reading(ownership)
 
     async def _refuse_reader(self, ownership: Ownership) -> None:
         """A reader may not write, as far as this client knows; the server looks again."""
@@ -314,6 +318,7 @@ class WriteLockCore(Side):
         if own.loss is not None:
             raise lost_error(own)
         if own.levels:
+            self._check_layout(own)
             raise self._upgrade_error(own.name, own.owner)
 
     async def _give_up_reading(self, ownership: Ownership) -> None:

@@ -7,10 +7,10 @@ frees another's; it is renewed; its owner is a thread or task, and not whoever h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.names import token_field
 from pyredisson.core.ownership import GONE, lost_error
 from pyredisson.core.runtime import Failure
@@ -19,23 +19,17 @@ from pyredisson.kinds.non_reentrant import NonReentrant
 from pyredisson.kinds.spin_lock import SpinLockCore
 
 if TYPE_CHECKING:
-    from pyredisson.config import Backoff
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.outcomes import Refused
     from pyredisson.core.ownership import Level, Ownership
     from pyredisson.core.runtime import MadeCaller, Reply, Request
 
 __all__ = ["TOKEN_BYTES", "TokenLockCore"]
 
+POLL = DoublingBackoff(first=0.001, maximum=0.128)
+
 TOKEN_BYTES = 20
 """As the Redis documentation says. On the wire they are hexadecimal."""
-
-
-class Doubling:
-    """Pauses from 1 ms, doubled up to 128 ms. Chance is the runtime's affair."""
-
-    def delays(self) -> Iterable[float]:
-        """See ``Backoff.delays``."""
-        return [0.001 * 2**step for step in range(8)]
 
 
 class TokenLockCore(NonReentrant, SpinLockCore):
@@ -44,15 +38,16 @@ class TokenLockCore(NonReentrant, SpinLockCore):
     Args:
         client: The client.
         name: The lock's name, which is its key.
-        backoff: The longest pauses between two attempts, of which each is half at least. ``None``: :class:`Doubling`.
+        backoff: The pauses between two attempts.
         owner: Who holds it, if not the calling thread or task.
         token: What to store instead of random bytes.
     """
 
-    __slots__ = ("_token",)
+    __slots__ = ("_pauses", "_token")
 
     kind = "token"
     layout = "token lock"
+    others = "one of redis-py without a timeout, a semaphore, or a latch"
     hint = ""  # A reentrant lock of the same name would be another key's type.
     renew = staticmethod(scripts.renew_tokens)
 
@@ -60,18 +55,19 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         self,
         client: ClientCore,
         name: str,
-        backoff: Backoff | None = None,
+        backoff: DoublingBackoff = POLL,
         *,
         owner: MadeCaller | None = None,
         token: str | None = None,
     ) -> None:
-        super().__init__(client, name, backoff or Doubling())
+        super().__init__(client, name, backoff)
+        self._pauses = backoff
         self._caller = owner
         self._token = token
 
     def with_token(self, token: str) -> TokenLockCore:
         """The same handle, but for what it stores."""
-        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
+        return type(self)(self.client, self.names.raw, self._pauses, owner=self._caller, token=token)
 
     def field(self, number: int) -> str:
         """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
@@ -116,9 +112,10 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 
-    def _pause(self, delay: float, refused: int) -> float:
-        pause = self.client.runtime.jitter(delay / 2, delay)
-        return pause if refused < 0 else min(pause, (refused + 1) / 1000)  # It will be free by then at the latest.
+    def _pause(self, delay: float, refused: Refused) -> float:
+        if refused.retry_in_ms is None:
+            return delay
+        return min(delay, (refused.retry_in_ms + 1) / 1000)  # It will be free by then at the latest.
 
     # ---- prolonging ----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""Events as log lines, by the loggers ``pyredisson.lock``, ``.renewal``, ``.pubsub`` and ``.server``.
+"""Log the events of a client, by the loggers ``pyredisson.lock``, ``.renewal``, ``.pubsub`` and ``.server``.
 
-The lock and its owner are in ``extra`` as ``lock`` and ``owner``, for structured logs.
+For structured logs, ``extra`` contains the lock and its owner as ``lock`` and ``owner``.
 """
 
 from __future__ import annotations
@@ -14,53 +14,68 @@ __all__ = ["log_collected", "log_event", "wants_all"]
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
-_pubsub = logging.getLogger("pyredisson.net.subscriber")
+_pubsub = logging.getLogger("pyredisson.pubsub")
 _server = logging.getLogger("pyredisson.server")
 
 
-#: Whether acquires and releases are logged too.
+#: Whether acquires and releases are logged, too.
 wants_all = partial(_lock.isEnabledFor, logging.DEBUG)
 
 
 def log_event(event: events.Event) -> None:
-    """Log one event. Losses and doubts are warnings; what goes as it should is ``DEBUG``."""
+    """Log one event: losses and unknown outcomes as ``WARNING``, normal operation as ``DEBUG``."""
     match event:
         case events.Acquired(waited=waited, holds=holds):
             _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
         case events.Released(holds=holds, held=held):
             _of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
         case events.TimedOut(waited=waited):
-            _of(event, logging.DEBUG, "lock %r of %s: not got within %.3f s", waited)
+            _of(event, logging.DEBUG, "lock %r of %s: not acquired within %.3f s", waited)
         case events.Lost(reason=reason):
-            _of(event, logging.WARNING, "lock %r of %s: LOST: %s", reason)
+            _of(event, logging.WARNING, "lock %r of %s was lost: %s", reason)
         case events.HolderGone(hint=hint):
-            _of(event, logging.WARNING, "lock %r of %s: its holder is gone, so it is renewed no longer: %s", hint)
+            _of(
+                event,
+                logging.WARNING,
+                "lock %r of %s: its holder is gone, so it is no longer renewed: %s",
+                hint,
+            )
         case events.LeftBehind(holder=holder):
             text = (
-                "lock %r of %s: %s holds it and has gone on to another call: only the call that acquired it can "
-                "release it. Use hold(), whose block may be left in any thread, or get_lock(name, "
+                "lock %r of %s: %s still holds it from an earlier call and now runs another one. Only the call that "
+                "acquired it can release it: use hold(), whose block may be left in any thread, or get_lock(name, "
                 "owner=client.new_owner())"
             )
             _of(event, logging.WARNING, text, holder)
         case events.OutcomeUnknown(request=request, error=error):
-            _of(event, logging.WARNING, "lock %r of %s: the outcome of %s is unknown (%s), settling it", request, error)
+            _of(
+                event,
+                logging.WARNING,
+                "lock %r of %s: the outcome of %s is unknown (%s); settling it in the background",
+                request,
+                error,
+            )
         case events.GivenBack():
-            _of(event, logging.INFO, "lock %r of %s: what an unanswered request may have taken was given back")
+            _of(
+                event,
+                logging.INFO,
+                "lock %r of %s: an unanswered request was settled, and what it may have acquired was released",
+            )
         case events.PermitsNeverSet():
             text = (
-                "semaphore %r: %s waits for permits, and it was never given any: call try_set_permits(n), or make the "
-                "handle with permits=n"
+                "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or make "
+                "the handle with permits=n"
             )
             _of(event, logging.WARNING, text)
         case events.Renewed(locks=locks, requests=requests):
-            _renewal.debug("renewed %d locks by %d requests", locks, requests)
+            _renewal.debug("renewed %d locks with %d requests", locks, requests)
         case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
             level = _once_an_outage(attempt)
-            _renewal.log(level, "a renewal of %d locks got no answer (%s), asking again", locks, error)
+            _renewal.log(level, "the renewal of %d locks was not answered (%s); retrying", locks, error)
         case events.WatchdogLate(seconds=seconds):
             text = (
-                "the watchdog is %.1f s late, so locks may have expired under their holders. Under uWSGI start with "
-                "--enable-threads; elsewhere the process was stopped, too busy, or its event loop blocked"
+                "the watchdog is %.1f s late, so locks may have expired while they were held. With uWSGI set "
+                "--enable-threads; otherwise the process was stopped, overloaded, or its event loop was blocked"
             )
             _renewal.warning(text, seconds)
         case events.ConnectionDown(error=error, attempt=attempt):
@@ -70,28 +85,28 @@ def log_event(event: events.Event) -> None:
         case events.ServerUnsafe(text=text):
             _server.warning("%s", text)
         case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
-            text = "quorum %r: %s was started %d s ago, and has no vote for another %.1f s"
+            text = "quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
             _server.warning(text, name, node, uptime, seconds)
         case events.QuorumIsYoung(name=name, nodes=nodes, uptime=uptime):
-            text = "quorum %r: all %d nodes were started within the last %d s; taken for a first start, so they vote"
+            text = "quorum %r: all %d nodes were started within the last %d s; treated as a first start, so they vote"
             _server.info(text, name, nodes, uptime)
         case events.ClientCollected():
-            pass  # It was logged where it was found out; see log_collected().
+            pass  # It was logged where it was detected; see log_collected().
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("the callback %s failed: %r", callback, error)
         case events.BackgroundFailed(what=what, error=error):
-            _lock.error("settling %s failed, and will be tried again: %r", what, error, exc_info=error)
+            _lock.error("settling %s failed and will be retried: %r", what, error, exc_info=error)
         case _:
             pass
 
 
 def log_collected(event: events.ClientCollected) -> None:
-    """Log that a client was garbage-collected; at once, since the process may be about to end."""
+    """Log that a client was garbage-collected; immediately, since the process may be about to end."""
     names = ", ".join(map(repr, event.names))
     more = "" if event.held <= len(event.names) else f" and {event.held - len(event.names)} more"
     _lock.warning(
-        "client %s was garbage-collected while it held %s%s: nobody can release them any more, so they end with their "
-        "leases. Keep the client, and release what it holds or close() it",
+        "client %s was garbage-collected while it held %s%s: they can no longer be released and expire with their "
+        "leases. Keep a reference to the client, and release its locks or close() it",
         event.client_id,
         names,
         more,

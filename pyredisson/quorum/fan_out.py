@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
 from pyredisson.core.client import ClientCore
+from pyredisson.core.outcomes import Stale
 from pyredisson.core.replicas import NodeReplicas
 from pyredisson.core.runtime import (
     Acknowledging,
@@ -114,6 +115,7 @@ class NodeCore(MemberCore):
         quick: Whether it gets but the small timeout of one node among many.
     """
 
+    explains_types = False  # That takes more requests: the multi-lock does it when all have been asked.
     sync = None  # The other nodes are what replicas are elsewhere, unless a number of them is demanded.
 
     def __init__(self, real: ClientCore, *, quick: bool) -> None:
@@ -144,13 +146,13 @@ class NodeCore(MemberCore):
         lease_ms: int,
         repeat: bool,
         sent: float,
-        setback: Failure | scripts.Stale,
+        setback: Failure | Stale,
         budget: float | None = None,
         took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
         """A node is asked once: only one that knows a later epoch of ours is asked again, under the next one."""
-        if isinstance(setback, scripts.Stale):
-            ownership.raise_epoch(turn, above=setback)
+        if isinstance(setback, Stale):
+            ownership.raise_epoch(turn, above=setback.epoch)
             epoch = ownership.epoch_of(turn)
             if epoch is None:
                 raise Unanswered(

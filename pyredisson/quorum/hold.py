@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.owner_table import OwnerTable
 from pyredisson.core.ownership import BESIDE, GONE, Level, Ownership, gone_hint, holder_alive
 from pyredisson.core.runtime import Ask, Failure
 from pyredisson.core.scripts import read_renewed
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asks", "Keeper", "MultiHold", "MultiLevel"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: How many fixed leases that ran out an owner is reminded of.
 REMEMBERED = 1000
@@ -95,6 +96,7 @@ class MultiHold:
         "asks",
         "cores",
         "extensions",
+        "failed_renewals",
         "key",
         "levels",
         "listed_in",
@@ -110,7 +112,6 @@ class MultiHold:
         "quick",
         "quorum",
         "renew_at",
-        "retry_in",
         "taking",
         "who",
     )
@@ -118,7 +119,7 @@ class MultiHold:
     def __init__(
         self, key: object, name: str, who: Caller, cores: tuple[LockCore, ...], quorum: int, *, quick: bool
     ) -> None:
-        self.key = key
+        self.key = (key, who.number)
         self.name = name
         self.who = who
         self.owner = f"{cores[0].client.id}:{who.number}"
@@ -138,7 +139,7 @@ class MultiHold:
         self.open: MultiLevel | None = None  # Given back, and too few nodes have said so.
         self.extensions = 0
         self.renew_at = math.inf
-        self.retry_in = RETRY_FIRST
+        self.failed_renewals = 0
 
     def deadline_of(self, level: MultiLevel) -> float:
         """Until when this level is certain."""
@@ -231,7 +232,7 @@ class MultiHold:
         self.on_loss = ()
         self.extensions = 0
         self.renew_at = math.inf
-        self.retry_in = RETRY_FIRST
+        self.failed_renewals = 0
 
     def expire(self, now: float) -> bool:
         """Draw the consequences if too little is certain. Returns whether somebody must be told of a loss."""
@@ -264,7 +265,7 @@ class Keeper:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._runtime = client.runtime
-        self._table: dict[tuple[object, int], MultiHold] = {}
+        self._table = OwnerTable[MultiHold](client.runtime)
         self._kept: dict[MultiHold, None] = {}
         self._sweep_at = SWEEP_AT
 
@@ -272,7 +273,7 @@ class Keeper:
 
     def find(self, key: object, who: Caller) -> MultiHold | None:
         """What this owner holds, if anything."""
-        return self._table.get((key, who.number))
+        return self._table.find((key, who.number))
 
     def enter(self, hold: MultiHold) -> MultiHold:
         """Put a hold into the table, unless there is one: then return that."""
@@ -281,7 +282,7 @@ class Keeper:
         return self._list(hold)
 
     def _list(self, hold: MultiHold) -> MultiHold:
-        listed = self._table.setdefault((hold.key, hold.who.number), hold)
+        listed = self._table.enter(hold)
         listed.listed_in = self
         return listed
 
@@ -297,7 +298,7 @@ class Keeper:
 
     def _drop(self, hold: MultiHold) -> None:
         hold.listed_in = None
-        self._table.pop((hold.key, hold.who.number), None)
+        self._table.drop(hold)
 
     def tidy(self, hold: MultiHold) -> None:
         """Its owner has done with it for now. An idle hold stays for the next time, until there are too many."""
@@ -309,7 +310,7 @@ class Keeper:
 
     def of(self, key: object) -> list[MultiHold]:
         """All holds of one multi-lock."""
-        return [hold for hold in list(self._table.values()) if hold.key == key]
+        return self._table.of(key)
 
     # ---- what to do ----------------------------------------------------------------------------------------------
 
@@ -332,7 +333,7 @@ class Keeper:
 
     def holds(self) -> list[MultiHold]:
         """Everything in the table."""
-        return list(self._table.values())
+        return list(self._table)
 
     def keeping(self) -> int:
         """How many holds are renewed or watched."""
@@ -451,13 +452,13 @@ class Keeper:
         if certain >= sent + lease / 2:
             hold.extensions += hold.taking is None
             hold.renew_at = sent + lease / 3
-            hold.retry_in = RETRY_FIRST
+            hold.failed_renewals = 0
             return
         if failed is not None:
             self._client.emit(events.RenewalFailed(1, failed.cause, 1))
-        wait = min(hold.retry_in, lease / 10)
-        hold.renew_at = self._runtime.now() + self._runtime.jitter(wait / 2, wait)
-        hold.retry_in = min(2 * hold.retry_in, RETRY_MAX)
+        retry = DoublingBackoff(RETRY.first, min(RETRY.maximum, lease / 10))
+        hold.renew_at = self._runtime.now() + retry.pause(hold.failed_renewals, self._runtime.jitter)
+        hold.failed_renewals += 1
 
     @staticmethod
     def _tell_others(client: ClientCore, ownership: Ownership) -> None:

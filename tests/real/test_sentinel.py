@@ -181,8 +181,8 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
 @pytest.fixture
 def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
-    for module in ("sentinel", "pubsub"):
-        monkeypatch.setattr(f"pyredisson.{module}.ASK_AGAIN", 600.0)
+    for module in ("sentinel", "subscriber"):
+        monkeypatch.setattr(f"pyredisson.net.{module}.ASK_AGAIN", 600.0)
 
 
 @pytest.mark.parametrize("synced", [False, True], ids=["alone", "with replicas"])

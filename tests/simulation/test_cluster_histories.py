@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.runtime import Refused
+from pyredisson.core.runtime import Rejected
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp
@@ -268,7 +268,7 @@ def _old_address(patch: pytest.MonkeyPatch) -> None:
 
 def _not_asked_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cluster, "PAUSE_FIRST", 1e6)
-    patch.setattr(cluster, "NotNow", Refused)
+    patch.setattr(cluster, "NotNow", Rejected)
 
 
 def dropped_without_a_word(self: Watchdog) -> None:

@@ -20,6 +20,7 @@ import pytest
 from pyredisson.core import client, scripts, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
+from pyredisson.core.outcomes import ACQUIRED, Acquired
 from pyredisson.core.ownership import Level, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
@@ -157,35 +158,35 @@ READ_FENCED = scripts.read_acquire_fenced
 BUGS = {
     "an unlock does not look who holds": in_script(
         "lock_release",
-        ("local held = redis.call('hget', KEYS[1], ARGV[3])", "local held = redis.call('hvals', KEYS[1])[1]"),
+        ("local held = redis.call('hget', KEYS[1], ARGV[1])", "local held = redis.call('hvals', KEYS[1])[1]"),
     ),
     "an unlock deletes at count 2": in_script("lock_release", ("if left > 0 then", "if left > 1 then")),
-    "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")),
-    "an unlock does not store the epoch": in_script("lock_release", ("ARGV[5] ~= '0' and", "false and")),
+    "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")),
+    "an unlock does not store the epoch": in_script("lock_release", ("ARGV[2] ~= '0' and", "false and")),
     "a partial unlock shortens the TTL": in_script(
-        "lock_release", ("math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2]))", "ARGV[2]")
+        "lock_release", ("math.max(redis.call('pttl', KEYS[1]), lease)", "lease")
     ),
     "a partial unlock forgets the TTL": in_script(
         "lock_release",
         (
-            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))",
-            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held)) redis.call('persist', KEYS[1])",
+            "redis.call('hincrby', KEYS[1], ARGV[1], left - tonumber(held))",
+            "redis.call('hincrby', KEYS[1], ARGV[1], left - tonumber(held)) redis.call('persist', KEYS[1])",
         ),
     ),
     "a re-entry shortens the TTL": in_script(
-        "lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if true then")
+        "lock_acquire", ("if redis.call('pttl', key) < tonumber(ms) then", "if true then")
     ),
     "a re-entry is not counted": in_script(
         "lock_acquire",
-        ("redis.call('hincrby', KEYS[1], ARGV[2], 1)\nelseif", "redis.call('hexists', KEYS[1], ARGV[2])\nelseif"),
+        ("redis.call('hincrby', KEYS[1], ARGV[1], 1)\nelseif", "redis.call('hexists', KEYS[1], ARGV[1])\nelseif"),
     ),
-    "an acquire sets no TTL": in_script("lock_acquire", ("redis.pcall('pexpire', KEYS[1], ARGV[1])", "1")),
+    "an acquire sets no TTL": in_script("lock_acquire", ("redis.pcall('pexpire', KEYS[1], ARGV[4])", "1")),
     "an acquire does not look who holds": in_script("lock_acquire", ("if not held then", "if false then")),
-    "an acquire does not check the epoch": in_script("lock_acquire", ("tonumber(stored) > tonumber(ARGV[4])", "false")),
+    "an acquire does not check the epoch": in_script("lock_acquire", ("tonumber(stored) > tonumber(ARGV[2])", "false")),
     "a repeated acquire counts twice": in_script(
-        "lock_acquire", ("if held == ARGV[3] then", "if held == ARGV[3] or ARGV[5] == '1' then")
+        "lock_acquire", ("if held == ARGV[5] then", "if held == ARGV[5] or ARGV[3] == '1' then")
     ),
-    "an acquire ignores what is counted": in_script("lock_acquire", ("if ARGV[3] ~= '0' then", "if false then")),
+    "an acquire ignores what is counted": in_script("lock_acquire", ("if ARGV[5] ~= '0' then", "if false then")),
     "a renewal does not look who holds": in_script(
         "lock_renew", ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
     ),
@@ -232,24 +233,30 @@ BUGS = {
         ),
     ),
     "a fenced acquire without a TTL to wait for is taken": in_code(
-        scripts, "read_acquire_fenced", lambda reply: (None if reply == -1 else READ_FENCED(reply)[0], None)
+        scripts,
+        "read_acquire_fenced",
+        lambda reply: (
+            ACQUIRED if reply == -1 else Acquired() if isinstance(READ_FENCED(reply), Acquired) else READ_FENCED(reply)
+        ),
     ),
     "a lock that is not reentrant counts": in_code(NonReentrant, "_make_ready", lock.LockCore._make_ready),
-    "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[7] ~= '' then", "if true then")),
-    "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[2]) then", "then")),
-    "a fair lock's dead head stays": in_script("fair_acquire", ("if ends > now then", "if ends ~= 0 then")),
+    "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[6] ~= '' then", "if true then")),
+    "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[1])", "")),
+    "a fair lock's dead head stays": in_script(
+        "fair_acquire", ("believed_until(head) <= now", "believed_until(head) == 0")
+    ),
     "a fair lock's entry without a score stays": in_script(
         "fair_acquire",
         (
-            "local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '0')",
-            "local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '1e15')",
+            "local score = tonumber(redis.call('zscore', timeouts, waiter) or '0')",
+            "local score = tonumber(redis.call('zscore', timeouts, waiter) or '1e15')",
         ),
     ),
     "a fair lock rings the last one": in_script(
         "fair_release",
         (
-            "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. head, ARGV[1])",
-            "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. redis.call('lindex', KEYS[4], -1), ARGV[1])",
+            "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])",
+            "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. redis.call('lindex', queue, -1), ARGV[7])",
         ),
     ),
     "a fair waiter that goes away stays in the queue": in_code(lock.LockCore, "_leave_queue", _stays_in_the_queue),
@@ -262,17 +269,17 @@ BUGS = {
         fair_lock, "alive_ms", lambda left, most: math.ceil(min(left, most) * 900)
     ),
     "a live fair waiter does not say that it is": in_script(
-        "fair_look", ("or '0') < now + lives then", "or '0') < now + lives - 1e6 then")
+        "fair_look", ("or '0') < beats then", "or '0') < beats - 1e6 then")
     ),
     "a fair waiter is dropped by what it said the last time": in_script(
         "fair_acquire",
         (
-            "if not queued or tonumber(redis.call('hget', KEYS[5], ARGV[2]) or '0') < now + alive then",
-            "if not redis.call('hget', KEYS[5], ARGV[2]) then",
+            "if not queued or tonumber(redis.call('hget', alive, ARGV[1]) or '0') < now + lives then",
+            "if not redis.call('hget', alive, ARGV[1]) then",
         ),
     ),
     "what a fair waiter said is forgotten before its score is over": in_script(
-        "fair_acquire", ("local lasts = math.ceil(", "local lasts = alive -- ")
+        "fair_acquire", ("local lasts = math.ceil(", "local lasts = lives -- ")
     ),
     "nobody looks whether the one before it is dead": in_script(
         "fair_look", ("again = math.min(again, ends - now)\n                break", "break")
@@ -281,16 +288,16 @@ BUGS = {
         "semaphore_release", ("if number == ARGV[1] then", "if false then")
     ),
     "a late acquire of permits takes them": in_script(
-        "semaphore_acquire", ("elseif number and tonumber(number) > tonumber(ARGV[1]) then", "elseif false then")
+        "semaphore_acquire", ("if number and tonumber(number) > tonumber(ARGV[1]) then", "if false then")
     ),
     "a release of permits tells nobody": in_script(
-        "semaphore_release", ("redis.call(ARGV[3], KEYS[2], string.format('%.0f', total))", "")
+        "semaphore_release", ("redis.call(ARGV[3], KEYS[3], string.format('%.0f', total))", "")
     ),
     "what an interrupted acquire took is kept": in_script(
         "semaphore_undo", ("if number == ARGV[2] and", "if false and")
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
-    "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[2], ARGV[2])", "")),
+    "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
     "a permit is certain from its reply on": in_code(PermitBlock, "_granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")

@@ -373,7 +373,7 @@ def _later_never(member: Any, ownership: Any, lease: int) -> None:
 def _epoch_unchecked(patch: pytest.MonkeyPatch) -> None:
     target = script("lock_acquire")
     text = target.text.decode()
-    changed = text.replace("tonumber(stored) > tonumber(ARGV[4])", "false")
+    changed = text.replace("tonumber(stored) > tonumber(ARGV[2])", "false")
     assert changed != text
     patch.setattr(target, "text", changed.encode())
     patch.setattr(target, "sha", hashlib.sha1(changed.encode()).hexdigest())

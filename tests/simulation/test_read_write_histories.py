@@ -103,7 +103,7 @@ BUGS = {
     "a reader is let in beside a writer": in_script(
         "read_lock_acquire",
         (
-            "elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[2] .. ':write') == 0 then",
+            "elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then",
             "elseif false then",
         ),
     ),
@@ -121,13 +121,11 @@ BUGS = {
         "read_lock_renew", ("if left ~= -2 then", "redis.call('set', holds .. i, 1) left = -1\n        if true then")
     ),
     "a renewal cuts the lock's time": in_script(
-        "read_lock_renew", ("if kept[n] == 1 and redis.call('pttl', lock) < lease then", "if kept[n] == 1 then")
+        "read_lock_renew", ("live_for(KEYS[at], ARGV[1])", "redis.call('pexpire', KEYS[at], ARGV[1])")
     ),
-    "a reader lives without the lock": in_script(
-        "read_lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if false then")
-    ),
+    "a reader lives without the lock": in_script("read_lock_acquire", ("live_for(KEYS[1], ARGV[4])", "")),
     "a read unlock does not check the epoch": in_script(
-        "read_lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")
+        "read_lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")
     ),
 }
 

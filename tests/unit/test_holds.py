@@ -550,7 +550,7 @@ def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> No
     for ownership in (first, second):
         ownerships.drop(ownership)
     assert ownerships.of("orders") == []
-    assert not ownerships._by_name, "names of ownerships that are gone pile up"
+    assert not ownerships._by_lock, "names of ownerships that are gone pile up"
 
 
 def test_the_claims_on_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:

@@ -243,7 +243,7 @@ def test_outside_of_a_task_there_is_no_owner() -> None:
         asyncio.get_running_loop().call_soon(plain)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert "belongs to a task" in str(failures[0])
+        assert "must be used in a task" in str(failures[0])
 
     asyncio.run(main())
     with pytest.raises(RuntimeError):

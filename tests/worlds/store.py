@@ -6,14 +6,11 @@ import math
 import re
 import uuid
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Any, Protocol
 
 import redis
 
-import pyredisson
-
-SCRIPTS = Path(pyredisson.__file__).parent / "lua"
+from pyredisson.lua import script_names, script_text
 
 #: Where the release of the lock called "orders" is announced.
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -119,8 +116,8 @@ class ServerStore(Store):
 
     def learn_scripts(self) -> None:
         """Let the server know all of them, so that each request of a script is one: where requests are counted."""
-        for script in sorted(SCRIPTS.glob("*.lua")):
-            self.command("SCRIPT", "LOAD", script.read_text(encoding="utf-8"))
+        for name in script_names():
+            self.command("SCRIPT", "LOAD", script_text(name))
 
     def calls(self, *commands: str) -> int:
         """How often a real server was asked to run such commands since it started."""

@@ -1,6 +1,6 @@
-"""redis-py's ``Lock`` on the token lock: the same calls on the same key, without its faults.
+"""A drop-in replacement for redis-py's ``Lock``: the same calls on the same key, based on the token lock.
 
-Old processes with redis-py's own lock and new ones with this exclude each other. The asyncio twin is
+Processes that use redis-py's own lock and processes that use this one exclude each other. The lock for asyncio is
 :class:`pyredisson.compat.redis_py.asyncio.Lock`.
 """
 
@@ -37,9 +37,9 @@ _making = threading.RLock()
 
 
 def client_of(redis: redis.Redis) -> Redisson:
-    """Return the client behind the locks of a redis-py client: one for each of its connection pools.
+    """Return the client that serves the locks of a redis-py client: one per connection pool.
 
-    It ends with the pool; whoever wants it to end sooner closes it.
+    It ends with the pool, or when it is closed.
     """
     with _making:
         return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
@@ -56,21 +56,23 @@ class _PerThread(Place, threading.local):
 
 
 class Lock:
-    """A lock with the names and the manners of redis-py's ``Lock``.
+    """A lock with the parameters, methods and errors of redis-py's ``Lock``.
 
     Args:
-        redis: A client of redis-py; or one of this library.
+        redis: A redis-py client, or a client of this library.
         name: The key.
-        timeout: The lease in seconds. ``None``: it is kept alive until it is released, and ends soon after the
-            process or, with ``thread_local``, the thread does.
-        sleep: The longest pause between two attempts, in seconds; it is half of that at least.
+        timeout: The lease in seconds. ``None``: renew the lock until it is released; it expires soon after the
+            process or, with ``thread_local``, the thread has ended.
+        sleep: The longest pause between two attempts, in seconds; pauses are random, at least half of it.
         blocking: Whether ``acquire()`` waits.
-        blocking_timeout: For how long at most, in seconds; ``None``: as long as it takes.
-        thread_local: Whether each thread has a hold of its own. If not, whoever has the object may release it.
-        raise_on_release_error: Whether leaving the block raises when the lock was lost; else that is logged.
+        blocking_timeout: Seconds to wait at most. ``None``: wait without a time limit.
+        thread_local: Whether each thread has a hold of its own. ``False``: any thread that has the object may release
+            the lock.
+        raise_on_release_error: Whether leaving the block raises an error if the lock was lost; otherwise the loss is
+            logged.
 
     Raises:
-        ValueError, TypeError: An argument that no lock can have.
+        ValueError, TypeError: An argument is not valid.
     """
 
     def __init__(
@@ -104,20 +106,20 @@ class Lock:
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Take the lock.
+        """Acquire the lock.
 
         Args:
-            sleep: In place of the lock's own, as are the next two.
-            blocking: Whether to wait.
-            blocking_timeout: For how long at most, in seconds.
-            token: What to store; ``None``: 20 random bytes in hexadecimal.
+            sleep: Replaces the lock's ``sleep``.
+            blocking: Replaces the lock's ``blocking``.
+            blocking_timeout: Replaces the lock's ``blocking_timeout``.
+            token: The value to store. ``None``: 20 random bytes in hexadecimal.
 
         Returns:
-            Whether it was got.
+            Whether the lock was acquired.
 
         Raises:
-            redis.exceptions.RedisError: The server could not be reached, or refused. What may have been taken is
-                given back.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request. If the lock may have
+                been acquired, it is released.
         """
         thread = current_thread_owner() if self.thread_local else None
         owner = HandleOwner(self, thread)
@@ -141,12 +143,12 @@ class Lock:
             raise
 
     def release(self) -> None:
-        """Give the lock back.
+        """Release the lock.
 
         Raises:
-            redis.exceptions.LockError: It is not held.
-            redis.exceptions.LockNotOwnedError: It was lost.
-            redis.exceptions.RedisError: The server could not be reached; calling again continues.
+            redis.exceptions.LockError: The lock is not held.
+            redis.exceptions.LockNotOwnedError: The lock was lost.
+            redis.exceptions.RedisError: The server could not be reached; call again to continue.
         """
         try:
             run_to_the_end(self._held("release a lock that's not owned or is already unlocked.").unlock)
@@ -168,16 +170,20 @@ class Lock:
         return hold
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
-        """Add to the time that is left, or with ``replace_ttl`` have that much from now on; it is never shortened.
+        """Extend the lease; it is never shortened.
+
+        Args:
+            additional_time: Seconds to add.
+            replace_ttl: Count ``additional_time`` from now instead of adding it to the remaining time.
 
         Raises:
-            redis.exceptions.LockError: It is not held, or has no timeout.
-            redis.exceptions.LockNotOwnedError: It was lost.
+            redis.exceptions.LockError: The lock is not held, or has no timeout.
+            redis.exceptions.LockNotOwnedError: The lock was lost.
         """
         return self._extend("extend", additional_time, from_now=replace_ttl)
 
     def reacquire(self) -> Literal[True]:
-        """Have the whole timeout from now on. Raises as :meth:`extend`."""
+        """Extend the lease to the whole timeout from now. Raises as :meth:`extend`."""
         return self._extend("reacquire", self.timeout, from_now=True)
 
     def _extend(self, do: str, time: float | None, *, from_now: bool) -> Literal[True]:
@@ -189,7 +195,7 @@ class Lock:
         return True
 
     def locked(self) -> bool:
-        """Return whether anybody holds the lock."""
+        """Return whether any owner holds the lock."""
         return run(self._asking.is_locked())
 
     def owned(self) -> bool:
@@ -210,4 +216,4 @@ class Lock:
         except rx.LockError as lost:
             if self.raise_on_release_error:
                 raise
-            _log.warning("lock %r was no longer held when its block was left: %s", self.name, lost)
+            _log.warning("lock %r was lost before its block was left: %s", self.name, lost)

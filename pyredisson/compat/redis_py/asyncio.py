@@ -1,4 +1,4 @@
-"""The asyncio twin of :class:`pyredisson.compat.redis_py.Lock`."""
+"""A drop-in replacement for redis-py's asyncio ``Lock``: the same calls on the same key, based on the token lock."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ _clients: MutableMapping[Any, Redisson] = weakref.WeakKeyDictionary()
 
 
 def client_of(redis: redis.asyncio.Redis) -> Redisson:
-    """See :func:`pyredisson.compat.redis_py.client_of`."""
+    """Return the client that serves the locks of a redis-py client: one per connection pool.
+
+    It ends with the pool, or when it is closed.
+    """
     return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
 
 
 class _PerTask(Place):
-    """The holds of a lock object, of each task its own; what an ended task left behind is anybody's.
+    """The holds of a lock object, one per task; any task may release the hold of a task that has ended.
 
     That is how ``asyncio.wait_for(lock.acquire(), 5)`` leaves it, which runs in a task of its own before Python 3.12.
     """
@@ -72,7 +75,24 @@ class _PerTask(Place):
 
 
 class Lock:
-    """See :class:`pyredisson.compat.redis_py.Lock`. With ``thread_local`` it is each task that has its own hold."""
+    """A lock with the parameters, methods and errors of redis-py's asyncio ``Lock``.
+
+    Args:
+        redis: A redis-py client, or a client of this library.
+        name: The key.
+        timeout: The lease in seconds. ``None``: renew the lock until it is released; it expires soon after the
+            process or, with ``thread_local``, the task has ended.
+        sleep: The longest pause between two attempts, in seconds; pauses are random, at least half of it.
+        blocking: Whether ``acquire()`` waits.
+        blocking_timeout: Seconds to wait at most. ``None``: wait without a time limit.
+        thread_local: Whether each task has a hold of its own. ``False``: any task that has the object may release the
+            lock.
+        raise_on_release_error: Whether leaving the block raises an error if the lock was lost; otherwise the loss is
+            logged.
+
+    Raises:
+        ValueError, TypeError: An argument is not valid.
+    """
 
     def __init__(
         self,
@@ -104,7 +124,20 @@ class Lock:
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """See :meth:`pyredisson.compat.redis_py.Lock.acquire`. As in redis-py, there is no ``sleep`` here."""
+        """Acquire the lock. As in redis-py, there is no ``sleep`` parameter here.
+
+        Args:
+            blocking: Replaces the lock's ``blocking``.
+            blocking_timeout: Replaces the lock's ``blocking_timeout``.
+            token: The value to store. ``None``: 20 random bytes in hexadecimal.
+
+        Returns:
+            Whether the lock was acquired.
+
+        Raises:
+            redis.exceptions.RedisError: The server could not be reached, or refused the request. If the lock may have
+                been acquired, it is released.
+        """
         core = self._settings.core(
             self._client._core, HandleOwner(self), token=None if token is None else text_of(token)
         )
@@ -121,7 +154,13 @@ class Lock:
         return taken
 
     async def release(self) -> None:
-        """See :meth:`pyredisson.compat.redis_py.Lock.release`."""
+        """Release the lock.
+
+        Raises:
+            redis.exceptions.LockError: The lock is not held.
+            redis.exceptions.LockNotOwnedError: The lock was lost.
+            redis.exceptions.RedisError: The server could not be reached; call again to continue.
+        """
         hold = self._held("release a lock that's not owned or is already unlocked.")
         try:
             await hold.unlock()
@@ -142,11 +181,20 @@ class Lock:
         return hold
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
-        """See :meth:`pyredisson.compat.redis_py.Lock.extend`."""
+        """Extend the lease; it is never shortened.
+
+        Args:
+            additional_time: Seconds to add.
+            replace_ttl: Count ``additional_time`` from now instead of adding it to the remaining time.
+
+        Raises:
+            redis.exceptions.LockError: The lock is not held, or has no timeout.
+            redis.exceptions.LockNotOwnedError: The lock was lost.
+        """
         return await self._extend("extend", additional_time, from_now=replace_ttl)
 
     async def reacquire(self) -> Literal[True]:
-        """See :meth:`pyredisson.compat.redis_py.Lock.reacquire`."""
+        """Extend the lease to the whole timeout from now. Raises as :meth:`extend`."""
         return await self._extend("reacquire", self.timeout, from_now=True)
 
     async def _extend(self, do: str, time: float | None, *, from_now: bool) -> Literal[True]:
@@ -158,11 +206,11 @@ class Lock:
         return True
 
     async def locked(self) -> bool:
-        """See :meth:`pyredisson.compat.redis_py.Lock.locked`."""
+        """Return whether any owner holds the lock."""
         return await self._asking.is_locked()
 
     async def owned(self) -> bool:
-        """See :meth:`pyredisson.compat.redis_py.Lock.owned`."""
+        """Return whether the lock is held by this object (in this task, with ``thread_local``)."""
         hold = self.local.hold
         return hold is not None and await hold.is_held_by_current_thread()
 
@@ -179,4 +227,4 @@ class Lock:
         except rx.LockError as lost:
             if self.raise_on_release_error:
                 raise
-            _log.warning("lock %r was no longer held when its block was left: %s", self.name, lost)
+            _log.warning("lock %r was lost before its block was left: %s", self.name, lost)

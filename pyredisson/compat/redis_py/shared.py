@@ -1,4 +1,4 @@
-"""What both colours of the drop-in share: its arguments, its errors, and the client behind it."""
+"""The parts that the drop-in locks for threads and asyncio share: arguments, errors, and the client they use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
-from pyredisson.config import ConstantBackoff
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import meant, seconds, whole_ms
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
@@ -30,7 +30,7 @@ class Place:
 
     @property
     def hold(self) -> TokenLockCore | None:
-        """The hold of whoever asks."""
+        """The hold of the caller."""
         return self._hold
 
     @hold.setter
@@ -39,16 +39,16 @@ class Place:
 
     @property
     def token(self) -> bytes | None:
-        """What stands in Redis, or ``None`` if nothing is held."""
+        """The value in Redis, or ``None`` if nothing is held."""
         return None if self.hold is None else self.hold.token()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of a lock object, looked at once.
+    """The arguments of a lock object, checked once.
 
     Raises:
-        ValueError, TypeError: An argument that no lock can have.
+        ValueError, TypeError: An argument is not valid.
     """
 
     name: str
@@ -69,15 +69,15 @@ class Settings:
         token: str | None = None,
         sleep: float | None = None,
     ) -> TokenLockCore:
-        """A hold that may be: an owner of its own, and a token."""
-        delay = seconds(self.sleep if sleep is None else sleep, "sleep")
-        return TokenLockCore(client, self.name, ConstantBackoff(max(delay, LEAST_SLEEP)), owner=owner, token=token)
+        """Return the core of a possible hold, with an owner of its own and a token."""
+        longest = max(seconds(self.sleep if sleep is None else sleep, "sleep"), LEAST_SLEEP)
+        return TokenLockCore(client, self.name, DoublingBackoff(longest, longest), owner=owner, token=token)
 
     def milliseconds(self, time: float | None, do: str) -> int:
-        """How long to ``extend`` (or so) for.
+        """Return the time in milliseconds for ``extend`` or ``reacquire``.
 
         Raises:
-            redis.exceptions.LockError: A lock without a timeout has no time to be added to.
+            redis.exceptions.LockError: The lock has no timeout.
         """
         if self.timeout is None or time is None:
             raise rx.LockError(f"Cannot {do} a lock with no timeout", lock_name=self.name)
@@ -85,24 +85,24 @@ class Settings:
 
 
 def lease_of(timeout: float | None) -> float | None:
-    """Return the lease to acquire with, as long as redis-py would let it be; ``None``: kept alive."""
+    """Return the lease for a redis-py ``timeout``, of any length; ``None``: the lock is renewed."""
     return meant(seconds(timeout, "timeout")) if timeout else None
 
 
 def wait_of(blocking: bool, longest: float | None) -> float | None:
-    """Return for how many seconds to wait; ``None``: without end. A time that is over already is one attempt."""
+    """Return the seconds to wait; ``None``: without a time limit. A negative time means one attempt."""
     if not blocking:
         return 0
     return None if longest is None else max(0.0, seconds(longest, "blocking_timeout"))
 
 
 def text_of(value: Any) -> str:
-    """Return what redis-py takes for a key or a value as text."""
+    """Return a key or value, as redis-py accepts it, as text."""
     return value if isinstance(value, str) else bytes(value).decode()
 
 
 def translated(error: RedissonError, name: str) -> Exception:
-    """The error that redis-py would have raised in this case."""
+    """Return the error that redis-py would raise in this case."""
     if isinstance(error, OutcomeUnknownError):
         kind = rx.TimeoutError if isinstance(error.__cause__, rx.TimeoutError) else rx.ConnectionError
         return kind(str(error))
@@ -121,7 +121,7 @@ Client = TypeVar("Client")
 def client_behind(
     given: Any, kind: type[Client], known: MutableMapping[Any, Client], closed: Callable[[Client], bool]
 ) -> Client:
-    """The client of this library for one of redis-py's: the same for all that share a pool, for as long as that is."""
+    """Return the client of this library for a redis-py client: one per connection pool, while the pool lives."""
     if isinstance(given, kind):
         return given
     pool = getattr(given, "connection_pool", None)

@@ -1,0 +1,401 @@
+"""The semaphores and the latch for asyncio: one statement a method over the core (``pyredisson.kinds``)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, final, overload
+
+from pyredisson.asyncio.permit_hold import PermitHold
+from pyredisson.core.deadline import wait_seconds
+from pyredisson.kinds.latch import LatchCore
+from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
+from pyredisson.kinds.semaphore import SemaphoreCore
+from pyredisson.lease import Lease
+from pyredisson.shared.handle import Handle
+from pyredisson.shared.misuse import BY_HAND, core_of
+
+if TYPE_CHECKING:
+    from pyredisson.asyncio.factory import Factory
+    from pyredisson.core.deadline import Seconds
+
+__all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
+
+
+class AnySemaphore(Handle):
+    """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
+
+    __slots__ = ("_client",)
+
+    _core: SemaphoreCore | PermitSemaphoreCore
+
+    async def try_set_permits(self, n: int) -> bool:
+        """Set the number of permits to ``n``, unless the semaphore already has permits.
+
+        Returns:
+            Whether the number was set.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return await self._core.try_set_permits(n)
+
+    async def add_permits(self, n: int) -> None:
+        """Add ``n`` permits; a negative number removes some.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background; do not call again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        await self._core.add_permits(n)
+
+    async def available_permits(self) -> int:
+        """Return the number of available permits; it is negative if more were removed than were available."""
+        return await self._core.available_permits()
+
+
+@final
+class Semaphore(AnySemaphore):
+    """A number of permits that tasks of any number of processes acquire and release.
+
+    Made by :meth:`Redisson.get_semaphore`. A permit has no owner: any caller may release one, and the permits of a
+    process that died stay acquired; if that matters, use :class:`PermitExpirableSemaphore`. A new semaphore has no
+    permits: set them with ``get_semaphore(name, permits=n)`` or :meth:`try_set_permits`. Source: Redisson's
+    ``RSemaphore``.
+
+    Each call takes effect at most once, even if messages are lost. If a call is interrupted, an acquire is undone, and
+    any other operation is completed.
+
+    Example::
+
+        semaphore = client.get_semaphore("printers", permits=3)
+        async with semaphore.hold(wait_time=5):
+            ...
+    """
+
+    __slots__ = ()
+
+    _core: SemaphoreCore
+
+    def __init__(self, client: Factory = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
+        self._client = client  # Keeps the client going as long as a handle is in use.
+        self._core = core_of(SemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    async def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
+        """Acquire ``permits`` permits, all or none, waiting for them if necessary.
+
+        Args:
+            permits: How many; 0 succeeds immediately.
+            timeout: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
+
+        Returns:
+            Whether the permits were acquired in time.
+
+        Raises:
+            OutcomeUnknownError: A request was sent, and its outcome could not be determined in time. Permits that it
+                may have acquired are released in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
+                it refused the request.
+        """
+        return await self._core.acquire(permits, wait_seconds(timeout, "timeout"))
+
+    async def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
+        """Try to acquire ``permits`` permits, all or none, waiting at most ``wait_time`` seconds.
+
+        Args:
+            permits: How many; 0 succeeds immediately.
+            wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
+
+        Returns:
+            Whether the permits were acquired in time.
+
+        Raises:
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`.
+        """
+        return await self._core.acquire(permits, wait_seconds(wait_time))
+
+    async def release(self, permits: int = 1) -> None:
+        """Release ``permits`` permits, whichever caller acquired them, and wake that number of waiters.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background; do not call again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        await self._core.release(permits)
+
+    async def drain_permits(self) -> int:
+        """Acquire all available permits, and return their number. Raises as :meth:`acquire`."""
+        return await self._core.drain_permits()
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+        """Return a context manager that holds ``permits`` permits, all or none, for its block.
+
+        The permits belong to the block and are released when it is left, in any task.
+
+        Example::
+
+            async with semaphore.hold(wait_time=5):
+                ...
+            async with semaphore.hold(wait_time=0, skip=True) as lease:
+                if lease is not None:
+                    ...
+
+        Args:
+            permits: How many.
+            wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
+            skip: If the permits were not acquired in time, run the block without them, with ``None`` in place of a
+                lease.
+
+        Returns:
+            A context manager whose value is a :class:`Lease` without an end: such permits do not expire.
+
+        Raises:
+            LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
+        """
+        return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
+
+    async def __aenter__(self) -> bool:
+        return await self._core.acquire(1, None)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.leave(error)
+
+
+@final
+class PermitExpirableSemaphore(AnySemaphore):
+    """A semaphore whose permits have an id each, are released by that id, and may expire.
+
+    Made by :meth:`Redisson.get_permit_expirable_semaphore`. :meth:`hold` keeps a permit for a block, and the watchdog
+    renews it. A permit that :meth:`acquire` returned without a lease never expires and is not renewed: if its holder
+    dies, it stays acquired. Source: Redisson's ``RPermitExpirableSemaphore``.
+
+    Example::
+
+        permits = client.get_permit_expirable_semaphore("printers", permits=3)
+        async with permits.hold(wait_time=5):
+            ...
+        permit = await permits.acquire(lease_time=30)
+        ...
+        await permits.release(permit)
+    """
+
+    __slots__ = ()
+
+    _core: PermitSemaphoreCore
+
+    def __init__(self, client: Factory = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
+        self._client = client  # Keeps the client going as long as a handle is in use.
+        self._core = core_of(PermitSemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    async def set_permits(self, n: int) -> None:
+        """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
+
+        If more permits than that are acquired, the surplus must be released before a permit is available again.
+        """
+        await self._core.set_permits(n)
+
+    async def acquire(self, lease_time: Seconds | None = None) -> str:
+        """Acquire a permit, waiting without a time limit.
+
+        Args:
+            lease_time: Seconds, by the server's clock, after which the permit expires and is available again.
+                ``None``: it never expires.
+
+        Returns:
+            The permit's id, 32 hexadecimal digits.
+
+        Raises:
+            OutcomeUnknownError: A request was sent, and its outcome could not be determined in time. A permit that it
+                may have acquired is released in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return await self._core.acquire(lease_time)
+
+    async def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
+        """Try to acquire a permit, waiting at most ``wait_time`` seconds.
+
+        Args:
+            wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
+            lease_time: As for :meth:`acquire`.
+
+        Returns:
+            The permit's id, or ``None`` if no permit was acquired in time.
+
+        Raises:
+            redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
+                it refused the request.
+            OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
+        """
+        return await self._core.try_acquire(wait_time, lease_time)
+
+    async def release(self, permit_id: str) -> None:
+        """Release a permit by its id, whichever caller acquired it, and wake one waiter.
+
+        Raises:
+            LockNotOwnedError: There is no such permit: it was released, has expired, or never existed.
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        await self._core.release(permit_id)
+
+    async def try_release(self, permit_id: str) -> bool:
+        """Release a permit by its id. Raises as :meth:`release`, except for ``LockNotOwnedError``.
+
+        Returns:
+            Whether the permit existed and had not expired.
+        """
+        return await self._core.try_release(permit_id)
+
+    async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
+        """Set the time after which a permit expires, longer or shorter than before.
+
+        Args:
+            permit_id: The permit's id.
+            lease_time: Seconds from now. ``None``: it never expires.
+
+        Returns:
+            Whether the permit existed and had not expired.
+
+        Raises:
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`release`.
+        """
+        return await self._core.update_lease_time(permit_id, lease_time)
+
+    async def get_permits(self) -> int:
+        """Return the total number of permits, available or acquired; 0 if it was never set."""
+        return await self._core.get_permits()
+
+    async def acquired_permits(self) -> int:
+        """Return the number of acquired permits."""
+        return await self._core.acquired_permits()
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+    ) -> PermitHold[Lease[None]]: ...
+
+    @overload
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+    ) -> PermitHold[Lease[None] | None]: ...
+
+    def hold(
+        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+    ) -> PermitHold[Any]:
+        """Return a context manager that holds a permit for its block.
+
+        The permit belongs to the block and is released when it is left, in any task.
+
+        Example::
+
+            async with permits.hold(wait_time=5) as lease:
+                ...
+                lease.ensure_held()
+
+        Args:
+            wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
+            lease_time: Seconds after which the permit expires. ``None``: the watchdog renews it while the block runs,
+                and it expires ``Config.lock_watchdog_timeout`` after its holder died.
+            skip: If no permit was acquired in time, run the block without one, with ``None`` in place of a lease.
+
+        Returns:
+            A context manager whose value is a :class:`Lease`.
+
+        Raises:
+            LockTimeoutError: On entering: no permit was acquired in time (unless ``skip``).
+            LockLostError: On leaving: the permit has expired, or was released by its id. An exception of the block
+                takes precedence.
+            OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
+        """
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
+
+
+@final
+class CountDownLatch(Handle):
+    """A latch that lets all waiters, in any number of processes, proceed once it has been counted down to zero.
+
+    Made by :meth:`Redisson.get_count_down_latch`. A latch without a count is open: :meth:`wait` returns immediately,
+    also after the server has lost its data. Source: Redisson's ``RCountDownLatch``.
+
+    Example::
+
+        latch = client.get_count_down_latch("import")
+        await latch.try_set_count(3)
+        await latch.wait()  # until count_down() was called three times
+    """
+
+    __slots__ = ("_client",)
+
+    _core: LatchCore
+
+    def __init__(self, client: Factory = BY_HAND, core: LatchCore = BY_HAND) -> None:
+        self._client = client  # Keeps the client going as long as a handle is in use.
+        self._core = core_of(LatchCore, core, self, client)
+
+    async def try_set_count(self, n: int) -> bool:
+        """Set the count to ``n``, unless the latch has a count above zero.
+
+        Returns:
+            Whether the count was set.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return await self._core.try_set_count(n)
+
+    async def count_down(self) -> None:
+        """Reduce the count by one, and wake all waiters when it reaches zero. At zero, do nothing.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background; do not call again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        await self._core.count_down()
+
+    async def get_count(self) -> int:
+        """Return the count; 0 if the latch is open, or never had a count."""
+        return await self._core.get_count()
+
+    async def wait(self, timeout: Seconds | None = None) -> bool:
+        """Wait until the count is 0.
+
+        Args:
+            timeout: Seconds to wait at most. 0: check once. ``None``: wait without a time limit.
+
+        Returns:
+            Whether the count was 0 at some moment of the wait.
+
+        Raises:
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
+                it refused the request.
+        """
+        return await self._core.wait(timeout)

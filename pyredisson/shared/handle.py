@@ -1,0 +1,26 @@
+"""The base of everything that a client makes for a name, for threads and for asyncio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyredisson.shared.misuse import NotPortable
+
+__all__ = ["Handle"]
+
+
+class Handle(NotPortable):
+    """A named object that a client makes: a thin façade of its core, which has a name and describes itself."""
+
+    __slots__ = ("__weakref__", "_core")
+
+    _core: Any
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The name that was given to the client."""
+        name: str = self._core.names.raw
+        return name
