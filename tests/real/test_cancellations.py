@@ -21,7 +21,7 @@ from pyredisson.asyncio.connections import Beside, link_to
 from pyredisson.config import Config
 from pyredisson.net.link import Link
 from tests.proxy import Proxy
-from tests.real.looking import calls
+from tests.real.observation import calls
 from tests.servers import Server
 from tests.waiting import until
 

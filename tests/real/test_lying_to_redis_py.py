@@ -24,7 +24,7 @@ from pyredisson.core.runtime import NotSent
 from pyredisson.errors import LockError
 from pyredisson.threads.connections import BorrowedLink
 from tests.proxy import Cutter, Proxy, parse_request
-from tests.real.looking import ANY_SCRIPT
+from tests.real.observation import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
 from tests.servers import HOST, free_port
 from tests.waiting import until

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.interop.conftest import Sides
 from tests.interop.contention import Times, check_exclusion, counters, let_begin, waits_between
-from tests.interop.sides import Owner
+from tests.interop.clients import Owner
 
 LANGUAGES = ("java",) * 3 + ("python",) * 3
 
