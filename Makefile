@@ -46,7 +46,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py
+	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 docs: setup

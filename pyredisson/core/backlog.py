@@ -40,16 +40,16 @@ class Todo:
     """One thing to be settled.
 
     Attributes:
-        turn: Of an ownership, the turn that left it open.
+        request_id: Of an ownership, the request that it left open.
         at: When to try.
         failures: How often that failed.
     """
 
-    __slots__ = ("at", "failures", "turn")
+    __slots__ = ("at", "failures", "request_id")
 
-    def __init__(self, at: float, turn: int = 0) -> None:
+    def __init__(self, at: float, request_id: int = 0) -> None:
         self.at = at
-        self.turn = turn
+        self.request_id = request_id
         self.failures = 0
 
 
@@ -90,9 +90,9 @@ class Backlog:
         """Settle what an ownership has open. Returns whether that is news."""
         known = self.ownerships.get(ownership)
         if known is not None:
-            known.turn = ownership.turn
+            known.request_id = ownership.request_id
             return False
-        self.ownerships[ownership] = Todo(self._soon(), ownership.turn)
+        self.ownerships[ownership] = Todo(self._soon(), ownership.request_id)
         return True
 
     def do(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
@@ -163,18 +163,18 @@ class Backlog:
         each.failures += 1
 
     async def _settle(self, ownership: Ownership, each: Todo) -> None:
-        turn = each.turn
-        if (ownership.pending is not None or ownership.owed) and ownership.turn == turn:
+        request_id = each.request_id
+        if (ownership.pending is not None or ownership.in_flight.releases_due) and ownership.request_id == request_id:
             now = self._runtime.now()
-            if now >= (ownership.open_until() if ownership.pending is not None else ownership.deadline):
-                ownership.abandon(turn)
+            if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
+                ownership.abandon(request_id)
             else:
                 patience = self._patience(now)
                 if self._several and each.failures % 4:
                     patience = min(patience, QUICK)
-                await self._client.settle(ownership, patience, since=turn, behind=True)
+                await self._client.settle(ownership, patience, since=request_id, behind=True)
         # Else its owner has begun something new, and settles what that leaves open.
-        if each.turn == turn:
+        if each.request_id == request_id:
             self.ownerships.pop(ownership, None)
 
     async def _work(self, each: Chore) -> None:

@@ -10,10 +10,12 @@ from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.holder import GONE, lost_error
+from pyredisson.core.in_flight import Pending
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.outcomes import Stale
-from pyredisson.core.ownership import GONE, Ownership, Pending, lost_error
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
 from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
@@ -142,7 +144,7 @@ class ClientCore:
     async def exchange(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         request: Request,
         make: Callable[[int, bool], Request],
         lease_ms: int,
@@ -153,7 +155,7 @@ class ClientCore:
 
         Args:
             ownership: Whose request it is.
-            turn: The turn that the ownership gave for it; when that is over, so is this.
+            request_id: Its number; when the ownership has a later one, this is over.
             request: The first copy.
             make: Makes further ones, for an epoch and for whether an earlier copy may have run.
             lease_ms: The lease that is at stake.
@@ -180,12 +182,12 @@ class ClientCore:
             setback = failure
         if setback is None:
             return reply, sent, repeat
-        return await self.persist(ownership, turn, make, lease_ms, repeat, sent, setback, budget)
+        return await self.persist(ownership, request_id, make, lease_ms, repeat, sent, setback, budget)
 
     async def persist(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         make: Callable[[int, bool], Request],
         lease_ms: int,
         repeat: bool,
@@ -214,14 +216,14 @@ class ClientCore:
             match setback:
                 case Stale():
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
-                    ownership.raise_epoch(turn, above=setback.epoch)
+                    ownership.raise_epoch(request_id, above=setback.epoch)
                     if not stale_before:
                         at_once, stale_before = True, True
                         failures = 0
                     if runtime.now() >= over:
                         raise scripts.unusable([b"stale", setback.epoch])
                 case Unanswered():
-                    ownership.doubt(turn)
+                    ownership.doubt(request_id)
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat = True
@@ -242,7 +244,7 @@ class ClientCore:
                 await runtime.sleep(RETRY.pause(failures, runtime.jitter))
                 failures += 1
                 sent = runtime.now()
-            epoch = ownership.epoch_of(turn)
+            epoch = ownership.epoch_of(request_id)
             if epoch is None:
                 raise Unanswered(
                     OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
@@ -277,7 +279,7 @@ class ClientCore:
         Args:
             ownership: The ownership.
             budget: Seconds; ``Config.timeout`` if ``None``.
-            since: The turn that left it pending, if it matters that nothing has begun since.
+            since: The request that was left pending, if it matters that nothing has begun since.
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
@@ -292,12 +294,12 @@ class ClientCore:
         settled = None
         background = since is not None
         while True:
-            turn, epoch, pending, holds, lease_ms, repeat = ownership.take_over(since)
+            request_id, epoch, pending, holds, lease_ms, repeat = ownership.take_over(since)
             if pending is None:
                 return settled
             try:
                 if not await self._settle(
-                    ownership, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind
+                    ownership, request_id, epoch, pending, holds, lease_ms, repeat, left, behind=behind
                 ):
                     if background:
                         return None
@@ -309,17 +311,18 @@ class ClientCore:
                 raise
             except BaseException as error:
                 if not isinstance(error, Failure):
-                    ownership.doubt(turn)
-                if ownership.pending is not None and ownership.turn == turn:  # It is ours, so nobody else remembers it.
+                    ownership.doubt(request_id)
+                # It is ours, so nobody else remembers it.
+                if ownership.pending is not None and ownership.request_id == request_id:
                     self.watchdog.settle(ownership)
                 raise
-            settled, since = pending, turn
+            settled, since = pending, request_id
             left = max(0.001, over - self.runtime.now())
 
     async def _settle(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         epoch: int,
         pending: Pending,
         holds: int,
@@ -329,13 +332,13 @@ class ClientCore:
         *,
         behind: bool,
     ) -> bool:
-        assert ownership.by is not None, "a request was begun by nobody"
-        make = partial(ownership.by.release_request, ownership, lease_ms, holds)
+        assert ownership.kind is not None, "a request is pending that no kind of lock has made"
+        make = partial(ownership.kind.release_request, ownership, lease_ms, holds)
         reply, sent, repeated = await self.exchange(
-            ownership, turn, make(epoch, repeat), make, lease_ms, repeat, budget
+            ownership, request_id, make(epoch, repeat), make, lease_ms, repeat, budget
         )
         if pending is not Pending.RELEASE:
-            if not ownership.given_back(turn):
+            if not ownership.given_back(request_id):
                 return False
             if pending is Pending.ACQUIRE:
                 self.emit(events.GivenBack(ownership.name, ownership.owner))
@@ -343,11 +346,11 @@ class ClientCore:
             raise scripts.unusable(reply)
         elif reply is None and not (repeated and holds == 1 and sent < ownership.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
-            if ownership.lose_one(turn, GONE, self.runtime.now(), behind=behind):
+            if ownership.lose_one(request_id, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(ownership)
             if not behind:
                 raise lost_error(ownership)
-        elif not ownership.released(turn, sent + certain_for(lease_ms), behind=behind):
+        elif not ownership.released(request_id, sent + certain_for(lease_ms), behind=behind):
             return False
         return True
 
@@ -456,7 +459,7 @@ class ClientCore:
         """
         if not isinstance(failure, Unanswered):
             return failure.cause
-        ownership.pending_until = max(ownership.deadline, self.runtime.now() + lease_ms / 1000)
+        ownership.settle_until(self.runtime.now() + lease_ms / 1000)
         self.watchdog.settle(ownership)
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(

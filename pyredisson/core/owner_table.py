@@ -14,7 +14,10 @@ __all__ = ["OwnerTable"]
 class Entry(Protocol):
     """What one owner holds of one lock."""
 
-    key: tuple[Any, Any]  # The lock, and its owner.
+    @property
+    def key(self) -> tuple[Any, Any]:
+        """The lock, and its owner."""
+        ...
 
 
 EntryT = TypeVar("EntryT", bound=Entry)

@@ -31,17 +31,17 @@ class OwnershipTable(OwnerTable["Ownership"]):
         """Put an ownership into the table, unless there is one: then return that."""
         if len(self._table) >= self._sweep_at:
             self._sweep()
-        ownership.listed = True
+        ownership.listed_in(self)
         return super().enter(ownership)
 
     def drop(self, ownership: Ownership) -> None:
         """Take an ownership out whose owner is gone."""
-        ownership.listed = False
+        ownership.listed_in(None)
         super().drop(ownership)
 
     def held(self) -> list[Ownership]:
         """The ownerships that hold something, or may."""
-        return [ownership for ownership in self if ownership.levels or ownership.pending]
+        return [ownership for ownership in self if ownership.holds or ownership.pending]
 
     def _sweep(self) -> None:
         now = self._runtime.now()
@@ -51,7 +51,7 @@ class OwnershipTable(OwnerTable["Ownership"]):
                 ownership.expire(now)
             if ownership.idle() or not ownership.holder_alive():
                 self._let_go(ownership)
-            elif not ownership.levels and not ownership.pending:
+            elif not ownership.holds and not ownership.pending:
                 remembered.append(ownership)
         for ownership in remembered[: -self.REMEMBERED]:
             self._let_go(ownership)
@@ -60,5 +60,5 @@ class OwnershipTable(OwnerTable["Ownership"]):
     def _let_go(self, ownership: Ownership) -> None:
         # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
         with ownership.mutex:
-            if not ownership.levels and not ownership.pending:
+            if not ownership.holds and not ownership.pending:
                 self.drop(ownership)

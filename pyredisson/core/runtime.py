@@ -175,6 +175,10 @@ class Holding(Protocol):
     who: Caller
     mark: Callable[[], Any] | None
 
+    def marked(self, mark: Callable[[], Any], /) -> None:
+        """It has left this in the context of its owner."""
+        ...
+
     def in_use(self) -> bool:
         """Whether anything is held, or is under way."""
         ...

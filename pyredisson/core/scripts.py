@@ -368,12 +368,12 @@ class Look(NamedTuple):
 
     Attributes:
         again_ms: Another look is worth while after so many ms (-1: only when told).
-        turn: Whose turn it is, if the lock is free.
+        next_owner: Whose turn it is, if the lock is free.
         missing: Those who do not stand in the queue.
     """
 
     again_ms: int
-    turn: str | None
+    next_owner: str | None
     missing: list[str]
 
 
@@ -444,9 +444,9 @@ def look_after_fair(runtime: Runtime, names: LockNames, waiters: Sequence[Waiter
 def read_look(reply: Reply) -> Look:
     """Read the reply of ``fair_look``. Raises ``Unusable``."""
     match reply:
-        case [int() as again_ms, bytes() as turn, *owners] if all(isinstance(owner, bytes) for owner in owners):
+        case [int() as again_ms, bytes() as next_owner, *owners] if all(isinstance(owner, bytes) for owner in owners):
             missing = [owner.decode(errors="replace") for owner in owners if isinstance(owner, bytes)]
-            return Look(again_ms, turn.decode(errors="replace") or None, missing)
+            return Look(again_ms, next_owner.decode(errors="replace") or None, missing)
     raise unusable(reply)
 
 

@@ -20,7 +20,8 @@ from pyredisson.core import scripts
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
-from pyredisson.core.ownership import GONE, Level
+from pyredisson.core.holder import GONE
+from pyredisson.core.ownership import Hold
 from pyredisson.core.runtime import Failure
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Watchdog:
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout
         self.lease_ms = lease_ms(timeout)
-        self.plain_level = Level(self.lease_ms, watchdog=True, block=False)
+        self.plain_hold = Hold(self.lease_ms, watchdog=True, block=False)
         self._period = timeout / 3
         self._batch = client.config.lock_watchdog_batch_size
         self._watched: dict[Ownership, None] = {}
@@ -72,7 +73,7 @@ class Watchdog:
         """Renew this ownership if it wants that, and tell its holder when it is lost."""
         self._watched[ownership] = None
         deadline = ownership.deadline
-        if deadline - self.plain_level.certain > self._late_at:  # A lease of the usual length begins about now.
+        if deadline - self.plain_hold.certain > self._late_at:  # A lease of the usual length begins about now.
             self._look_whether_it_runs()
         if deadline < self._earliest:
             self._earliest = deadline
@@ -192,7 +193,9 @@ class Watchdog:
         self._client.emit(events.HolderGone(ownership.name, ownership.owner, ownership.gone_hint()))
 
     def _together(self, ownership: Ownership) -> tuple[str, int]:
-        return ownership.by.renew.__name__ if ownership.by is not None else "", self._runtime.place(ownership.name) or 0
+        return ownership.kind.renew.__name__ if ownership.kind is not None else "", self._runtime.place(
+            ownership.name
+        ) or 0
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
@@ -214,17 +217,17 @@ class Watchdog:
         several = False
         while self._round:
             ownership = self._round[0]
-            if ownership.renewable() and ownership.by is not None:
+            if ownership.renewable() and ownership.kind is not None:
                 place = self._runtime.place(ownership.name)
                 several = place is not None
                 # While a slot moves to another node, names that are here and there cannot be in one request.
                 size = 1 if several and self._failed else self._batch
-                if not batch or len(batch) >= size or (ownership.by.renew, place) != before:
+                if not batch or len(batch) >= size or (ownership.kind.renew, place) != before:
                     if wave and (not several or len(wave) >= WAVE):
                         break
                     batch = []
                     wave.append(batch)
-                    before = (ownership.by.renew, place)
+                    before = (ownership.kind.renew, place)
                 batch.append(ownership)
             self._round.popleft()
         return wave
@@ -266,10 +269,10 @@ class Watchdog:
         return unknown
 
     def _renewal(self, batch: list[Ownership]) -> Request:
-        assert batch[0].by is not None, "an ownership was taken by nobody"
-        return batch[0].by.renew(
-            self._runtime, [(ownership.name, ownership.proof) for ownership in batch], lease_ms=self.lease_ms
-        )
+        kind = batch[0].kind
+        assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
+        held = [(ownership.name, kind.stored_as(ownership)) for ownership in batch]
+        return kind.renew(self._runtime, held, lease_ms=self.lease_ms)
 
     def _renewed(self, batch: list[Ownership], generations: list[int], kept: list[bool], sent: float) -> None:
         for ownership, generation, answer in zip(batch, generations, kept, strict=True):

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["Attempt"]
@@ -17,12 +17,12 @@ __all__ = ["Attempt"]
 class Attempt:
     """An attempt of one owner to take one lock, to be made as often as it takes."""
 
-    __slots__ = ("level", "lock", "ownership")
+    __slots__ = ("hold", "lock", "ownership")
 
-    def __init__(self, lock: LockCore, ownership: Ownership, level: Level) -> None:
+    def __init__(self, lock: LockCore, ownership: Ownership, hold: Hold) -> None:
         self.lock = lock
         self.ownership = ownership
-        self.level = level
+        self.hold = hold
 
     def __call__(self) -> Coroutine[Any, Any, Answer]:
-        return self.lock.attempt(self.ownership, self.level)
+        return self.lock.attempt(self.ownership, self.hold)

@@ -23,6 +23,7 @@ from pyredisson.kinds.permits import PermitsCore
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Progress
 
 __all__ = ["PermitSemaphoreCore"]
@@ -39,6 +40,12 @@ class PermitSemaphoreCore(PermitsCore):
     kind = "permit semaphore"
     #: What the watchdog asks for the permits of many blocks at once; see ``scripts.renew_permits``.
     renew = staticmethod(scripts.renew_permits)
+
+    @staticmethod
+    def stored_as(ownership: Ownership) -> str:
+        """What stands for the permit of a block in a renewal: its id."""
+        permit: str = ownership.kind_state
+        return permit
 
     # ---- taking and giving back ----------------------------------------------------------------------------------
 

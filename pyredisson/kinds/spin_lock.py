@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.backoff import Uniform
     from pyredisson.core.client import ClientCore
     from pyredisson.core.outcomes import Acquired, Refused
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Request
 
 __all__ = ["Delays", "SpinLockCore"]
@@ -50,6 +50,17 @@ class SpinLockCore(LockCore):
         super().__init__(client, name)
         self._backoff = backoff
 
+    def new_state(self) -> object:
+        """Whoever polls need not yield."""
+        return None
+
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
+        """Whoever polls need not yield."""
+        return None
+
+    def waited(self, ownership: Ownership, now: float) -> None:
+        """See :meth:`_give_way`."""
+
     def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock, but nobody is told."""
         return scripts.release_lock(
@@ -70,7 +81,7 @@ class SpinLockCore(LockCore):
         )
 
     async def _wait(
-        self, ownership: Ownership, level: Level, refused: Refused, seen: int | None, deadline: Deadline
+        self, ownership: Ownership, hold: Hold, refused: Refused, seen: int | None, deadline: Deadline
     ) -> bool:
         runtime = self.client.runtime
         backoff = self._backoff
@@ -87,7 +98,7 @@ class SpinLockCore(LockCore):
                 await ticket.wait(min(left, LOOK_UP))
                 self.client.check_open()
             try:
-                answer = await self.attempt(ownership, level)
+                answer = await self.attempt(ownership, hold)
                 if isinstance(answer, Acquired):
                     return True
                 refused = answer

@@ -16,8 +16,8 @@ from pyredisson import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
+from pyredisson.core.holder import lost_error
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
-from pyredisson.core.ownership import lost_error
 from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
 from pyredisson.core.wakeups import lock_message
 from pyredisson.core.wrong_type import explain_type, is_wrong_type
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Progress
     from pyredisson.core.wakeups import Seat
 
@@ -136,9 +136,9 @@ class MultiLockCore:
         """Its state as this client knows it, for ``repr``; asks no server."""
         text = f"{self.name!r} ({self.quorum} of {len(self.members)})"
         for hold in self.client.keeper.of(self._key):
-            if hold.levels:
+            if hold.holds:
                 state = "lost" if hold.loss else "held"
-                text += f" {state} by {hold.owner[:4]}…:{hold.who.number} ×{len(hold.levels)}"
+                text += f" {state} by {hold.owner[:4]}…:{hold.who.number} ×{len(hold.holds)}"
         return text
 
     def owner(self) -> Caller:
@@ -199,7 +199,7 @@ class MultiLockCore:
     def _held_here(self, hold: MultiHold) -> str | None:
         """Who of this client holds it, for messages to somebody else."""
         holds = self.client.keeper.of(self._key)
-        return next((held_here(each.who) for each in holds if each.levels and each.who is not hold.who), None)
+        return next((held_here(each.who) for each in holds if each.holds and each.who is not hold.who), None)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> MultiLevel:
         ms = self.client.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
@@ -222,12 +222,12 @@ class MultiLockCore:
         """Make sure that the hold has its owner's ownerships of now. Returns how often each of them is held."""
         holds: list[int] = []
         for ownership, client in zip(hold.ownerships, self._real):  # noqa: B905  # There are none at first.
-            if not ownership.listed or ownership.client != client.id:
+            if ownership.table is not client.ownerships:
                 break
-            holds.append(len(ownership.levels))
+            holds.append(len(ownership.holds))
         if len(holds) < len(self._real):
             hold.ownerships = tuple([member.ownership_of(hold.who) for member in self._beside])
-            holds = [len(ownership.levels) for ownership in hold.ownerships]
+            holds = [len(ownership.holds) for ownership in hold.ownerships]
         return holds
 
     def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> Coroutine[Any, Any, bool]:
@@ -245,19 +245,19 @@ class MultiLockCore:
         holds = self._refresh(hold)
         self.client.refuse_interrupter(hold, *hold.ownerships)
         try:
-            if hold.levels and hold.expire(asked):
+            if hold.holds and hold.expire(asked):
                 self.client.keeper.tell_lost(hold)
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
-            if taken and len(hold.levels) == 1 and hold.who.shared and not is_callers(hold):  # As in LockCore.
+            if taken and len(hold.holds) == 1 and hold.who.shared and not is_callers(hold):  # As in LockCore.
                 hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
             self.client.keeper.tidy(hold)
             if self.client.talkative():
                 waited = runtime.now() - asked
                 if taken:
                     level.since += waited
-                    self.client.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
+                    self.client.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.holds)))
                 else:
                     self.client.emit(events.TimedOut(hold.name, hold.owner, waited))
             return taken
@@ -279,7 +279,7 @@ class MultiLockCore:
 
     def _granted(self, hold: MultiHold, level: MultiLevel) -> None:
         hold.taking = hold.open = None
-        hold.levels.append(level)
+        hold.holds.append(level)
         keeper = self.client.keeper
         if hold.listed_in is not keeper:
             keeper.enter(hold)
@@ -304,7 +304,7 @@ class MultiLockCore:
 
     @staticmethod
     def _settle_later(member: LockCore, ownership: Ownership, lease: int) -> None:
-        ownership.pending_until = max(ownership.deadline, member.client.runtime.now() + lease / 1000)
+        ownership.settle_until(member.client.runtime.now() + lease / 1000)
         member.client.watchdog.settle(ownership)
 
     async def _go_away(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
@@ -315,12 +315,12 @@ class MultiLockCore:
     def _undo_all(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
         """Note that what any member may have got for this level is to be given back."""
         hold.taking = None
-        if level in hold.levels:
-            hold.levels.remove(level)
+        if level in hold.holds:
+            hold.holds.remove(level)
         self.client.keeper.leave_alone(hold)
         for ownership, before in zip(hold.ownerships, holds, strict=True):
             if ownership.undo_acquire(before):
-                ownership.pending_until = max(ownership.deadline, self.client.runtime.now() + level.lease_ms / 1000)
+                ownership.settle_until(self.client.runtime.now() + level.lease_ms / 1000)
 
     async def _settle_now(self, hold: MultiHold) -> None:
         """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
@@ -393,7 +393,7 @@ class MultiLockCore:
         except RuntimeError:
             return None  # It is closed where no task runs.
         hold = self.client.keeper.find(self._key, who)
-        if hold is not None and hold.levels:
+        if hold is not None and hold.holds:
             return hold
         holds = [mark.held for mark in who.marks()]
         return next((held for held in holds if isinstance(held, MultiHold) and held.key[0] == self._key), None)
@@ -401,9 +401,9 @@ class MultiLockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
         hold = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
-        if hold is None or not hold.levels or (lease is not None and not lease._brought_up()):
+        if hold is None or not hold.holds or (lease is not None and not lease._brought_up()):
             return
-        level = hold.levels[-1]
+        level = hold.holds[-1]
         self._forget(hold, level)
         for ownership, part in zip(hold.ownerships, level.parts, strict=True):
             if part is not None and ownership.has(part):
@@ -417,13 +417,13 @@ class MultiLockCore:
         now = runtime.now()
         self.client.refuse_interrupter(hold, *hold.ownerships)
         held = hold.only_parts(now)
-        if held is None and hold.levels and hold.expire(now):
+        if held is None and hold.holds and hold.expire(now):
             self.client.keeper.tell_lost(hold)
         reason = hold.loss
-        if hold.open is not None and not hold.levels:
+        if hold.open is not None and not hold.holds:
             level = hold.open  # An earlier unlock that could not be confirmed: go on with it.
-        elif hold.levels:
-            level = hold.levels[-1]
+        elif hold.holds:
+            level = hold.holds[-1]
         elif hold.over:
             hold.over -= 1
             raise lost_error(hold, "its lease ran out")
@@ -432,7 +432,7 @@ class MultiLockCore:
                 not_held("multi-lock", hold.name, hold.who, self._held_here(hold)),
                 name=hold.name,
             )
-        holds = [len(ownership.levels) for ownership in hold.ownerships]
+        holds = [len(ownership.holds) for ownership in hold.ownerships]
         try:
             if progress is not None:
                 progress.begun = True
@@ -461,13 +461,13 @@ class MultiLockCore:
             raise unsure_error
         if self.client.talkative():
             held_for = self.client.runtime.now() - level.since
-            self.client.emit(events.Released(hold.name, hold.owner, len(hold.levels), held_for))
+            self.client.emit(events.Released(hold.name, hold.owner, len(hold.holds), held_for))
 
     def _forget(self, hold: MultiHold, level: MultiLevel) -> None:
         """Its owner wants no more of a level, whatever becomes of its members."""
-        if level in hold.levels:
-            hold.levels.remove(level)
-        if not hold.levels:
+        if level in hold.holds:
+            hold.holds.remove(level)
+        if not hold.holds:
             hold.loss = None
             hold.extensions = 0
         self.client.keeper.leave_alone(hold)
@@ -518,7 +518,7 @@ class MultiLockCore:
             if part is None:
                 continue
             member, ownership = self._beside[index], hold.ownerships[index]
-            if ownership.has(part) or ownership.over:
+            if ownership.has(part) or ownership.expired:
                 works[index] = member.give_back(ownership)
             elif ownership.pending is not None:
                 works[index] = member.client.settle(ownership, behind=True)
@@ -528,17 +528,17 @@ class MultiLockCore:
         """As :meth:`_release_each`, where those members have this level and nothing else. This is the usual way."""
         members, ownerships = self._beside, hold.ownerships
         asks = self._asks_for(hold, level.lease_ms)
-        turns: list[int] = []
+        request_ids: list[int] = []
 
         def ask(index: int) -> Ask:
             member, ownership = members[index], ownerships[index]
-            if ownership.by is not member:
+            if ownership.kind is not member:
                 member.take_on(ownership)
-            turns.append(ownership.begin_last())
+            request_ids.append(ownership.begin_last())
             ask = asks.last[index]
             if (
-                ask.request is not ownership.release_request
-                or ownership.request_epoch != ownership.epoch
+                ask.request is not ownership.prepared.release
+                or ownership.prepared.epoch != ownership.epoch
                 or ask.request is None
             ):
                 runtime, timeout = asks.ways[index]
@@ -553,11 +553,13 @@ class MultiLockCore:
             answer = answers[at]
             if type(answer) is int:
                 # Nothing of it is in a watchdog, nor told of; see LockCore.released().
-                ownerships[index].released(turns[at], 0.0)
+                ownerships[index].released(request_ids[at], 0.0)
                 if answer > 1:
                     members[index].note_waiters(ownerships[index], answer - 1, sent)
             else:
-                unusual[index] = members[index].end_last(ownerships[index], turns[at], level.lease_ms, sent, answer)
+                unusual[index] = members[index].end_last(
+                    ownerships[index], request_ids[at], level.lease_ms, sent, answer
+                )
         return await self._each(unusual) if unusual else {}
 
     def _asks_for(self, hold: MultiHold, lease: int) -> Asks:
@@ -574,18 +576,18 @@ class MultiLockCore:
     def _redo(hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
         for ownership, part, before in zip(hold.ownerships, level.parts, holds, strict=True):
             if part is not None and before and ownership.redo_release(before):
-                ownership.pending_until = ownership.deadline
+                ownership.settle_until()
 
     async def force_unlock(self) -> bool:
         """Free every member, whoever holds it. Returns whether any was locked."""
         self._check_open()
-        own = self.mine()
+        hold = self.mine()
         found = [await member.force_unlock() for member in self.members]
-        own.levels.clear()
-        own.loss = own.open = None
-        own.over = 0
-        self.client.keeper.leave_alone(own)
-        self.client.keeper.tidy(own)
+        hold.holds.clear()
+        hold.loss = hold.open = None
+        hold.over = 0
+        self.client.keeper.leave_alone(hold)
+        self.client.keeper.tidy(hold)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
@@ -619,7 +621,7 @@ class MultiLockCore:
         """How often the calling thread or task holds it."""
         self._check_open()
         hold = self.client.keeper.find(self._key, self._whose())
-        return len(hold.levels) if hold is not None and hold.remaining(self.client.runtime.now()) > 0 else 0
+        return len(hold.holds) if hold is not None and hold.remaining(self.client.runtime.now()) > 0 else 0
 
     # ---- errors --------------------------------------------------------------------------------------------------
 
@@ -744,7 +746,7 @@ class QuorumLockCore(MultiLockCore):
         return Round(False, reached, refused, said, runtime.now() - began)
 
     async def _take_first(
-        self, members: Sequence[LockCore], hold: MultiHold, parts: Sequence[Level]
+        self, members: Sequence[LockCore], hold: MultiHold, parts: Sequence[Hold]
     ) -> tuple[list[Any], float]:
         """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way.
 
@@ -753,19 +755,19 @@ class QuorumLockCore(MultiLockCore):
         """
         ownerships = hold.ownerships
         asks = self._asks_for(hold, parts[0].lease_ms)
-        turns: list[int] = []
+        request_ids: list[int] = []
 
         def ask(index: int) -> Ask:
             member, ownership, part = members[index], ownerships[index], parts[index]
-            if ownership.by is not member:
+            if ownership.kind is not member:
                 member.take_on(ownership)
-            turns.append(ownership.begin_first(part))
-            if not ownership.listed:  # As in LockCore.attempt().
+            request_ids.append(ownership.begin_first(part))
+            if ownership.table is None:  # As in LockCore.attempt().
                 member.client.ownerships.enter(ownership)
             ask = asks.first[index]
             if (
-                ask.request is not ownership.acquire_request
-                or ownership.request_epoch != ownership.epoch
+                ask.request is not ownership.prepared.acquire
+                or ownership.prepared.epoch != ownership.epoch
                 or ask.request is None
             ):
                 runtime, timeout = asks.ways[index]
@@ -781,11 +783,11 @@ class QuorumLockCore(MultiLockCore):
             answer = outcomes[index]
             if answer is None and not self._fenced:
                 outcomes[index] = ACQUIRED
-                if not ownership.granted(turns[index], parts[index], certain):
+                if not ownership.granted(request_ids[index], parts[index], certain):
                     outcomes[index] = AT_ONCE  # A later request has given it back.
                     certain = -math.inf
             else:
-                unusual[index] = members[index].end_first(ownership, parts[index], turns[index], sent, answer)
+                unusual[index] = members[index].end_first(ownership, parts[index], request_ids[index], sent, answer)
         if not unusual:
             return outcomes, certain
         for index, outcome in (await self._each(unusual)).items():
@@ -1009,7 +1011,7 @@ class OrderedLockCore(MultiLockCore):
     def _said(self, hold: MultiHold, failure: NotReached) -> dict[str, object]:
         said: dict[str, object] = {}
         for index, member in enumerate(self.members):
-            said[f"{member.names.raw!r}"] = "taken" if hold.ownerships[index].levels else "not asked"
+            said[f"{member.names.raw!r}"] = "taken" if hold.ownerships[index].holds else "not asked"
         said["the one that failed"] = failure.cause
         return said
 
@@ -1017,7 +1019,7 @@ class OrderedLockCore(MultiLockCore):
 def _open(ownerships: Sequence[Ownership]) -> bool:
     """Whether anything is held already, or under way."""
     for ownership in ownerships:  # noqa: SIM110  # any() costs a generator, on the hot path.
-        if ownership.levels or ownership.pending:
+        if ownership.holds or ownership.pending:
             return True
     return False
 

@@ -40,7 +40,7 @@ class RedissonServer:
 
     def __init__(self) -> None:
         self._server = EmbeddedServer()
-        self.url = self._server.url
+        self.url: str = self._server.url
 
     @contextmanager
     def route(self) -> Iterator[str]:

@@ -132,7 +132,11 @@ def busy(client: Any) -> list[Any]:
     return [
         ownership
         for ownership in client._core.ownerships
-        if ownership.levels or ownership.pending or ownership.loss or ownership.owed or ownership.released_behind
+        if ownership.holds
+        or ownership.pending
+        or ownership.loss
+        or ownership.in_flight.releases_due
+        or ownership.in_flight.released_behind
     ]
 
 

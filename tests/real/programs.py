@@ -548,7 +548,7 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
         assert not client._core.wakeups.waiting(LockNames(name).channel)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ownerships = [
-        ownership for ownership in client._core.ownerships if ownership.levels or ownership.pending or ownership.loss
+        ownership for ownership in client._core.ownerships if ownership.holds or ownership.pending or ownership.loss
     ]
     assert not ownerships, ownerships
     try:

@@ -25,9 +25,9 @@ from pyredisson.events import Renewed
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.threads import connections as threads_connections
 from tests.proxy import Proxy
+from tests.real.client_settings import await_renewals, changed, renewed_every
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.observation import ACQUIRE, INFO, busy
-from tests.real.client_settings import await_renewals, changed, renewed_every
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until

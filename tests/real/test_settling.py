@@ -69,7 +69,7 @@ def test_a_node_that_is_stopped_keeps_no_lock_on_the_others_from_being_freed(
         # What a block owes whose end could not wait.
         core = client._core
         (ownership,) = core.ownerships.of(here)
-        assert ownership.owe(block=True)
+        assert ownership.release_later(block=True)
 
         async def settle() -> None:
             core.watchdog.settle(ownership)

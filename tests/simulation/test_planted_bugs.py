@@ -21,7 +21,7 @@ from pyredisson.core import client, scripts, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.outcomes import ACQUIRED, Acquired
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
@@ -72,14 +72,14 @@ def in_code(target: object, name: str, value: object) -> Bug:
     return Bug(lambda patch: patch.setattr(target, name, value))
 
 
-def _granted_from_the_reply(self: Ownership, level: Level, deadline: float) -> None:
+def _granted_from_the_reply(self: Ownership, level: Hold, deadline: float) -> None:
     ORIGINAL_GRANTED(self, level, deadline + 0.4)
 
 
-def _granted_without_counting(self: Ownership, level: Level, deadline: float) -> None:
+def _granted_without_counting(self: Ownership, level: Hold, deadline: float) -> None:
     ORIGINAL_GRANTED(self, level, deadline)
-    if len(self.levels) > 1:
-        self.levels.pop()
+    if len(self.holds) > 1:
+        self.holds.pop()
 
 
 def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
@@ -90,12 +90,12 @@ def _never_expires(self: Ownership, now: float) -> bool:
     return False
 
 
-async def _no_compensation(self: lock.LockCore, ownership: Ownership, holds_before: int, level: Level) -> None:
+async def _no_compensation(self: lock.LockCore, ownership: Ownership, holds_before: int, level: Hold) -> None:
     return None
 
 
 async def _no_settling_on_leaving(self: client.ClientCore, ownership: Ownership) -> None:
-    ownership.pending = None
+    ownership.in_flight.pending = None
 
 
 def _confirmed_silently(self: Wakeups, channel: str) -> None:
@@ -104,24 +104,24 @@ def _confirmed_silently(self: Wakeups, channel: str) -> None:
         entry.confirmed = True
 
 
-def _doubt_under_the_same_epoch(self: Ownership, turn: int) -> None:
-    if turn == self.turn:
-        self.doubtful = True
+def _doubt_under_the_same_epoch(self: Ownership, request_id: int) -> None:
+    if request_id == self.request_id:
+        self.in_flight.doubtful = True
 
 
-def _never_over(self: Ownership, turn: int) -> int:
+def _never_over(self: Ownership, request_id: int) -> int:
     return self.epoch
 
 
 def _unknown_is_failed(
     self: client.ClientCore, failure: Failure, ownership: Ownership, what: str, lease_ms: int
 ) -> BaseException:
-    ownership.pending = None
+    ownership.in_flight.pending = None
     return failure.cause
 
 
 def _renewable_whatever_was_asked(self: Ownership) -> bool:
-    return self.loss is None and any(level.watchdog for level in self.levels)
+    return self.loss is None and any(level.watchdog for level in self.holds)
 
 
 async def _settle_whoever_has_it(self: Backlog) -> None:
@@ -139,7 +139,7 @@ def _sweep_without_looking(self: OwnershipTable) -> None:
 
 
 async def _stays_in_the_queue(self: lock.LockCore, ownership: Ownership, *, at_once: bool = True) -> None:
-    ownership.queued_ms = 0
+    ownership.may_stand_in_queue(0)
 
 
 def _by_its_score(name: str) -> Bug:
@@ -206,7 +206,7 @@ BUGS = {
         )[0]
     ),
     "a deadline is no end": in_code(
-        Ownership, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0
+        Ownership, "remaining", lambda self, now: 1.0 if self.holds and not self.loss else 0.0
     ),
     "a late acquire counts as held": in_code(Ownership, "expire", _never_expires),
     "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),

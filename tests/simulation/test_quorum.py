@@ -358,7 +358,7 @@ def _of_any(deadlines: Any, quorum: int) -> float:
 
 def _explains_and_forgets(self: MemberCore, failure: Any, ownership: Any, what: str, lease_ms: int) -> Exception:
     if isinstance(failure, Unanswered):
-        ownership.pending = None
+        ownership.in_flight.pending = None
     return multi_lock.NotReached(failure.cause)
 
 
@@ -367,7 +367,7 @@ async def _gives_nothing_back(self: Any, *_: Any) -> None:
 
 
 def _later_never(member: Any, ownership: Any, lease: int) -> None:
-    ownership.pending = None
+    ownership.in_flight.pending = None
 
 
 def _epoch_unchecked(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.replicas import NotAcknowledged, Replicas, Took
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
@@ -164,8 +164,8 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 # --- planted bugs ---
 
 
-async def _lock_is_kept(self: lock.LockCore, ownership: Ownership, level: Level, short: NotAcknowledged) -> Exception:
-    ownership.refused(ownership.turn)
+async def _lock_is_kept(self: lock.LockCore, ownership: Ownership, level: Hold, short: NotAcknowledged) -> Exception:
+    ownership.refused(ownership.request_id)
     return self.client.replicas.error(ownership.name, short, given_back=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyredisson.asyncio.primitives import TokenLock
 from pyredisson.config import Config
 from pyredisson.core import scripts
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Request
 from pyredisson.errors import LockError, LockNotOwnedError
 from pyredisson.kinds.token_lock import TokenLockCore
@@ -178,7 +178,7 @@ def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     original = TokenLockCore.acquire_request
 
     def forgetful(
-        self: TokenLockCore, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool
+        self: TokenLockCore, ownership: Ownership, level: Hold, holds: int, epoch: int, repeat: bool
     ) -> Request:
         return original(self, ownership, level, holds, 0, repeat)
 
@@ -190,9 +190,9 @@ def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     original = TokenLockCore.acquire_request
 
     def forgetful(
-        self: TokenLockCore, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool
+        self: TokenLockCore, ownership: Ownership, level: Hold, holds: int, epoch: int, repeat: bool
     ) -> Request:
-        ownership.proof = ownership.owner
+        ownership.kind_state.current = ""
         return original(self, ownership, level, holds, epoch, False)
 
     monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pyredisson.core.in_flight import Pending
 from pyredisson.core.names import LockNames, ReadWriteNames
-from pyredisson.core.ownership import Ownership, Pending
+from pyredisson.core.ownership import Ownership
 from pyredisson.events import Acquired, Event
 from pyredisson.quorum.hold import MultiHold
 from tests.simulator.event_rules import EventRules, Violation
@@ -53,7 +54,7 @@ class LockRules:
         for client in self._clients:
             now = client.runtime.now()
             for ownership in client.core.ownerships.of(name):
-                leaving = ownership.pending is Pending.RELEASE and len(ownership.levels) == 1
+                leaving = ownership.pending is Pending.RELEASE and len(ownership.holds) == 1
                 if ownership.remaining(now) > 0 and not leaving:
                     found.append(ownership)
         return found
@@ -166,12 +167,12 @@ class FailoverRules(LockRules):
 
     def _expect_told(self, client: AnyClient[Any], ownership: Ownership) -> None:
         """Look, when its validity is over, whether the holder knows."""
-        process, levels, deadline = client.runtime.process, list(ownership.levels), ownership.deadline
+        process, levels, deadline = client.runtime.process, list(ownership.holds), ownership.deadline
         if not levels:
             return
 
         def look() -> None:
-            if ownership.levels[: len(levels)] == levels and ownership.loss is None:
+            if ownership.holds[: len(levels)] == levels and ownership.loss is None:
                 if ownership.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
                     self._expect_told(client, ownership)
                 else:
@@ -286,7 +287,8 @@ class TokenRules(LockRules):
             name, token = keys[0].decode(), args[0].decode()
             ownerships = [ownership for client in self._clients for ownership in client.core.ownerships.of(name)]
             if not any(
-                ownership.proof == token and (ownership.pending or ownership.levels) for ownership in ownerships
+                (ownership.pending or ownership.holds) and ownership.kind.stored_as(ownership) == token
+                for ownership in ownerships
             ):
                 raise Violation(f"{keys[0]!r} was granted at {self._world.now:.6f} s, and nobody had asked for it")
             self._granted(keys[0], ":".join(keys[1].decode().rsplit(":", 3)[1:]))
@@ -373,7 +375,7 @@ class ReadWriteRules:
         for client in self._clients:
             now = client.runtime.now()
             for ownership in client.core.ownerships.of(name):
-                leaving = ownership.pending is Pending.RELEASE and len(ownership.levels) == 1
+                leaving = ownership.pending is Pending.RELEASE and len(ownership.holds) == 1
                 if ownership.remaining(now) > 0 and not leaving:
                     found.append(ownership)
         return found

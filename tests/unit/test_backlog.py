@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from pyredisson.core.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import NotSent, Rejected, Unanswered, Unusable, run
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-LEVEL = Level(30_000, watchdog=True, block=False)
+LEVEL = Hold(30_000, watchdog=True, block=False)
 AWAY = ConnectionError("away")
 
 
@@ -49,10 +49,10 @@ class FakeClient:
 
     def open(self, name: str) -> Ownership:
         """A ownership whose release was left open."""
-        ownership = Ownership((name, "client:1"), FakeOwner(), "client", self.runtime)
-        assert ownership.granted(ownership.begin_acquire(LEVEL).turn, LEVEL, self.runtime.now() + LEVEL.certain)
+        ownership = Ownership((name, "client:1"), FakeOwner(), self.runtime)
+        assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, self.runtime.now() + LEVEL.certain)
         ownership.begin_release()
-        ownership.pending_until = self.runtime.now() + 3600
+        ownership.settle_until(self.runtime.now() + 3600)
         assert self.backlog.settle(ownership)
         return ownership
 
@@ -190,9 +190,9 @@ def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
 
 def test_what_a_claim_owes_is_given_back() -> None:
     client = FakeClient()
-    ownership = Ownership(("orders", "client:1"), FakeOwner(), "client", client.runtime)
-    assert ownership.granted(ownership.begin_acquire(LEVEL).turn, LEVEL, client.runtime.now() + LEVEL.certain)
-    assert ownership.owe(block=True)
+    ownership = Ownership(("orders", "client:1"), FakeOwner(), client.runtime)
+    assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, client.runtime.now() + LEVEL.certain)
+    assert ownership.release_later(block=True)
     client.backlog.settle(ownership)
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships

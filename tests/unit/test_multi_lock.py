@@ -43,7 +43,7 @@ def lock() -> Iterator[pyredisson.MultiLock]:
 def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiHold:
     """A hold of another multi-lock, with the members of this one."""
     hold = MultiHold(key, str(key), FakeOwner(number), lock._core.members, 2, quick=False)
-    hold.levels.append(MultiLevel(30_000, 2, watchdog=True, block=False))
+    hold.holds.append(MultiLevel(30_000, 2, watchdog=True, block=False))
     return hold
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.core.ownership import Ownership
 from pyredisson.lua import script_text
 
 ROOT = Path(__file__).parents[2]
@@ -393,3 +394,46 @@ def test_each_method_of_a_facade_has_its_own_docstring(path: Path) -> None:
     for node in classes_in(path):
         for method in methods_of(node):
             assert method.name.startswith("_") or ast.get_docstring(method), f"{node.name}.{method.name}"
+
+
+# ---- what an owner holds ---------------------------------------------------------------------------------------------
+
+
+def assignments_to_ownerships(tree: ast.Module) -> list[str]:
+    """Assignments to an attribute of what is called an ownership."""
+    found = []
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets = [node.target]
+        for target in targets:
+            for each in ast.walk(target):
+                if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+                    said = ast.unparse(each.value)
+                    if re.search(r"(^|[._])(ownership|own|in_flight|prepared)(\[.*\])?$", said):
+                        found.append(f"line {node.lineno}: {ast.unparse(each)}")
+    return found
+
+
+@every([path for path in SOURCES if path.name not in ("ownership.py", "in_flight.py")])
+def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
+    assert assignments_to_ownerships(tree_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "ownership.loss = None",
+        "self.ownership.epoch += 1",
+        "hold.ownerships, ownership.prepared.acquire = (), None",
+        "ownership.in_flight.pending = None",
+    ],
+)
+def test_a_change_from_elsewhere_is_seen(planted: str) -> None:
+    assert assignments_to_ownerships(ast.parse(planted)) != []
+
+
+def test_an_ownership_holds_what_all_kinds_need_and_no_more() -> None:
+    assert len(Ownership.__slots__) <= 18
