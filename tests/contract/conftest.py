@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.proxy import Proxy
 from tests.servers import SharedServers
 from tests.worlds.base import World
+from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import EVERYWHERE
 
 
@@ -16,3 +18,11 @@ def world(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iter
     """A runtime over a server, fresh for this test."""
     with request.param.open(shared_servers) as world:
         yield world
+
+
+@pytest.fixture
+def proxy(world: ClockWorld) -> Iterator[Proxy]:
+    """Between clients made by ``world.through(proxy.port)`` and the world's real server."""
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        yield proxy

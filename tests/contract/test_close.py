@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 
 import pyredisson
-from pyredisson import ClientClosedError
+from pyredisson import ClientClosedError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.asyncio import AsyncioWorld
@@ -85,7 +85,9 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: st
         waits = bob.get(client, kind).lock
     waiting = bob.start(waits)
     client.close()
-    assert isinstance(waiting.error(within=5), ClientClosedError)
+    error = waiting.error(within=5)
+    # A connection that is closed before the reply has come leaves the outcome of a real request unknown.
+    assert isinstance(error, (ClientClosedError, OutcomeUnknownError)), error
 
 
 def test_what_is_held_is_left_to_its_lease(world: World) -> None:

@@ -1,9 +1,8 @@
-"""A request whose reply is lost is settled before the call returns: it never counts twice, and strands no hold."""
+"""A request of a lock whose reply is lost, or that arrives twice or late, counts once, for each kind of lock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pytest
 import redis.exceptions
@@ -11,92 +10,195 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from pyredisson import LockError, OutcomeUnknownError
+from tests.contract import test_read_write_lock as read_write
 from tests.proxy import Proxy
-from tests.worlds.base import Remote
+from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 from tests.worlds.store import CHANNEL
 
 pytestmark = sync_and_async
 
-HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
+How: TypeAlias = Literal["hang", "reset"]
+
+REENTRANT = ("lock", "read_lock", "write_lock")
+KINDS = (*REENTRANT, "token_lock")
+
+#: The channel of each kind, and what its last unlock publishes there.
+PUBLISHED = {
+    "lock": (CHANNEL, b"0"),
+    "read_lock": (read_write.CHANNEL, b"0"),
+    "write_lock": (read_write.CHANNEL, b"1"),
+}
+
+either_way = pytest.mark.parametrize("then", ["hang", "reset"])
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_reentrant_kind = pytest.mark.parametrize("kind", REENTRANT)
+
+
+def handle(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:
+    if kind in ("read_lock", "write_lock"):
+        return Remote(getattr(client.real.get_read_write_lock(name), kind)(), actor)
+    return actor.get(client, kind, name)
+
+
+def holds(kind: str, lock: Remote) -> int:
+    """How often the lock's actor holds it."""
+    return int(lock.get_hold_count() if kind in REENTRANT else lock.is_held_by_current_thread())
 
 
 @pytest.fixture
-def proxy(world: ClockWorld) -> Iterator[Proxy]:
-    assert world.port is not None
-    with Proxy(world.port) as proxy:
-        yield proxy
+def alice(world: ClockWorld) -> Actor:
+    return world.actor()
 
 
 @pytest.fixture
-def mine(world: ClockWorld, proxy: Proxy) -> Remote:
-    """A lock of alice's, whose requests go through the proxy; the scripts are known to the server."""
+def client(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
+    """A client whose requests go through the proxy; the scripts are known to the server."""
     # For each try it has half a second, a sixth of the lease; and there is time for several.
-    return lock_through(world, proxy, timeout=4, lock_watchdog_timeout=3)
+    return client_through(world, proxy, alice, kind, timeout=4, lock_watchdog_timeout=3)
 
 
 @pytest.fixture
-def hasty(world: ClockWorld, proxy: Proxy) -> Remote:
+def mine(client: Remote, alice: Actor, kind: str) -> Remote:
+    """A lock of alice's."""
+    return handle(alice, client, kind)
+
+
+@pytest.fixture
+def impatient(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
     """The same, of a client that gives up sooner: for what cannot be settled."""
-    return lock_through(world, proxy, timeout=1.2)
+    return handle(alice, client_through(world, proxy, alice, kind, timeout=1.2), kind)
 
 
-def lock_through(world: ClockWorld, proxy: Proxy, **config: float) -> Remote:
+def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **config: float) -> Remote:
     client = world.through(proxy.port, **config)
-    alice = world.actor()
-    warm = alice.lock(client, "warm-up")
-    assert not warm.is_locked()
-    warm.lock()
-    warm.lock()
-    warm.unlock()
-    warm.unlock()
-    return alice.lock(client)
+    for each in (kind, "read_lock", "write_lock") if kind in PUBLISHED and kind != "lock" else (kind,):
+        warm = handle(alice, client, each, "warm-up")
+        assert not warm.is_locked()
+        depth = 2 if kind in REENTRANT else 1
+        for _ in range(depth):
+            warm.lock()
+        for _ in range(depth):
+            warm.unlock()
+    return client
 
 
-@pytest.mark.parametrize("then", HOW)
-def test_an_acquire(world: ClockWorld, proxy: Proxy, mine: Remote, then: Literal["hang", "reset"]) -> None:
+@either_way
+@each_kind
+def test_acquire_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
     lost = proxy.drop_reply("EVALSHA", then=then)
     mine.lock()
     assert lost.hits == 1
-    assert mine.get_hold_count() == 1
+    assert holds(kind, mine) == 1
     mine.unlock()
     assert not mine.is_locked()
 
 
-@pytest.mark.parametrize("then", HOW)
-def test_a_reentry(world: ClockWorld, proxy: Proxy, mine: Remote, then: Literal["hang", "reset"]) -> None:
+@either_way
+@each_reentrant_kind
+def test_reentry_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
     mine.lock()
     lost = proxy.drop_reply("EVALSHA", then=then)
     mine.lock()
     assert lost.hits == 1
-    assert mine.get_hold_count() == 2
-
-
-@pytest.mark.parametrize("then", HOW)
-def test_an_unlock(world: ClockWorld, proxy: Proxy, mine: Remote, then: Literal["hang", "reset"]) -> None:
-    said = world.messages(CHANNEL)
-    mine.lock()
-    lost = proxy.drop_reply("EVALSHA", then=then)
+    assert holds(kind, mine) == 2
     mine.unlock()
-    assert lost.hits == 1
+    mine.unlock()
     assert not mine.is_locked()
-    assert said.received() == [b"0"]
-    mine.lock()
-    assert mine.get_hold_count() == 1
 
 
-@pytest.mark.parametrize("then", HOW)
-def test_a_partial_unlock(world: ClockWorld, proxy: Proxy, mine: Remote, then: Literal["hang", "reset"]) -> None:
-    mine.lock()
+@either_way
+@pytest.mark.parametrize("kind", ["read_lock", "write_lock"])
+def test_lease_of_a_read_write_lock_is_added_once(
+    world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, mine: Remote, kind: str, then: How
+) -> None:
+    for count in (1, 2):
+        lost = proxy.drop_reply("EVALSHA", then=then)
+        mine.lock(30)
+        assert lost.hits == 1
+        assert mine.get_hold_count() == count
+    if kind == "write_lock":
+        assert 50 < world.redis.ttl("orders") <= 60  # The second lease was added once.
+    else:
+        assert read_write.hold(client, alice, 2) in world.redis.everything()
+        assert read_write.hold(client, alice, 3) not in world.redis.everything()
+    mine.unlock()
+    mine.unlock()
+    assert not mine.is_locked()
+
+
+@either_way
+@each_kind
+def test_unlock_counts_once_and_publishes_once(
+    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
+) -> None:
+    channel, message = PUBLISHED.get(kind, (None, None))
+    said = world.messages(channel) if channel else None
     mine.lock()
     lost = proxy.drop_reply("EVALSHA", then=then)
     mine.unlock()
     assert lost.hits == 1
+    assert holds(kind, mine) == 0
+    assert not mine.is_locked()
+    if said is not None:
+        assert said.received() == [message]
+    mine.lock()
+    assert holds(kind, mine) == 1
+
+
+@either_way
+@each_reentrant_kind
+def test_each_of_nested_unlocks_counts_once(
+    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
+) -> None:
+    channel, message = PUBLISHED[kind]
+    said = world.messages(channel)
+    mine.lock()
+    mine.lock()
+    for count in (1, 0):
+        lost = proxy.drop_reply("EVALSHA", then=then)
+        mine.unlock()
+        assert lost.hits == 1
+        assert mine.get_hold_count() == count
+    assert said.received() == [message]
+    mine.lock()
     assert mine.get_hold_count() == 1
 
 
-def test_a_copy_that_arrives_late_is_refused(world: ClockWorld, proxy: Proxy, mine: Remote) -> None:
+@either_way
+@pytest.mark.parametrize("kind", ["read_lock"])
+def test_unlock_of_one_reader_leaves_the_others(
+    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
+) -> None:
+    theirs = handle(world.actor(), world.client(), kind)
+    theirs.lock()
+    mine.lock()
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    mine.unlock()
+    assert lost.hits == 1
+    assert mine.get_hold_count() == 0
+    assert theirs.get_hold_count() == 1
+
+
+@either_way
+@pytest.mark.parametrize("kind", ["write_lock"])
+def test_downgrade_counts_once(
+    world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, mine: Remote, kind: str, then: How
+) -> None:
+    read = handle(alice, client, "read_lock")
+    mine.lock()
+    read.lock()
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    mine.unlock()
+    assert lost.hits == 1
+    assert (read.get_hold_count(), mine.get_hold_count()) == (1, 0)
+    assert handle(world.actor(), client, "read_lock").try_lock()
+    read.unlock()
+
+
+@each_kind
+def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
     """The owner has gone on meanwhile: a late unlock would free its next hold, a late acquire would strand one."""
     mine.lock()
     late_unlock = proxy.hold_request("EVALSHA", then="reset")
@@ -104,13 +206,13 @@ def test_a_copy_that_arrives_late_is_refused(world: ClockWorld, proxy: Proxy, mi
     late_acquire = proxy.hold_request("EVALSHA", then="reset")
     mine.lock()
     assert late_unlock.release()
-    assert mine.get_hold_count() == 1
+    assert holds(kind, mine) == 1
     mine.unlock()
     assert late_acquire.release()
-    assert not mine.is_locked()
+    assert not mine.is_locked(), "a late acquire must not take a lock that nothing releases"
 
 
-def test_redis_pys_own_repeats_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
+def test_retries_of_redis_py_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
     """By default it repeats ten times, and a lock would count twice."""
     retry = Retry(ConstantBackoff(0.01), 10)
     users = world.redis_client(retry=retry, socket_timeout=0.4, port=proxy.port)
@@ -123,8 +225,11 @@ def test_redis_pys_own_repeats_do_not_apply(world: ClockWorld, proxy: Proxy) -> 
     assert mine.get_hold_count() == 1
 
 
-def test_what_could_not_be_settled_is_said_and_given_back(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
-    mine = hasty
+@each_kind
+def test_unknown_acquire_is_an_error_and_given_back(
+    world: ClockWorld, proxy: Proxy, impatient: Remote, kind: str
+) -> None:
+    mine = impatient
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError) as unknown:
         mine.try_lock(lease_time=60)
@@ -135,13 +240,24 @@ def test_what_could_not_be_settled_is_said_and_given_back(world: ClockWorld, pro
     proxy.heal()
     world.until(lambda: not mine.is_locked())
     mine.lock()
-    assert mine.get_hold_count() == 1
+    assert holds(kind, mine) == 1
 
 
-def test_an_unlock_that_could_not_be_settled_can_be_called_again(
-    world: ClockWorld, proxy: Proxy, hasty: Remote
-) -> None:
-    mine = hasty
+@each_kind
+def test_acquire_after_an_unknown_one_takes_its_hold_over(proxy: Proxy, impatient: Remote, kind: str) -> None:
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError):
+        impatient.try_lock(lease_time=60)
+    silence.remove()
+    proxy.heal()
+    assert impatient.try_lock(5, 60)
+    impatient.unlock()
+    assert not impatient.is_locked()
+
+
+@each_kind
+def test_unknown_unlock_can_be_called_again(proxy: Proxy, impatient: Remote, kind: str) -> None:
+    mine = impatient
     mine.lock()
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
@@ -154,7 +270,7 @@ def test_an_unlock_that_could_not_be_settled_can_be_called_again(
         mine.unlock()
 
 
-def test_a_first_contact_that_fails_raises_at_once(world: ClockWorld) -> None:
+def test_first_request_that_fails_raises_at_once(world: ClockWorld) -> None:
     client = world.client(redis=world.unreachable())
     mine = world.actor().lock(client)
     for call in (mine.lock, mine.try_lock, mine.acquire, mine.is_locked, mine.force_unlock, mine.enter):

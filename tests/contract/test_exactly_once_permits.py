@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -24,13 +24,6 @@ HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
 interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
-
-
-@pytest.fixture
-def proxy(world: ClockWorld) -> Iterator[Proxy]:
-    assert world.port is not None
-    with Proxy(world.port) as proxy:
-        yield proxy
 
 
 class Seats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import redis
@@ -17,9 +17,7 @@ from pyredisson import (
     LockLostError,
     LockNotOwnedError,
     LockTimeoutError,
-    OutcomeUnknownError,
 )
-from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server, sync_and_async
@@ -295,106 +293,6 @@ def test_a_waiter_is_woken_when_its_client_is_closed(world: World) -> None:
     world.pass_time(0.3)
     client.close()
     assert isinstance(waiting.error(within=5), ClientClosedError)
-
-
-# ---- exactly once ----------------------------------------------------------------------------------------------------
-
-HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
-
-
-@pytest.fixture
-def proxy(world: ClockWorld) -> Iterator[Proxy]:
-    assert world.port is not None
-    with Proxy(world.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def through_proxy(world: ClockWorld, proxy: Proxy) -> Remote:
-    """A lock whose requests go through the proxy; the scripts are known to the server."""
-    # For each try it has half a second, a sixth of the lease; and there is time for several.
-    return token_through(world, proxy, timeout=4, lock_watchdog_timeout=3)
-
-
-@pytest.fixture
-def hasty(world: ClockWorld, proxy: Proxy) -> Remote:
-    """The same, of a client that gives up sooner: for what cannot be settled."""
-    return token_through(world, proxy, timeout=1.2)
-
-
-def token_through(world: ClockWorld, proxy: Proxy, **config: float) -> Remote:
-    client = world.through(proxy.port, **config)
-    alice = world.actor()
-    warm = token(alice, client, "warm-up")
-    assert not warm.is_locked()
-    warm.lock()
-    warm.unlock()
-    return token(alice, client)
-
-
-@sync_and_async
-@pytest.mark.parametrize("then", HOW)
-def test_an_acquire_whose_reply_is_lost(
-    world: ClockWorld, proxy: Proxy, through_proxy: Remote, then: Literal["hang", "reset"]
-) -> None:
-    lost = proxy.drop_reply("EVALSHA", then=then)
-    through_proxy.lock()
-    assert lost.hits == 1
-    assert through_proxy.is_held_by_current_thread()
-    through_proxy.unlock()
-    assert not through_proxy.is_locked()
-
-
-@sync_and_async
-@pytest.mark.parametrize("then", HOW)
-def test_an_unlock_whose_reply_is_lost(
-    world: ClockWorld, proxy: Proxy, through_proxy: Remote, then: Literal["hang", "reset"]
-) -> None:
-    through_proxy.lock()
-    lost = proxy.drop_reply("EVALSHA", then=then)
-    through_proxy.unlock()
-    assert lost.hits == 1
-    assert not through_proxy.is_locked()
-    through_proxy.lock()
-
-
-@sync_and_async
-def test_a_copy_that_arrives_late_takes_no_lock_and_frees_none(
-    world: ClockWorld, proxy: Proxy, through_proxy: Remote
-) -> None:
-    through_proxy.lock()
-    late_unlock = proxy.hold_request("EVALSHA", then="reset")
-    through_proxy.unlock()
-    late_acquire = proxy.hold_request("EVALSHA", then="reset")
-    through_proxy.lock()
-    assert late_unlock.release()
-    assert through_proxy.is_held_by_current_thread()
-    through_proxy.unlock()
-    assert late_acquire.release()
-    assert not through_proxy.is_locked(), "a late acquire must not take a lock for nobody"
-
-
-@sync_and_async
-def test_what_could_not_be_settled_is_given_back(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
-    silence = proxy.drop_reply("EVALSHA", k=None)
-    with pytest.raises(OutcomeUnknownError):
-        hasty.try_lock(lease_time=60)
-    silence.remove()
-    proxy.heal()
-    world.until(lambda: not hasty.is_locked())
-    hasty.lock()
-
-
-@sync_and_async
-def test_an_acquire_after_an_unknown_one_takes_its_hold_over(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
-    silence = proxy.drop_reply("EVALSHA", k=None)
-    with pytest.raises(OutcomeUnknownError):
-        hasty.try_lock(lease_time=60)
-    silence.remove()
-    proxy.heal()
-    assert hasty.try_lock(5, 60)
-    hasty.unlock()
-    assert not hasty.is_locked()
 
 
 # ---- other clients of the same kind ----------------------------------------------------------------------------------

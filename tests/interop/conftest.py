@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from tests.interop.building import CURRENT, VERSIONS, require
+from tests.interop.clients import JavaSide, PythonSide, Side
 from tests.interop.peer import Jvm
-from tests.interop.sides import JavaSide, PythonSide, Side
 from tests.servers import Server
 from tests.worlds.by_runtime import WORLDS
 from tests.worlds.clock import ClockWorld

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.clusters import RunningCluster, SharedClusters
+from tests.interop.clients import Side
 from tests.interop.conftest import Sides
-from tests.interop.crowd import count_up, crowd
-from tests.interop.kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS, VERSIONS
-from tests.interop.looking import Everywhere, until_it_waits
-from tests.interop.sides import Side
-from tests.interop.waking import SOON, check_wake_ups
+from tests.interop.counting import count_up, crowd
+from tests.interop.supported_kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS, VERSIONS
+from tests.interop.waiters import Everywhere, until_it_waits
+from tests.interop.wake_up_checks import SOON, check_wake_ups
 from tests.servers import REDIS_6
 from tests.waiting import until
 

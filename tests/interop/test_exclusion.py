@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from tests.interop.clients import Handle
 from tests.interop.conftest import Sides
 from tests.interop.contention import check_exclusion, let_begin
-from tests.interop.crowd import count_up, crowd
-from tests.interop.kinds import CURRENT, EXCLUSIVE_CASES, VERSIONS
-from tests.interop.sides import Handle
+from tests.interop.counting import count_up, crowd
+from tests.interop.supported_kinds import CURRENT, EXCLUSIVE_CASES, VERSIONS
 from tests.servers import Server
 
 #: In the full volume: with the newest version, and with the others.

@@ -10,11 +10,11 @@ import redis
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.interop.building import CURRENT, OLD, require
+from tests.interop.clients import not_owned
 from tests.interop.conftest import Sides
-from tests.interop.looking import until_it_waits
 from tests.interop.peer import JavaError
-from tests.interop.sides import not_owned
-from tests.real.peers import Peer
+from tests.interop.waiters import until_it_waits
+from tests.real.lock_process import Peer
 from tests.servers import Server
 from tests.waiting import until
 

@@ -13,12 +13,12 @@ import redis
 
 from pyredisson import LockLostError
 from tests.interop.building import OLD, VERSIONS
+from tests.interop.clients import Handle, JavaSide, Side, not_owned
 from tests.interop.conftest import Sides
-from tests.interop.kinds import LOCK_CASES, LOCKS, OTHERS
-from tests.interop.looking import until_it_waits
 from tests.interop.peer import WITHIN, Jvm
-from tests.interop.sides import Handle, JavaSide, Side, not_owned
-from tests.real.peers import Peer
+from tests.interop.supported_kinds import LOCK_CASES, LOCKS, OTHERS
+from tests.interop.waiters import until_it_waits
+from tests.real.lock_process import Peer
 from tests.servers import Server
 from tests.waiting import until
 

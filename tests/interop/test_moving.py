@@ -9,11 +9,11 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from tests.interop.building import CURRENT, LAST_3, OLD, VERSIONS
+from tests.interop.clients import PythonSide, Side
 from tests.interop.conftest import Sides
-from tests.interop.kinds import LOCKS, OTHERS
-from tests.interop.looking import until_it_waits
-from tests.interop.sides import PythonSide, Side
-from tests.interop.waking import SOON, Way
+from tests.interop.supported_kinds import LOCKS, OTHERS
+from tests.interop.waiters import until_it_waits
+from tests.interop.wake_up_checks import SOON, Way
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -9,11 +9,11 @@ import pytest
 import redis
 
 from tests.interop.building import CURRENT, OLD, VERSIONS
+from tests.interop.clients import Owner, not_owned
 from tests.interop.conftest import Sides
-from tests.interop.crowd import count_up, crowd
+from tests.interop.counting import count_up, crowd
 from tests.interop.peer import WITHIN
-from tests.interop.sides import Owner, not_owned
-from tests.interop.twins import OF_ONE_SIDE
+from tests.interop.same_calls import OF_ONE_SIDE
 from tests.servers import Server
 from tests.waiting import until
 

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
+from tests.interop.clients import Owner, Side
 from tests.interop.conftest import Sides
-from tests.interop.kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS
-from tests.interop.sides import Owner, Side
-from tests.interop.stories import LEASES, STORIES
-from tests.interop.twins import FAMILIES, Both, Server, Twin
+from tests.interop.random_calls import LEASES, STORIES
+from tests.interop.same_calls import FAMILIES, Both, Server, Twin
+from tests.interop.supported_kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS
 from tests.servers import BUILDS, VALKEY, Build
 from tests.servers import Server as RedisServer
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from tests.interop.conftest import Sides
-from tests.interop.kinds import LOCK_CASES, OTHERS
-from tests.interop.waking import check_wake_ups
+from tests.interop.supported_kinds import LOCK_CASES, OTHERS
+from tests.interop.wake_up_checks import check_wake_ups
 
 CASES = [
     *((version, kind) for version, kind in LOCK_CASES if kind not in ("spin_lock", "read_lock")),

@@ -9,7 +9,7 @@ import redis
 
 from tests.proxy import Proxy
 from tests.real.fleets import Fleet
-from tests.real.looking import load_scripts
+from tests.real.observation import load_scripts
 from tests.servers import Server
 from tests.worlds.by_runtime import WORLDS
 from tests.worlds.clock import ClockWorld

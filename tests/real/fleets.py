@@ -7,7 +7,7 @@ from typing import Any
 
 from pyredisson.core.names import LockNames
 from tests.proxy import Proxy
-from tests.real.looking import load_scripts
+from tests.real.observation import load_scripts
 from tests.servers import VALKEY, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -22,7 +22,7 @@ from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.net.link import Link
 from tests.proxy import Proxy
-from tests.real.looking import calls
+from tests.real.observation import calls
 from tests.servers import Server
 from tests.waiting import until
 

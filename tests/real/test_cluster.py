@@ -22,7 +22,7 @@ from pyredisson.core.names import LockNames
 from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
 from tests.real.contenders import Contenders, FencedContenders, Late
-from tests.real.looking import busy, waiting
+from tests.real.observation import busy, waiting
 from tests.servers import HOST, REDIS_6, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -14,7 +14,7 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from pyredisson.events import Lost, RenewalFailed, Renewed
 from tests.proxy import Proxy
-from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left, side_by_side
+from tests.real.observation import RENEW, Tally, await_waiter, held, nothing_left, side_by_side
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.base import Actor

@@ -12,7 +12,7 @@ import redis
 from pyredisson.errors import ClientClosedError
 from pyredisson.events import HolderGone
 from tests.proxy import Proxy
-from tests.real.looking import ACQUIRE, await_waiter, held, listeners, nothing_left, waiting
+from tests.real.observation import ACQUIRE, await_waiter, held, listeners, nothing_left, waiting
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -12,8 +12,8 @@ from redis.exceptions import RedisError
 from pyredisson.core.names import LockNames
 from pyredisson.errors import OutcomeUnknownError
 from tests.proxy import Held, Proxy, Toxic
-from tests.real.kinds import FAIR, FAMILY, LATCH, SEMAPHORE, Kind
-from tests.real.looking import ANY_SCRIPT, Tally, about, await_waiting, side_by_side
+from tests.real.kind_table import FAIR, FAMILY, LATCH, SEMAPHORE, Kind
+from tests.real.observation import ANY_SCRIPT, Tally, about, await_waiting, side_by_side
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -16,9 +16,9 @@ import pytest
 import redis
 
 from pyredisson.core.names import LockNames
-from tests.real.kinds import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
-from tests.real.looking import await_waiting, channels, load_scripts
-from tests.real.peers import Peer, PeerError
+from tests.real.kind_table import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real.lock_process import Peer, PeerError
+from tests.real.observation import await_waiting, channels, load_scripts
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.base import Actor

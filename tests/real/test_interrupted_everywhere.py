@@ -21,7 +21,7 @@ import pyredisson
 from pyredisson import Config
 from pyredisson.compat.redis_py import Lock as CompatLock
 from pyredisson.net.resp import script
-from tests.real.looking import busy, load_scripts
+from tests.real.observation import busy, load_scripts
 from tests.real.signal_points import Points
 from tests.servers import VALKEY, Server, SharedServers
 

@@ -17,7 +17,7 @@ import redis
 
 from tests.proxy import Proxy
 from tests.real import programs
-from tests.real.looking import ANY_SCRIPT, held, nothing_left
+from tests.real.observation import ANY_SCRIPT, held, nothing_left
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.asyncio import AsyncioWorld

@@ -19,7 +19,7 @@ import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, Proxy, parse_request
-from tests.real.looking import INFO, RENEW, Tally, await_waiter, held, nothing_left
+from tests.real.observation import INFO, RENEW, Tally, await_waiter, held, nothing_left
 from tests.servers import HOST, REDIS_7, Build, Server, free_port
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -12,7 +12,7 @@ import redis
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import GivenBack, Lost, RenewalFailed, Renewed
 from tests.proxy import Proxy, Then
-from tests.real.looking import (
+from tests.real.observation import (
     ACQUIRE,
     ANY_SCRIPT,
     FORCE,

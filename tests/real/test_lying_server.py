@@ -16,7 +16,7 @@ from pyredisson.tools.doctor import run_doctor
 from tests.command_line import programs
 from tests.proxy import Proxy
 from tests.real.handles import handle
-from tests.real.looking import ANY_SCRIPT, side_by_side
+from tests.real.observation import ANY_SCRIPT, side_by_side
 from tests.worlds.clock import ClockWorld
 
 #: Answers that no script gives, but for the first byte that makes them RESP.

@@ -25,11 +25,11 @@ from pyredisson.core.runtime import NotSent
 from pyredisson.errors import LockError
 from pyredisson.threads.borrowed import BorrowedTransport
 from tests.proxy import Cutter, Proxy, parse_request
-from tests.real.looking import ANY_SCRIPT
+from tests.real.observation import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
 from tests.servers import HOST, free_port
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld as World
+from tests.worlds.clock import ClockWorld
 
 LIES = {
     "a bulk of 65 MB": b"$%d\r\n" % (65 * 1024 * 1024),
@@ -112,7 +112,7 @@ def endless() -> Iterator[Callable[[bytes], EndlessServer]]:
 
 
 @contextlib.contextmanager
-def borrowed(world: World, port: int, parser: str, **settings: Any) -> Iterator[Any]:
+def borrowed(world: ClockWorld, port: int, parser: str, **settings: Any) -> Iterator[Any]:
     """A client of redis-py with a pool that we cannot open connections for."""
     settings = {
         "host": HOST,
@@ -121,10 +121,10 @@ def borrowed(world: World, port: int, parser: str, **settings: Any) -> Iterator[
         "socket_timeout": 20,
         "max_connections": 1,
         "timeout": 5,
-        "parser_class": PARSERS[parser][world.colour],
+        "parser_class": PARSERS[parser][world.runtime],
         **settings,
     }
-    if world.colour == "threads":
+    if world.runtime == "threads":
         made: Any = redis.Redis(connection_pool=redis.BlockingConnectionPool(**settings))
     else:
         made = redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool(**settings))
@@ -152,9 +152,9 @@ def is_protocol_error(error: BaseException | None) -> bool:
 
 @pytest.mark.parametrize("what", LIES)
 @pytest.mark.parametrize("command", HANDSHAKE)
-def test_a_lie_in_the_handshake_is_a_connection_error(world: World, proxy: Proxy, command: str, what: str) -> None:
+def test_a_lie_in_the_handshake_is_a_connection_error(world: ClockWorld, proxy: Proxy, command: str, what: str) -> None:
     url = f"redis://{HOST}:{proxy.port}/1"
-    client = world.client(url, redis_kwargs=HANDSHAKE[command], timeout=2.0)
+    client = world.from_url(url, redis_kwargs=HANDSHAKE[command], timeout=2.0)
     lies = lie(proxy, command, LIES[what])
     with pytest.raises((rx.ConnectionError, LockError)) as error:
         world.actor().do(client.get_lock("lied-to").is_locked)
@@ -166,10 +166,10 @@ KEYED_BY_AN_ARRAY = b"%1\r\n*1\r\n:1\r\n:2\r\n"
 
 
 @pytest.mark.parametrize("what", [*NONSENSE, "a map with an array for a key"])
-def test_a_greeting_of_another_kind_is_a_connection_error(world: World, proxy: Proxy, what: str) -> None:
-    client = world.client(proxy.url, redis_kwargs={"protocol": 3}, timeout=2.0)
+def test_a_greeting_of_another_kind_is_a_connection_error(world: ClockWorld, proxy: Proxy, what: str) -> None:
+    client = world.from_url(proxy.url, redis_kwargs={"protocol": 3}, timeout=2.0)
     lie(proxy, "HELLO", NONSENSE.get(what, KEYED_BY_AN_ARRAY))
-    if world.colour == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
+    if world.runtime == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
         assert world.actor().do(client.get_lock("lied-to").is_locked) is False
         return
     with pytest.raises((rx.ConnectionError, LockError)) as error:
@@ -179,20 +179,20 @@ def test_a_greeting_of_another_kind_is_a_connection_error(world: World, proxy: P
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_lie_in_the_handshake_of_the_user_s_parser_is_a_connection_error(
-    world: World, proxy: Proxy, parser: str
+    world: ClockWorld, proxy: Proxy, parser: str
 ) -> None:
-    settings = {"protocol": 2, "client_name": "liar", "parser_class": PARSERS[parser][world.colour]}
-    client = world.client(proxy.url, redis_kwargs=settings, timeout=3.0)
+    settings = {"protocol": 2, "client_name": "liar", "parser_class": PARSERS[parser][world.runtime]}
+    client = world.from_url(proxy.url, redis_kwargs=settings, timeout=3.0)
     lie(proxy, "CLIENT", LIES["arrays nested 10,000 deep"])
     with pytest.raises((rx.ConnectionError, LockError)) as error:
         world.actor().do(client.get_lock("lied-to").is_locked)
     assert is_protocol_error(error.value), repr(error.value)
 
 
-def test_a_handshake_without_end_takes_no_memory(world: World, endless: Callable[[bytes], EndlessServer]) -> None:
+def test_a_handshake_without_end_takes_no_memory(world: ClockWorld, endless: Callable[[bytes], EndlessServer]) -> None:
     server = endless(b"CLIENT")
     settings = {"protocol": 2, "client_name": "liar"}
-    client = world.client(f"redis://{HOST}:{server.port}", redis_kwargs=settings, timeout=3.0)
+    client = world.from_url(f"redis://{HOST}:{server.port}", redis_kwargs=settings, timeout=3.0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises((rx.ConnectionError, LockError)) as error:
         world.actor().do(client.get_lock("lied-to").is_locked)
@@ -205,10 +205,10 @@ def test_a_handshake_without_end_takes_no_memory(world: World, endless: Callable
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", LIES)
 def test_a_lie_on_a_borrowed_connection_is_a_connection_error(
-    world: World, proxy: Proxy, unique_name: str, what: str, parser: str
+    world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     with borrowed(world, proxy.port, parser) as made:
-        client, actor = world.adopt(world._redisson()(made, config=Config(timeout=1.0))), world.actor()
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0))), world.actor()
         lock = client.get_lock(unique_name)
         actor.do(lock.is_locked)
         reader_before = source_of(only_connection(made.connection_pool))
@@ -272,11 +272,11 @@ def source_of(connection: Any) -> Any:
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_reply_without_end_on_a_borrowed_connection_takes_no_memory(
-    world: World, endless: Callable[[bytes], EndlessServer], unique_name: str, parser: str
+    world: ClockWorld, endless: Callable[[bytes], EndlessServer], unique_name: str, parser: str
 ) -> None:
     server = endless(b"EXISTS")
     with borrowed(world, server.port, parser) as made:
-        client = world.adopt(world._redisson()(made, config=Config(timeout=3.0)))
+        client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=3.0)))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises(rx.RedisError) as error:
             world.actor().do(client.get_lock(unique_name).is_locked)
@@ -290,12 +290,12 @@ def test_a_reply_without_end_on_a_borrowed_connection_takes_no_memory(
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", LIES)
 def test_a_lie_in_the_handshake_of_a_pool_is_a_connection_error(
-    world: World, proxy: Proxy, unique_name: str, what: str, parser: str
+    world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     """redis-py alone reads it there. It is an error in time, and the connection is usable afterwards."""
     lies = lie(proxy, "CLIENT", LIES[what])
     with borrowed(world, proxy.port, parser, client_name="liar", socket_timeout=1.0) as made:
-        client, actor = world.adopt(world._redisson()(made, config=Config(timeout=2.0))), world.actor()
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0))), world.actor()
         lock = client.get_lock(unique_name)
         with pytest.raises(rx.RedisError):
             actor.do(lock.is_locked)
@@ -307,7 +307,7 @@ def test_a_lie_in_the_handshake_of_a_pool_is_a_connection_error(
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", LIES)
 def test_a_lie_in_the_handshake_of_a_connection_beside_a_pool(
-    world: World, proxy: Proxy, what: str, parser: str
+    world: ClockWorld, proxy: Proxy, what: str, parser: str
 ) -> None:
     """As the watchdog and the subscriber have one. We make it, so it is within bounds."""
     lie(proxy, "CLIENT", LIES[what])
@@ -318,7 +318,7 @@ def test_a_lie_in_the_handshake_of_a_connection_beside_a_pool(
 
         make_in_threads = partial(BorrowedTransport(made.connection_pool).make, 2.0)
         with pytest.raises(NotSent) as error:
-            world.run(make_in_threads if world.colour == "threads" else make)
+            world.run(make_in_threads if world.runtime == "threads" else make)
         assert is_protocol_error(error.value.cause), repr(error.value.cause)
 
 
@@ -332,11 +332,11 @@ def _answers(actor: Any, lock: Any) -> bool:
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", ["a bulk of 10 GB", "arrays nested 10,000 deep"])
 def test_a_message_that_lies_to_a_subscriber_beside_a_borrowed_pool(
-    world: World, proxy: Proxy, unique_name: str, what: str, parser: str
+    world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     """The subscriber leaves the connection, and hears on another one."""
     with borrowed(world, proxy.port, parser, max_connections=4) as made:
-        client = world.adopt(world._redisson()(made, config=Config(timeout=6.0)))
+        client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=6.0)))
         holder, waiter = world.actor(), world.actor()
         lock = client.get_lock(unique_name)
         holder.do(lock.lock)

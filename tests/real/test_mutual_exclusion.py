@@ -19,7 +19,7 @@ import pyredisson
 from tests.proxy import Held, Proxy
 from tests.real import programs
 from tests.real.handles import handle
-from tests.real.looking import ANY_SCRIPT, channels, keys, load_scripts
+from tests.real.observation import ANY_SCRIPT, channels, keys, load_scripts
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.by_runtime import WORLDS

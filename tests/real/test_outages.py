@@ -13,8 +13,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyredisson.errors import LockLostError, LockTimeoutError, OutcomeUnknownError
 from tests.proxy import Proxy
-from tests.real.looking import ACQUIRE, RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
-from tests.real.patience import await_renewals, changed, renewed_every
+from tests.real.client_settings import await_renewals, changed, renewed_every
+from tests.real.observation import ACQUIRE, RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

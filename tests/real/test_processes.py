@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from tests.real import programs
-from tests.real.looking import held, nothing_left
-from tests.real.peers import Peer, PeerError
+from tests.real.lock_process import Peer, PeerError
+from tests.real.observation import held, nothing_left
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

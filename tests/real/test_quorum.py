@@ -15,7 +15,7 @@ from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.events import GivenBack, Lost
 from tests.real import programs
 from tests.real.fleets import NODES, PATIENT, Fleet, over
-from tests.real.looking import RELEASE, busy
+from tests.real.observation import RELEASE, busy
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 from tests.worlds.base import Actor

@@ -16,7 +16,7 @@ from pyredisson.core.runtime import run
 from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
 from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real.fleets import NODES, PATIENT, Fleet, over
-from tests.real.looking import load_scripts
+from tests.real.observation import load_scripts
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until
 from tests.worlds.base import Actor

@@ -13,8 +13,8 @@ import redis
 from pyredisson.errors import NoSyncedSlavesError, QuorumUnreachableError
 from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
-from tests.real.looking import RELEASE, Tally, held, load_scripts, nothing_left
-from tests.real.patience import await_renewals, changed, renewed_every
+from tests.real.client_settings import await_renewals, changed, renewed_every
+from tests.real.observation import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

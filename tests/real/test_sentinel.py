@@ -26,9 +26,9 @@ from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.server_link import ServerLink
 from pyredisson.threads.transport import SocketTransport
 from tests.proxy import Proxy
+from tests.real.client_settings import await_renewals, changed, renewed_every
 from tests.real.contenders import Contenders, FencedContenders, Late
-from tests.real.looking import ACQUIRE, INFO, busy
-from tests.real.patience import await_renewals, changed, renewed_every
+from tests.real.observation import ACQUIRE, INFO, busy
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pyredisson.errors import LockLostError
-from tests.real.looking import held, nothing_left
-from tests.real.patience import renewed_every
+from tests.real.client_settings import renewed_every
+from tests.real.observation import held, nothing_left
 from tests.servers import VALKEY, Build, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -17,8 +17,8 @@ from pyredisson.core.server import ServerFacts
 from pyredisson.errors import RedissonError
 from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
-from tests.real.looking import INFO, Tally, load_scripts
-from tests.real.patience import changed
+from tests.real.client_settings import changed
+from tests.real.observation import INFO, Tally, load_scripts
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -17,8 +17,18 @@ import redis.exceptions as rx
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError
 from pyredisson.events import RenewalFailed
 from tests.proxy import Proxy
-from tests.real.looking import ACQUIRE, ANY_SCRIPT, RELEASE, RENEW, await_waiter, busy, held, load_scripts, nothing_left
-from tests.real.patience import await_renewals, renewed_every
+from tests.real.client_settings import await_renewals, renewed_every
+from tests.real.observation import (
+    ACQUIRE,
+    ANY_SCRIPT,
+    RELEASE,
+    RENEW,
+    await_waiter,
+    busy,
+    held,
+    load_scripts,
+    nothing_left,
+)
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

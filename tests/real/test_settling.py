@@ -12,7 +12,7 @@ import redis
 from pyredisson.errors import OutcomeUnknownError
 from tests.clusters import RunningCluster
 from tests.proxy import Proxy
-from tests.real.looking import RELEASE
+from tests.real.observation import RELEASE
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 

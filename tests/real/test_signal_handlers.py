@@ -22,7 +22,7 @@ import redis
 
 import pyredisson
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
-from tests.real.looking import busy
+from tests.real.observation import busy
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld

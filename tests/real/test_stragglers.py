@@ -10,8 +10,8 @@ import redis
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import GivenBack
 from tests.proxy import Held, Proxy, Then
-from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
-from tests.real.patience import changed, renewed_every
+from tests.real.client_settings import changed, renewed_every
+from tests.real.observation import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 

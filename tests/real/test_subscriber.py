@@ -13,7 +13,7 @@ import redis
 from pyredisson.core.names import LockNames
 from pyredisson.events import ConnectionDown, ConnectionUp
 from tests.proxy import Proxy
-from tests.real.looking import await_waiter, held, listeners, nothing_left, waiting
+from tests.real.observation import await_waiter, held, listeners, nothing_left, waiting
 from tests.servers import REDIS_6, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -10,7 +10,7 @@ import redis
 
 from pyredisson.core.names import owner_field, writer_field
 from tests.real.handles import handle
-from tests.real.looking import calls, keys, nothing_left
+from tests.real.observation import calls, keys, nothing_left
 from tests.waiting import until
 from tests.worlds.base import Actor
 

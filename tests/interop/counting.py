@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from tests.interop.clients import Owner
 from tests.interop.conftest import Sides
 from tests.interop.contention import Times, check_exclusion, counters, let_begin, waits_between
-from tests.interop.sides import Owner
 
 LANGUAGES = ("java",) * 3 + ("python",) * 3
 

@@ -33,7 +33,7 @@ class Peer:
 
     def __init__(self, runtime: str, url: str, name: str, kind: str = "lock", **config: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.real.peers", runtime, url, name, kind, json.dumps(config)],
+            [sys.executable, "-m", "tests.real.lock_process", runtime, url, name, kind, json.dumps(config)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

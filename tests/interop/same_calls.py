@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from pyredisson import LockError
+from tests.interop.clients import Owner, not_owned
 from tests.interop.peer import WITHIN, JavaError
-from tests.interop.sides import Owner, not_owned
 from tests.waiting import until
 
 OWNERS: Final = 3

@@ -1,4 +1,4 @@
-"""Random sequences of calls for :mod:`twins`: each picks its next step by what has come of those before.
+"""Random sequences of calls for :mod:`same_calls`: each picks its next step by what has come of those before.
 
 A story keeps count of who holds what, for two reasons. Whoever was robbed of a hold does nothing but give it back,
 until nothing is left of it: in ours a loss is final, while in Java the next call starts at one. And in the end all of
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from tests.interop.twins import OWNERS, Both, Step
+from tests.interop.same_calls import OWNERS, Both, Step
 
 LEASES: Final = (None, 20.0, 90.0, 300.0)
 

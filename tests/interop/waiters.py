@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from tests.clusters import RunningCluster
-from tests.interop.sides import Handle
+from tests.interop.clients import Handle
 from tests.servers import REDIS_6
 from tests.waiting import until
 

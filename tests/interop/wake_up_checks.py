@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 
+from tests.interop.clients import Handle, Owner
 from tests.interop.conftest import Sides
-from tests.interop.looking import Listeners, until_it_waits
-from tests.interop.sides import Handle, Owner
+from tests.interop.waiters import Listeners, until_it_waits
 
 #: A message takes a millisecond or two. Without one, ours looks again after ten seconds at the earliest, and Java's
 #: after thirty, the lease; or never, at a semaphore or latch. This is far from both, on a machine that is busy, too.
