@@ -249,7 +249,7 @@ class LockCore:
                 try:
                     answer = await self.attempt(ownership, hold)
                 except Failure as failure:
-                    if not client.waits_through(failure, wait):
+                    if not await client.waits_through(failure, wait, asked):
                         raise
                     answer = AT_ONCE
                     self._endless = False

@@ -121,10 +121,10 @@ def borrowed(world: World, port: int, parser: str, **settings: Any) -> Iterator[
         "socket_timeout": 20,
         "max_connections": 1,
         "timeout": 5,
-        "parser_class": PARSERS[parser][world.colour],
+        "parser_class": PARSERS[parser][world.runtime],
         **settings,
     }
-    if world.colour == "threads":
+    if world.runtime == "threads":
         made: Any = redis.Redis(connection_pool=redis.BlockingConnectionPool(**settings))
     else:
         made = redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool(**settings))
@@ -169,7 +169,7 @@ KEYED_BY_AN_ARRAY = b"%1\r\n*1\r\n:1\r\n:2\r\n"
 def test_a_greeting_of_another_kind_is_a_connection_error(world: World, proxy: Proxy, what: str) -> None:
     client = world.client(proxy.url, redis_kwargs={"protocol": 3}, timeout=2.0)
     lie(proxy, "HELLO", NONSENSE.get(what, KEYED_BY_AN_ARRAY))
-    if world.colour == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
+    if world.runtime == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
         assert world.actor().do(client.get_lock("lied-to").is_locked) is False
         return
     with pytest.raises((rx.ConnectionError, LockError)) as error:
@@ -181,7 +181,7 @@ def test_a_greeting_of_another_kind_is_a_connection_error(world: World, proxy: P
 def test_a_lie_in_the_handshake_of_the_user_s_parser_is_a_connection_error(
     world: World, proxy: Proxy, parser: str
 ) -> None:
-    settings = {"protocol": 2, "client_name": "liar", "parser_class": PARSERS[parser][world.colour]}
+    settings = {"protocol": 2, "client_name": "liar", "parser_class": PARSERS[parser][world.runtime]}
     client = world.client(proxy.url, redis_kwargs=settings, timeout=3.0)
     lie(proxy, "CLIENT", LIES["arrays nested 10,000 deep"])
     with pytest.raises((rx.ConnectionError, LockError)) as error:
@@ -318,7 +318,7 @@ def test_a_lie_in_the_handshake_of_a_connection_beside_a_pool(
 
         make_in_threads = partial(BorrowedTransport(made.connection_pool).make, 2.0)
         with pytest.raises(NotSent) as error:
-            world.run(make_in_threads if world.colour == "threads" else make)
+            world.run(make_in_threads if world.runtime == "threads" else make)
         assert is_protocol_error(error.value.cause), repr(error.value.cause)
 
 
