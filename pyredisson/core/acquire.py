@@ -63,7 +63,7 @@ async def acquire(
             try:
                 answer = await attempt(client, kind, ownership, hold)
             except Failure as failure:
-                if not client.waits_through(failure, wait):
+                if not await client.waits_through(failure, wait, asked):
                     raise
                 answer = AT_ONCE
         acquired = type(answer) is Acquired

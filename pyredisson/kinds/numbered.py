@@ -132,14 +132,15 @@ class NumberedCore:
         """
         client = self.client
         channel = self.names.channel
-        deadline = Deadline.after(wait, client.runtime.now())
+        began = client.runtime.now()
+        deadline = Deadline.after(wait, began)
         taken = False
         try:
             seen = client.wakeups.glance(channel) if wait != 0 else None
             try:
                 answer = await attempt()
             except Failure as failure:
-                if not client.waits_through(failure, wait):
+                if not await client.waits_through(failure, wait, began):
                     raise
                 answer = AT_ONCE
             taken = isinstance(answer, Acquired)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Connecting, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
 from pyredisson.core.wakeups import Line
 from pyredisson.net.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.net.resp import pack
@@ -391,7 +391,7 @@ class ClusterLink:
                 self._suspects.add(address)
                 failure = error
         assert failure is not None, "a cluster without nodes"
-        raise NotSent(failure.cause) from failure.cause
+        raise (Connecting if isinstance(failure, Connecting) else NotSent)(failure.cause) from failure.cause
 
     async def _take_map(self, link: NodeLink, address: Address, timeout: float) -> None:
         reply = await link.ask(("CLUSTER", "SLOTS"), timeout)

@@ -135,7 +135,7 @@ def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_n
     with socket.socket() as mute:
         mute.bind((HOST, 0))
         mute.listen()
-        client = world.from_url(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8)
+        client = world.from_url(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8, connect_timeout=1.8)
         began = time.monotonic()
         with pytest.raises((rx.ConnectionError, rx.TimeoutError)):
             world.actor().do(client.get_lock(unique_name).lock)

@@ -1,0 +1,81 @@
+"""``Config.connect_timeout``: a server that takes its time for the first connection, as one does whose machine is busy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from tests.servers import Server
+from tests.worlds.clock import ClockWorld
+
+AWAY = (RedisConnectionError, RedisTimeoutError)
+MARGIN = 2.0  # seconds; this machine may be busy
+
+
+@pytest.fixture
+def stopped(fresh_server: Callable[..., Server]) -> Server:
+    """A server whose kernel takes connections, and which answers nothing before it is resumed."""
+    server = fresh_server()
+    server.pause()
+    return server
+
+
+@pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked"])
+def test_a_server_that_answers_within_the_time_of_the_call(
+    world: ClockWorld, stopped: Server, unique_name: str, method: str
+) -> None:
+    client, actor = world.from_url(stopped.url, timeout=3.0), world.actor()
+    lock = client.get_lock(unique_name)
+    called = actor.start(getattr(lock, method))
+    time.sleep(1.5)  # Longer than one attempt lasts.
+    assert not called.done()
+    stopped.resume()
+    assert called.result(20) is {"lock": None, "try_lock": True, "is_locked": False}[method]
+
+
+def test_a_call_that_waits_goes_on_after_the_time_of_one_request(
+    world: ClockWorld, stopped: Server, unique_name: str
+) -> None:
+    client, actor = world.from_url(stopped.url, timeout=0.6), world.actor()
+    called = actor.start(client.get_lock(unique_name).try_lock, 20)
+    time.sleep(1.5)
+    assert not called.done()
+    stopped.resume()
+    assert called.result(20) is True
+
+
+@pytest.mark.parametrize("wait", [0, 1.8])
+def test_a_server_that_never_answers_is_told_of_within_the_wait(
+    world: ClockWorld, stopped: Server, unique_name: str, wait: float
+) -> None:
+    client, actor = world.from_url(stopped.url, timeout=0.9), world.actor()
+    began = time.monotonic()
+    with pytest.raises(AWAY, match="still being made"):
+        actor.do(client.get_lock(unique_name).try_lock, wait)
+    assert max(wait, 0.6) - 0.3 < time.monotonic() - began < max(wait, 0.9) + MARGIN
+    stopped.resume()
+
+
+def test_a_lock_that_waits_without_end_waits_for_a_connection_no_longer_than_connect_timeout(
+    world: ClockWorld, stopped: Server, unique_name: str
+) -> None:
+    client, actor = world.from_url(stopped.url, timeout=0.6, connect_timeout=1.5), world.actor()
+    began = time.monotonic()
+    with pytest.raises(AWAY):
+        actor.do(client.get_lock(unique_name).lock)
+    assert 1.2 < time.monotonic() - began < 1.5 + MARGIN
+    stopped.resume()
+
+
+def test_many_clients_that_begin_at_once_on_a_slow_server(world: ClockWorld, stopped: Server, unique_name: str) -> None:
+    clients = [world.from_url(stopped.url, timeout=1.0) for _ in range(20)]
+    calls = [world.actor().start(client.get_lock(f"{unique_name}-{n}").lock) for n, client in enumerate(clients)]
+    time.sleep(1.5)
+    assert not any(call.done() for call in calls)
+    stopped.resume()
+    for call in calls:
+        call.result(20)
