@@ -2,16 +2,18 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 2
+# Most tests wait for something: more of them than there are cores find room side by side.
+JOBS   ?= 4
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test test-full check docs bench clean
+.PHONY: help setup demo test test-all test-full check docs bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       sell seats with and without the lock, on a private server"
-	@echo "make test       set up and run the tests"
-	@echo "make test-full  the same at the full volumes (much longer)"
+	@echo "make test       set up and run the quick tests: every kind, sync and async, on a real server"
+	@echo "make test-all   the other tests: faults, clusters, sentinels, frameworks, Redisson, more servers"
+	@echo "make test-full  all tests at the full volumes (much longer)"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make bench      the benchmarks, side by side with other clients"
@@ -31,7 +33,10 @@ demo: setup
 	$(BIN)/pyredisson demo
 
 test: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS)
+
+test-all: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --part rest $(PYTEST_ARGS)
 
 test-full: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --volume 1 $(PYTEST_ARGS)
@@ -41,7 +46,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py
+	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 docs: setup

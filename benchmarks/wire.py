@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass
-from importlib.resources import files
 
 from pyredisson.core.names import LockNames
+from pyredisson.lua import script_text
 
 from .server import Server
 
@@ -41,7 +41,7 @@ def pack(*words: str | bytes) -> bytes:
 
 def script(verb: str) -> str:
     """The text of one of the lock's scripts."""
-    return (files("pyredisson") / "lua" / f"lock_{verb}.lua").read_text("utf-8")
+    return script_text(f"lock_{verb}")
 
 
 def sha(verb: str) -> str:
@@ -74,9 +74,9 @@ class LockRequests:
         owner = f"{client_id}:{1000 + number}"
         lock, channel, epoch = names.raw, names.channel, names.epoch(owner)
         return cls(
-            acquire=pack("EVALSHA", sha("acquire"), "2", lock, epoch, LEASE_MS, owner, "0", "0", "0"),
+            acquire=pack("EVALSHA", sha("acquire"), "2", lock, epoch, owner, "0", "0", LEASE_MS, "0"),
             release=pack(
-                *("EVALSHA", sha("release"), "3", lock, channel, epoch),
-                *("0", LEASE_MS, owner, "1", "0", "0", "PUBLISH"),
+                *("EVALSHA", sha("release"), "3", lock, epoch, channel),
+                *(owner, "0", "0", LEASE_MS, "1", "PUBLISH", "0"),
             ),
         )

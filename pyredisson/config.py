@@ -163,16 +163,16 @@ class ExponentialBackoff:
         if self.maximum < self.initial:
             raise ValueError(f"maximum ({self.maximum}) must not be less than initial ({self.initial})")
 
-    def delays(self) -> Iterator[float]:
-        """Return the seconds to sleep after each failed attempt, without an end."""
-        return self._drawn(random.uniform)
+    def delays(self, uniform: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
+        """Return the seconds to sleep after each failed attempt, without an end.
 
-    def _drawn(self, between: Callable[[float, float], float], /) -> Iterator[float]:
-        """The delays, with the chance in them ``between`` two numbers of seconds; see ``core.spin_lock.Drawn``."""
+        Args:
+            uniform: The source of random numbers between two bounds.
+        """
         delay = float(self.initial)
         for failures in itertools.count():
             yield delay
-            delay = min(self.maximum, delay * self.multiplier + between(0.0, failures / 1000))
+            delay = min(self.maximum, delay * self.multiplier + uniform(0.0, failures / 1000))
 
 
 @final

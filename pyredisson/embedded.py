@@ -246,10 +246,10 @@ class EmbeddedServer:
     """
 
     def __init__(self) -> None:
-        self.binary = find_binary()
+        self.binary: str = find_binary()
         directory = private_directory()
         socket_path = os.path.join(directory, "redis.sock")
-        self.url = "unix://" + quote(socket_path)
+        self.url: str = "unix://" + quote(socket_path)
         options = {
             "port": "0",
             "unixsocket": socket_path,
@@ -274,7 +274,7 @@ class EmbeddedServer:
         finally:
             client.close()
         assert pid is not None  # what answered was this process
-        self.pid = pid
+        self.pid: int = pid
 
     def stop(self) -> None:
         """End the server at once. Idempotent; does nothing in a forked child of the process that started it."""

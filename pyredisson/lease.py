@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Generic, final
 
 from typing_extensions import TypeVar
 
-from pyredisson.core.ownership import lost_error
+from pyredisson.core.holder import lost_error
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
-    from pyredisson.core.ownership import Held, HeldLevel
+    from pyredisson.core.holder import Held, HoldView
     from pyredisson.core.runtime import Runtime
 
 __all__ = ["Lease"]
@@ -31,12 +31,12 @@ class Lease(NotPortable, Generic[TokenT_co]):
     the server.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_level", "_ownership", "_runtime", "_told")
+    __slots__ = ("__weakref__", "_ended", "_hold", "_ownership", "_runtime", "_told")
 
-    def __init__(self, ownership: Held, level: HeldLevel, runtime: Runtime) -> None:
+    def __init__(self, ownership: Held, hold: HoldView, runtime: Runtime) -> None:
         self._ownership = ownership
-        self._level = level  # Its own: a hold that is taken after this one was lost is not this one.
-        level.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
+        self._hold = hold  # Its own: a hold that is taken after this one was lost is not this one.
+        hold.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
         self._ended = False
         self._told: Callable[[], None] | None = None
@@ -47,7 +47,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
 
     def remaining(self) -> float:
         """Return the seconds for which this hold is certain; 0 if it has ended or was lost. Renewal extends them."""
-        if self._ended or not self._ownership.has(self._level):
+        if self._ended or not self._ownership.has(self._hold):
             return 0.0
         return self._ownership.remaining(self._runtime.now())
 
@@ -59,7 +59,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
     @property
     def token(self) -> TokenT_co:
         """The fencing token of the hold; ``None`` for a kind of lock without tokens."""
-        return self._level.token  # type: ignore[return-value]  # The kind of lock decides on both.
+        return self._hold.token  # type: ignore[return-value]  # The kind of lock decides on both.
 
     def ensure_held(self) -> None:
         """Raise an error unless the hold is certain at this moment. Asks no server.
@@ -74,7 +74,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
     def _when_lost(self, told: Callable[[], None]) -> None:
         """Call ``told``, once, when the hold is known to be lost."""
         self._told = told
-        self._ownership.on_loss = (*self._ownership.on_loss, told)
+        self._ownership.call_when_lost(told)
 
     @property
     def _held(self) -> Held:
@@ -83,13 +83,13 @@ class Lease(NotPortable, Generic[TokenT_co]):
 
     def _brought_up(self) -> bool:
         """Make this hold the one that is released next. Returns whether it is there still."""
-        if not self._ownership.has(self._level):
+        if not self._ownership.has(self._hold):
             return False
-        self._ownership.bring_up(self._level)
+        self._ownership.bring_up(self._hold)
         return True
 
     def _end(self) -> None:
         """The block was left."""
         self._ended = True
         if self._told is not None:
-            self._ownership.on_loss = tuple(told for told in self._ownership.on_loss if told != self._told)
+            self._ownership.call_no_more(self._told)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
-from tests.drawing import drawn
+from tests.drawing import drawn, quick
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
 
 # An example takes as long as the machine lets it; Hypothesis's own default would be 0.2 s.
@@ -21,15 +21,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--volume", type=float, default=0.03, help="share of the full volume that tests marked `volume` run (0.03)"
     )
+    parser.addoption(
+        "--part",
+        choices=["all", "quick", "rest"],
+        default="all",
+        help="`quick`: what `make test` runs; `rest`: what it leaves to `make test-all` (all)",
+    )
 
 
 @pytest.hookimpl(trylast=True)  # After those of folders, which set limits of their own.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Below the full volume a test has Valkey and one more server; what grows with the volume may take the longer."""
+    kept = items
     if config.getoption("--volume") < 1 and not any("[" in argument for argument in config.args):
-        kept = drawn(items)
-        left_out = set(items) - set(kept)
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        kept = drawn(kept)
+    if config.getoption("--part") != "all":
+        is_quick = config.getoption("--part") == "quick"
+        chosen = quick(items)
+        kept = [item for item in kept if (item in chosen) is is_quick]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
     more = 3600 * config.getoption("--volume")
     for item in items:

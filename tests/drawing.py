@@ -42,3 +42,40 @@ def _without_server(item: pytest.Item) -> tuple[str, str | None]:
         if any(ids[at : at + len(words)] == words for at in range(len(ids))):
             return item.nodeid.replace(server, "…"), server
     return item.nodeid, None
+
+
+# ---- the two parts of a run ------------------------------------------------------------------------------------------
+
+#: What `make test` runs whole: it needs no time but the processor's.
+WHOLE = {"unit", "lua", "simulation", "stateful", "test_parity.py"}
+FORMS = ["threads", "asyncio"]
+
+
+def quick(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The tests of ``make test``; all others are those of ``make test-all``.
+
+    The contract is run on the simulator, and on Valkey in one form for each test, drawn by its name. Of the tests that
+    start servers and processes of their own, those are run that are marked ``quick``.
+    """
+    chosen: set[pytest.Item] = set()
+    forms: dict[str, dict[str, pytest.Item]] = {}
+    for item in items:
+        folder = item.nodeid.split("/")[1].split("::")[0]
+        if folder in WHOLE or item.get_closest_marker("quick"):
+            chosen.add(item)
+        elif folder == "contract":
+            base, server = _without_server(item)
+            form = _form(item)
+            if form is None:
+                chosen.add(item)
+            elif server == VALKEY.id:
+                forms.setdefault(base.replace(form, "…"), {})[form] = item
+    for base, each in forms.items():
+        names = sorted(each)
+        chosen.add(each[names[zlib.crc32(base.encode()) % len(names)]])
+    return chosen
+
+
+def _form(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return next((form for form in FORMS if callspec is not None and form in callspec.id.split("-")), None)

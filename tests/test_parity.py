@@ -33,7 +33,7 @@ PLAIN = {
 ASYNCIO_ONLY_PARAMETERS = {
     ("AnyLock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("FencedLock", "hold"): {"cancel_on_loss: 'bool' = False"},
-    ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
+    ("HoldContext", "__init__"): {"cancel_on_loss: 'bool'"},
 }
 ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}
 

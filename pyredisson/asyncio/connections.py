@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 
 from pyredisson.core.runtime import Acknowledging, Ask, AskSynced, Failure, NotNow, NotSent, Reply, Unanswered
 from pyredisson.errors import ClientClosedError
+from pyredisson.net.bounded_sources import LIED, bound_handshake_async, bounded_exchange, unbounded
 from pyredisson.net.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.net.resp import (
     ASKING,
@@ -727,16 +728,16 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
 
     Raises:
         NotSent: No connection could be made.
-        Refused: The server did not let us in.
+        Rejected: The server did not let us in.
     """
-    connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+    connection = bound_handshake_async(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
     try:
         await connection.connect()
     except rx.AuthenticationError as error:
         raise failure_of(error) from None
     except (rx.RedisError, OSError) as error:
         raise NotSent(as_redis_error(error)) from None
-    reader, writer = connection._reader, connection._writer
+    reader, writer = unbounded(connection._reader), connection._writer
     connection._reader = connection._writer = None  # Else they would be closed with the object.
     return reader, writer
 
@@ -840,7 +841,7 @@ class AsyncBorrowedLink:
             except rx.MaxConnectionsError as error:
                 if monotonic() + pause > until:
                     raise NotSent(error) from None
-            except (rx.RedisError, OSError) as error:
+            except (rx.RedisError, OSError, *LIED) as error:
                 raise NotSent(as_redis_error(error)) from None
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.02)
@@ -866,24 +867,23 @@ class AsyncBorrowedLink:
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
+            with bounded_exchange(connection):
+                return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
         except rx.ResponseError as reply:
             return reply
-        except asyncio.TimeoutError:
+        except BaseException as error:
             await connection.disconnect(nowait=True)
-            raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
-        except (rx.RedisError, OSError) as error:
-            await connection.disconnect(nowait=True)
-            raise Unanswered(as_redis_error(error)) from None
-        except BaseException:
-            await connection.disconnect(nowait=True)
+            if isinstance(error, asyncio.TimeoutError):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
+            if isinstance(error, (rx.RedisError, OSError)):
+                raise Unanswered(as_redis_error(error)) from None
             raise
 
     async def _make(self) -> Any:
         """A connection outside the pool, of the pool's kind."""
         try:
-            settings = self._pool.connection_kwargs
-            connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
+            settings = {key: value for key, value in self._pool.connection_kwargs.items() if key != "retry"}
+            connection = bound_handshake_async(self._pool.connection_class(**settings))
             try:
                 await connection.connect()
             except asyncio.CancelledError:

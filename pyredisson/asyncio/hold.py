@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyredisson.asyncio.primitives import AnyLock
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["Hold"]
+__all__ = ["HoldContext"]
 
 LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 
 
 @final
-class Hold(NotPortable, Generic[LeaseT_co]):
+class HoldContext(NotPortable, Generic[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
-from pyredisson.asyncio.hold import Hold
+from pyredisson.asyncio.hold import HoldContext as Hold
 from pyredisson.kinds.fenced_lock import FencedLockCore
 from pyredisson.kinds.lock import LockCore
 from pyredisson.kinds.read_write_lock import ReadWriteLockCore

@@ -202,7 +202,7 @@ class AsyncioRuntime:
     def interrupts(thing: object) -> bool:
         return False
 
-    def ticket(self) -> Ticket:
+    def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core.runtime import Failure, Refused, Unusable
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.runtime import Failure, Rejected, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Backlog", "Todo"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: A round takes so many seconds, and one request more.
 ROUND = 1.0
@@ -40,16 +40,16 @@ class Todo:
     """One thing to be settled.
 
     Attributes:
-        turn: Of an ownership, the turn that left it open.
+        request_id: Of an ownership, the request that it left open.
         at: When to try.
         failures: How often that failed.
     """
 
-    __slots__ = ("at", "failures", "turn")
+    __slots__ = ("at", "failures", "request_id")
 
-    def __init__(self, at: float, turn: int = 0) -> None:
+    def __init__(self, at: float, request_id: int = 0) -> None:
         self.at = at
-        self.turn = turn
+        self.request_id = request_id
         self.failures = 0
 
 
@@ -82,7 +82,7 @@ class Backlog:
         self._several = client.runtime.place("") is not None
         self.ownerships: dict[Ownership, Todo] = {}
         self._chores: dict[Chore, None] = {}
-        self._pause = RETRY_FIRST
+        self._unanswered_rounds = 0
         self._paused_until = -math.inf
         self._news_at = math.inf  # When something is due that came since the round began.
 
@@ -90,9 +90,9 @@ class Backlog:
         """Settle what an ownership has open. Returns whether that is news."""
         known = self.ownerships.get(ownership)
         if known is not None:
-            known.turn = ownership.turn
+            known.request_id = ownership.request_id
             return False
-        self.ownerships[ownership] = Todo(self._soon(), ownership.turn)
+        self.ownerships[ownership] = Todo(self._soon(), ownership.request_id)
         return True
 
     def do(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
@@ -100,7 +100,7 @@ class Backlog:
         self._chores[Chore(self._soon(), work, until)] = None
 
     def _soon(self) -> float:
-        at = self._runtime.now() + RETRY_FIRST
+        at = self._runtime.now() + RETRY.first
         self._news_at = min(self._news_at, at)
         return at
 
@@ -133,11 +133,11 @@ class Backlog:
                 continue
             unanswered += 1
             if unanswered >= (UNANSWERED_AT_MOST if self._several else 1):
-                self._paused_until = self._runtime.now() + self._pause
-                self._pause = min(2 * self._pause, RETRY_MAX)
+                self._paused_until = self._runtime.now() + RETRY.longest(self._unanswered_rounds)
+                self._unanswered_rounds += 1
                 return
         if todo:
-            self._pause = RETRY_FIRST
+            self._unanswered_rounds = 0
 
     async def _try(self, each: Todo, ownership: Ownership | None) -> bool:
         """Try one. Returns whether the server is there, as far as that can be told."""
@@ -147,7 +147,7 @@ class Backlog:
             else:
                 assert isinstance(each, Chore)
                 await self._work(each)
-        except (Refused, Unusable):
+        except (Rejected, Unusable):
             self._later(each)
         except Failure:
             self._later(each)
@@ -159,23 +159,22 @@ class Backlog:
         return True
 
     def _later(self, each: Todo) -> None:
-        pause = min(RETRY_FIRST * 2**each.failures, RETRY_MAX)
-        each.failures = min(each.failures + 1, 1000)
-        each.at = self._runtime.now() + self._runtime.jitter(pause / 2, pause)
+        each.at = self._runtime.now() + RETRY.pause(each.failures, self._runtime.jitter)
+        each.failures += 1
 
     async def _settle(self, ownership: Ownership, each: Todo) -> None:
-        turn = each.turn
-        if (ownership.pending is not None or ownership.owed) and ownership.turn == turn:
+        request_id = each.request_id
+        if (ownership.pending is not None or ownership.in_flight.releases_due) and ownership.request_id == request_id:
             now = self._runtime.now()
-            if now >= (ownership.open_until() if ownership.pending is not None else ownership.deadline):
-                ownership.abandon(turn)
+            if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
+                ownership.abandon(request_id)
             else:
                 patience = self._patience(now)
                 if self._several and each.failures % 4:
                     patience = min(patience, QUICK)
-                await self._client.settle(ownership, patience, since=turn, behind=True)
+                await self._client.settle(ownership, patience, since=request_id, behind=True)
         # Else its owner has begun something new, and settles what that leaves open.
-        if each.turn == turn:
+        if each.request_id == request_id:
             self.ownerships.pop(ownership, None)
 
     async def _work(self, each: Chore) -> None:

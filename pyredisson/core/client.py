@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
 from pyredisson.core import scripts
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.holder import GONE, lost_error
+from pyredisson.core.in_flight import Pending
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
-from pyredisson.core.ownership import GONE, Ownership, Pending, lost_error
+from pyredisson.core.outcomes import Stale
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, Took, unasked
-from pyredisson.core.runtime import Failure, NotNow, Refused, Unanswered, Unusable
+from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.core.watchdog import Watchdog
@@ -33,8 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CLEANUP_BUDGET", "ClientCore"]
 
 #: Between two tries of one request.
-PAUSE_FIRST = 0.01
-PAUSE_MAX = 0.25
+RETRY = DoublingBackoff(first=0.01, maximum=0.25)
 
 #: As long as nothing is in doubt, a request is not sent with less than this share of an attempt's time left: the last
 #: one of a server that says "not now" would only bring a doubt about.
@@ -46,6 +49,8 @@ CLEANUP_BUDGET = 1.0
 
 class ClientCore:
     """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
+
+    explains_types = True  # An error about a key of a wrong type says what it holds, at the cost of a request.
 
     def __init__(self, runtime: Runtime, config: Config) -> None:
         self.runtime = runtime
@@ -139,7 +144,7 @@ class ClientCore:
     async def exchange(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         request: Request,
         make: Callable[[int, bool], Request],
         lease_ms: int,
@@ -150,7 +155,7 @@ class ClientCore:
 
         Args:
             ownership: Whose request it is.
-            turn: The turn that the ownership gave for it; when that is over, so is this.
+            request_id: Its number; when the ownership has a later one, this is over.
             request: The first copy.
             make: Makes further ones, for an epoch and for whether an earlier copy may have run.
             lease_ms: The lease that is at stake.
@@ -161,7 +166,7 @@ class ClientCore:
             The reply, when the answered copy was sent, and whether an earlier copy may have run before it.
 
         Raises:
-            NotSent, Refused: This request surely had no effect, and no earlier copy is in doubt.
+            NotSent, Rejected: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
         """
         sent = self.runtime.now()
@@ -169,7 +174,7 @@ class ClientCore:
         if budget is not None and budget < patience:
             patience = budget
         reply: Reply = None
-        setback: Failure | scripts.Stale | None
+        setback: Failure | Stale | None
         try:
             reply = await self.runtime.eval(request, patience)
             setback = scripts.read_stale(reply)
@@ -177,17 +182,17 @@ class ClientCore:
             setback = failure
         if setback is None:
             return reply, sent, repeat
-        return await self.persist(ownership, turn, make, lease_ms, repeat, sent, setback, budget)
+        return await self.persist(ownership, request_id, make, lease_ms, repeat, sent, setback, budget)
 
     async def persist(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         make: Callable[[int, bool], Request],
         lease_ms: int,
         repeat: bool,
         sent: float,
-        setback: Failure | scripts.Stale,
+        setback: Failure | Stale,
         budget: float | None = None,
         took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
@@ -204,19 +209,21 @@ class ClientCore:
         over = sent + budget
         patience = min(self.attempt_timeout(lease_ms), budget)
         runtime = self.runtime
-        pause = PAUSE_FIRST
+        failures = 0
         stale_before = False
         while True:
+            at_once = False
             match setback:
-                case scripts.Stale():
+                case Stale():
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
-                    ownership.raise_epoch(turn, above=setback)
-                    pause = 0.0 if not stale_before else pause
-                    stale_before = True
+                    ownership.raise_epoch(request_id, above=setback.epoch)
+                    if not stale_before:
+                        at_once, stale_before = True, True
+                        failures = 0
                     if runtime.now() >= over:
-                        raise scripts.unusable([b"stale", int(setback)])
+                        raise scripts.unusable([b"stale", setback.epoch])
                 case Unanswered():
-                    ownership.doubt(turn)
+                    ownership.doubt(request_id)
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat = True
@@ -224,20 +231,20 @@ class ClientCore:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
                     if repeat:  # This copy had no effect; an earlier one may have had.
-                        if isinstance(setback, Refused):
+                        if isinstance(setback, Rejected):
                             raise Unusable(setback.cause) from setback.cause
                         setback = Unanswered(setback.cause)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
-            if pause:
+            if not at_once:
                 spare = 0.0 if repeat else patience * LEAST_SHARE
-                if sent + pause + spare >= over and isinstance(setback, Failure):
+                if sent + RETRY.longest(failures) + spare >= over and isinstance(setback, Failure):
                     raise setback
-                await runtime.sleep(runtime.jitter(pause / 2, pause))
+                await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+                failures += 1
                 sent = runtime.now()
-            pause = min(max(2 * pause, PAUSE_FIRST), PAUSE_MAX)
-            epoch = ownership.epoch_of(turn)
+            epoch = ownership.epoch_of(request_id)
             if epoch is None:
                 raise Unanswered(
                     OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
@@ -272,7 +279,7 @@ class ClientCore:
         Args:
             ownership: The ownership.
             budget: Seconds; ``Config.timeout`` if ``None``.
-            since: The turn that left it pending, if it matters that nothing has begun since.
+            since: The request that was left pending, if it matters that nothing has begun since.
             behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
 
         Returns:
@@ -287,12 +294,12 @@ class ClientCore:
         settled = None
         background = since is not None
         while True:
-            turn, epoch, pending, holds, lease_ms, repeat = ownership.take_over(since)
+            request_id, epoch, pending, holds, lease_ms, repeat = ownership.take_over(since)
             if pending is None:
                 return settled
             try:
                 if not await self._settle(
-                    ownership, turn, epoch, pending, holds, lease_ms, repeat, left, behind=behind
+                    ownership, request_id, epoch, pending, holds, lease_ms, repeat, left, behind=behind
                 ):
                     if background:
                         return None
@@ -300,21 +307,22 @@ class ClientCore:
                     continue  # Its owner cannot go on before it is settled, whoever has it now.
                 if not ownership.watched():
                     self.watchdog.unwatch(ownership)
-            except Refused:
+            except Rejected:
                 raise
             except BaseException as error:
                 if not isinstance(error, Failure):
-                    ownership.doubt(turn)
-                if ownership.pending is not None and ownership.turn == turn:  # It is ours, so nobody else remembers it.
+                    ownership.doubt(request_id)
+                # It is ours, so nobody else remembers it.
+                if ownership.pending is not None and ownership.request_id == request_id:
                     self.watchdog.settle(ownership)
                 raise
-            settled, since = pending, turn
+            settled, since = pending, request_id
             left = max(0.001, over - self.runtime.now())
 
     async def _settle(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         epoch: int,
         pending: Pending,
         holds: int,
@@ -324,13 +332,13 @@ class ClientCore:
         *,
         behind: bool,
     ) -> bool:
-        assert ownership.by is not None, "a request was begun by nobody"
-        make = partial(ownership.by.release_request, ownership, lease_ms, holds)
+        assert ownership.kind is not None, "a request is pending that no kind of lock has made"
+        make = partial(ownership.kind.release_request, ownership, lease_ms, holds)
         reply, sent, repeated = await self.exchange(
-            ownership, turn, make(epoch, repeat), make, lease_ms, repeat, budget
+            ownership, request_id, make(epoch, repeat), make, lease_ms, repeat, budget
         )
         if pending is not Pending.RELEASE:
-            if not ownership.given_back(turn):
+            if not ownership.given_back(request_id):
                 return False
             if pending is Pending.ACQUIRE:
                 self.emit(events.GivenBack(ownership.name, ownership.owner))
@@ -338,11 +346,11 @@ class ClientCore:
             raise scripts.unusable(reply)
         elif reply is None and not (repeated and holds == 1 and sent < ownership.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
-            if ownership.lose_one(turn, GONE, self.runtime.now(), behind=behind):
+            if ownership.lose_one(request_id, GONE, self.runtime.now(), behind=behind):
                 self.tell_lost(ownership)
             if not behind:
                 raise lost_error(ownership)
-        elif not ownership.released(turn, sent + certain_for(lease_ms), behind=behind):
+        elif not ownership.released(request_id, sent + certain_for(lease_ms), behind=behind):
             return False
         return True
 
@@ -373,14 +381,14 @@ class ClientCore:
             took: As for :meth:`persist`.
 
         Raises:
-            NotSent, Refused: It surely had no effect.
+            NotSent, Rejected: It surely had no effect.
             Unanswered: It is not known what became of it.
             NotAcknowledged: As for :meth:`persist`.
         """
         runtime = self.runtime
         sent = runtime.now()
         over = sent + (self.config.timeout if budget is None else budget)
-        pause = PAUSE_FIRST
+        failures = 0
         in_doubt: Unanswered | None = None
         while True:
             try:
@@ -391,10 +399,11 @@ class ClientCore:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
-                if self.closed or isinstance(failure, (Refused, Unusable)) or runtime.now() + pause + spare >= over:
+                over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
+                if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, PAUSE_MAX)
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
             sent = runtime.now()
 
     async def finish(
@@ -432,16 +441,16 @@ class ClientCore:
             try:
                 return await runtime.ask(command, min(self.config.timeout / 3, over - runtime.now()))
             except (Unanswered, NotNow) as failure:
-                if isinstance(failure, Unusable) or runtime.now() + PAUSE_MAX >= over:
+                if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
                     raise failure.cause from None
             except Failure as failure:
                 error = await explain_type(self, failure.cause, command[1])
                 raise error from error.__cause__
-            await runtime.sleep(runtime.jitter(PAUSE_FIRST / 2, PAUSE_FIRST))
+            await runtime.sleep(RETRY.pause(0, runtime.jitter))
 
     def waits_through(self, failure: Failure, wait: float | None) -> bool:
         """Whether an acquire goes on, that means to wait so long, although its first request brought no answer."""
-        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Refused, Unusable))
+        return self.config.wait_while_unreachable and wait != 0 and not isinstance(failure, (Rejected, Unusable))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.
@@ -450,7 +459,7 @@ class ClientCore:
         """
         if not isinstance(failure, Unanswered):
             return failure.cause
-        ownership.pending_until = max(ownership.deadline, self.runtime.now() + lease_ms / 1000)
+        ownership.settle_until(self.runtime.now() + lease_ms / 1000)
         self.watchdog.settle(ownership)
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyredisson import events
-from pyredisson.core.runtime import Failure, Refused, Unanswered, count_as_ours
+from pyredisson.core.runtime import Failure, Rejected, Unanswered, count_as_ours
 from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Replicas:
             self._decide()  # The server does not tell, so there is nothing to go by.
         if taking.enough(acked):
             return reply
-        if isinstance(acked, Refused):
+        if isinstance(acked, Rejected):
             if not (self._least or client.config.strict_server):
                 self._do_without(acked.cause)
                 return reply

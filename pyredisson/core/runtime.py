@@ -29,7 +29,8 @@ __all__ = [
     "NotNow",
     "NotSent",
     "Pause",
-    "Refused",
+    "Progress",
+    "Rejected",
     "Reply",
     "Request",
     "Runtime",
@@ -92,7 +93,7 @@ class Unusable(Unanswered):
     """
 
 
-class Refused(Failure):
+class Rejected(Failure):
     """The server answered with an error: the request had no effect, and asking again will not help."""
 
 
@@ -173,6 +174,10 @@ class Holding(Protocol):
     owner: str
     who: Caller
     mark: Callable[[], Any] | None
+
+    def marked(self, mark: Callable[[], Any], /) -> None:
+        """It has left this in the context of its owner."""
+        ...
 
     def in_use(self) -> bool:
         """Whether anything is held, or is under way."""
@@ -360,8 +365,8 @@ class Runtime(Protocol):
         """Whether the caller came in the middle of another call of its thread that is at work on this."""
         ...
 
-    def ticket(self) -> Ticket:
-        """A new ticket."""
+    def ticket(self, lock: str = "") -> Ticket:
+        """A new ticket, for a call that waits for this lock; for anything else without a name."""
         ...
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
@@ -399,7 +404,7 @@ class Runtime(Protocol):
         Raises:
             NotSent: It surely had no effect.
             Unanswered: It may have been executed, or may yet be.
-            Refused: The server answered with an error.
+            Rejected: The server answered with an error.
         """
         ...
 
@@ -427,7 +432,7 @@ class Runtime(Protocol):
             asked. 0 if none was to.
 
         Raises:
-            NotSent, Unanswered, Refused: As for :meth:`eval`, of the script.
+            NotSent, Unanswered, Rejected: As for :meth:`eval`, of the script.
         """
         ...
 
@@ -471,17 +476,27 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine of the core suspended under threads: an await of something foreign")
 
 
+class Progress:
+    """How far a call is that gives back a hold.
+
+    Attributes:
+        begun: Whether it sees to its own end from here on, whatever interrupts it. Set before it does anything.
+    """
+
+    begun = False  # Not set by an __init__(), in which an interruption would find nothing begun, and nobody to end it.
+
+
 def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
     """Run what gives back a hold, although Ctrl-C may come at any moment, or another interruption.
 
-    ``call`` gets a list as its last argument, and puts something into it before it does anything; from then on it sees
-    to its end by itself. Interrupted before that, it is called again here. A second Ctrl-C is meant.
+    ``call`` gets a :class:`Progress` as its last argument. Interrupted before that has begun, it is called again here.
+    A second Ctrl-C is meant.
     """
-    begun: list[None] = []
+    progress = Progress()
     try:
-        run(call(*args, begun))
+        run(call(*args, progress))
     except BaseException as error:
-        if is_interruption(error) and not begun:
+        if is_interruption(error) and not progress.begun:
             with suppress(type(error), *_OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
-                run(call(*args, begun))
+                run(call(*args, progress))
         raise

@@ -7,10 +7,10 @@ epoch, and whether an earlier copy may have run (see ``docs/explanation/architec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyredisson.core.names import ReadWriteNames, SemaphoreNames, fence_key
+from pyredisson.core.outcomes import ACQUIRED, LOST, Acquired, Lost, Outcome, Refused, SelfBlocked, Stale
 from pyredisson.core.runtime import PUBLISH, Reply, Request, Unusable
 from pyredisson.errors import RedissonError
 
@@ -20,17 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSED",
-    "LOST",
     "NEVER",
     "NOBODY",
     "OPENED",
-    "UPGRADE",
-    "Acquire",
     "Look",
-    "Lost",
     "Maker",
     "NumberedRequest",
-    "Stale",
     "Waiter",
     "acquire_fair",
     "acquire_fenced",
@@ -88,22 +83,8 @@ UNLOCKED: Final = "0"
 NOBODY: Final = ""
 """In place of the word for publishing: nobody is told."""
 
-
-class Lost(Enum):
-    """The owner does not hold what the client counts."""
-
-    LOST = "lost"
-
-
-LOST: Final = Lost.LOST
-
-
-class Stale(int):
-    """The epoch that the server holds for an owner, when it is above that of the request."""
-
-
-Acquire: TypeAlias = int | Lost | None
-"""What became of an acquire: ``None`` taken; a number: another has it for so many ms (-1: no end); or ``LOST``."""
+ANY: Final = 0
+"""In place of whether an earlier copy may have run, for scripts to which it makes no difference."""
 
 
 def acquire_lock(
@@ -111,17 +92,22 @@ def acquire_lock(
 ) -> Request:
     """``lock_acquire``: take the lock for ``owner``, who holds it ``holds`` times as yet."""
     return runtime.prepare(
-        "lock_acquire", (names.raw, names.epoch(owner)), (lease_ms, owner, holds, epoch, int(repeat))
+        "lock_acquire", (names.raw, names.epoch(owner)), (owner, epoch, int(repeat), lease_ms, holds)
     )
 
 
-def read_acquire(reply: Reply) -> Acquire:
-    """Read the reply of ``lock_acquire`` (not a stale one). Raises ``Unusable``."""
-    if reply is None or isinstance(reply, int):
-        return reply
+def read_acquire(reply: Reply) -> Acquired | Refused | Lost | Stale:
+    """Read the reply of ``lock_acquire``. Raises ``Unusable``."""
+    if reply is None:
+        return ACQUIRED
+    if type(reply) is int:
+        return Refused(reply if reply >= 0 else None)
     if reply == [b"lost"]:
         return LOST
-    raise unusable(reply)
+    stale = read_stale(reply)
+    if stale is None:
+        raise unusable(reply)
+    return stale
 
 
 def unusable(reply: object) -> Unusable:
@@ -151,17 +137,17 @@ def acquire_fenced(
     return runtime.prepare(
         "fenced_acquire",
         (names.raw, names.epoch(owner), names.token),
-        (lease_ms, owner, holds, epoch, int(repeat), "" if joins is None else joins, int(from_clock)),
+        (owner, epoch, int(repeat), lease_ms, holds, "" if joins is None else joins, int(from_clock)),
     )
 
 
-def read_acquire_fenced(reply: Reply) -> tuple[Acquire, int | None]:
-    """Read the reply of ``fenced_acquire`` (not a stale one): as of ``lock_acquire``, and the token if taken."""
+def read_acquire_fenced(reply: Reply) -> Acquired | Refused | Lost | Stale:
+    """Read the reply of ``fenced_acquire``: as of ``lock_acquire``, with the token if it was acquired."""
     if isinstance(reply, list) and len(reply) == 2 and reply[0] == b"token" and isinstance(reply[1], bytes):
-        return None, _int(reply, reply[1])
+        return Acquired(_int(reply, reply[1]))
     if reply is None:
-        raise unusable(reply)  # Nobody takes a fenced lock without a token.
-    return read_acquire(reply), None
+        raise unusable(reply)  # Nobody acquires a fenced lock without a token.
+    return read_acquire(reply)
 
 
 def release_lock(
@@ -178,15 +164,15 @@ def release_lock(
     """``lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
     return runtime.prepare(
         "lock_release",
-        (names.raw, names.channel, names.epoch(owner)),
-        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), publish),
+        (names.raw, names.epoch(owner), names.channel),
+        (owner, epoch, int(repeat), lease_ms, holds, publish, UNLOCKED),
     )
 
 
 def force_unlock(runtime: Runtime, names: LockNames, owner: str, *, epoch: int, publish: str = PUBLISH) -> Request:
     """``lock_force_unlock``: free the lock; ``owner`` is the one who asks."""
     return runtime.prepare(
-        "lock_force_unlock", (names.raw, names.channel, names.epoch(owner)), (UNLOCKED, epoch, publish)
+        "lock_force_unlock", (names.raw, names.epoch(owner), names.channel), (owner, epoch, ANY, publish, UNLOCKED)
     )
 
 
@@ -200,9 +186,6 @@ def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: 
 WRITTEN: Final = "1"
 """The message when a write lock ends: all readers may try."""
 
-UPGRADE: Final = -2
-"""In place of a time: the owner reads, and would wait for itself."""
-
 
 def acquire_reading(
     runtime: Runtime, names: ReadWriteNames, owner: str, *, lease_ms: int, holds: int, epoch: int, repeat: bool
@@ -211,7 +194,7 @@ def acquire_reading(
     return runtime.prepare(
         "read_lock_acquire",
         (names.raw, names.epoch(owner), names.read_hold(owner, holds + 1)),
-        (lease_ms, owner, holds, epoch, int(repeat)),
+        (owner, epoch, int(repeat), lease_ms, holds),
     )
 
 
@@ -221,8 +204,8 @@ def release_reading(
     """``read_lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
     return runtime.prepare(
         "read_lock_release",
-        (names.raw, names.channel, names.epoch(owner), names.read_hold(owner, max(holds, 1))),
-        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), PUBLISH),
+        (names.raw, names.epoch(owner), names.channel, names.read_hold(owner, max(holds, 1))),
+        (owner, epoch, int(repeat), lease_ms, holds, PUBLISH, UNLOCKED),
     )
 
 
@@ -254,13 +237,13 @@ def acquire_writing(
     return runtime.prepare(
         "write_lock_acquire",
         (names.raw, names.epoch(owner), names.read_hold(reader, 1)),
-        (lease_ms, owner, holds, epoch, int(repeat), reader, leases_ms),
+        (owner, epoch, int(repeat), lease_ms, holds, reader, leases_ms),
     )
 
 
-def read_acquire_writing(reply: Reply) -> Acquire:
-    """Read the reply of ``write_lock_acquire`` (not a stale one): as of ``lock_acquire``, or ``UPGRADE``."""
-    return UPGRADE if reply == [b"upgrade"] else read_acquire(reply)
+def read_acquire_writing(reply: Reply) -> Outcome:
+    """Read the reply of ``write_lock_acquire``: as of ``lock_acquire``, or that the owner reads."""
+    return SelfBlocked() if reply == [b"upgrade"] else read_acquire(reply)
 
 
 def release_writing(
@@ -269,8 +252,8 @@ def release_writing(
     """``write_lock_release``: take one of ``holds`` from ``owner``; ``holds=0`` gives up whatever stands there."""
     return runtime.prepare(
         "write_lock_release",
-        (names.raw, names.channel, names.epoch(owner)),
-        (WRITTEN, lease_ms, owner, holds, epoch, int(repeat), PUBLISH),
+        (names.raw, names.epoch(owner), names.channel),
+        (owner, epoch, int(repeat), lease_ms, holds, PUBLISH, WRITTEN),
     )
 
 
@@ -278,8 +261,8 @@ def force_unlock_side(runtime: Runtime, names: ReadWriteNames, owner: str, *, ep
     """``read_write_lock_force_unlock``: free the lock if that side is held; ``owner`` is the one who asks."""
     return runtime.prepare(
         "read_write_lock_force_unlock",
-        (names.raw, names.channel, names.epoch(owner)),
-        (WRITTEN if write else UNLOCKED, epoch, PUBLISH, "write" if write else "read"),
+        (names.raw, names.epoch(owner), names.channel),
+        (owner, epoch, ANY, PUBLISH, WRITTEN if write else UNLOCKED, "write" if write else "read"),
     )
 
 
@@ -299,18 +282,18 @@ def acquire_token(
 ) -> Request:
     """``token_acquire``: take the lock with ``token``; ``former`` is that of the owner's hold before, or ``''``."""
     return runtime.prepare(
-        "token_acquire", (names.raw, names.epoch(owner)), (lease_ms, token, former, epoch, int(repeat))
+        "token_acquire", (names.raw, names.epoch(owner)), (token, epoch, int(repeat), lease_ms, former)
     )
 
 
 def release_token(runtime: Runtime, names: LockNames, owner: str, *, lease_ms: int, token: str, epoch: int) -> Request:
     """``token_release``: free the lock if it has this token."""
-    return runtime.prepare("token_release", (names.raw, names.epoch(owner)), (lease_ms, token, epoch))
+    return runtime.prepare("token_release", (names.raw, names.epoch(owner)), (token, epoch, ANY, lease_ms))
 
 
 def force_unlock_token(runtime: Runtime, names: LockNames, owner: str, *, epoch: int) -> Request:
     """``token_force_unlock``: free the lock; ``owner`` is the one who asks."""
-    return runtime.prepare("token_force_unlock", (names.raw, names.epoch(owner)), (epoch,))
+    return runtime.prepare("token_force_unlock", (names.raw, names.epoch(owner)), (owner, epoch, ANY))
 
 
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
@@ -385,12 +368,12 @@ class Look(NamedTuple):
 
     Attributes:
         again_ms: Another look is worth while after so many ms (-1: only when told).
-        turn: Whose turn it is, if the lock is free.
+        next_owner: Whose turn it is, if the lock is free.
         missing: Those who do not stand in the queue.
     """
 
     again_ms: int
-    turn: str | None
+    next_owner: str | None
     missing: list[str]
 
 
@@ -416,7 +399,7 @@ def acquire_fair(
     return runtime.prepare(
         "fair_acquire",
         (names.raw, names.epoch(owner), names.queue, names.timeouts, names.alive),
-        (lease_ms, owner, holds, epoch, int(repeat), wait_ms, least_ms, int(queue), alive_ms),
+        (owner, epoch, int(repeat), lease_ms, holds, wait_ms, least_ms, int(queue), alive_ms),
     )
 
 
@@ -435,8 +418,8 @@ def release_fair(
     """``fair_release``: as ``lock_release``; with ``queued_ms``, the owner's wait, its place in the queue goes too."""
     return runtime.prepare(
         "fair_release",
-        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts, names.alive),
-        (UNLOCKED, lease_ms, owner, holds, epoch, int(repeat), publish, queued_ms),
+        (names.raw, names.epoch(owner), names.queue, names.timeouts, names.alive, names.channel),
+        (owner, epoch, int(repeat), lease_ms, holds, publish, UNLOCKED, queued_ms),
     )
 
 
@@ -444,8 +427,8 @@ def force_unlock_fair(runtime: Runtime, names: LockNames, owner: str, *, epoch: 
     """``fair_force_unlock``: free the lock; ``owner`` is the one who asks."""
     return runtime.prepare(
         "fair_force_unlock",
-        (names.raw, names.channel, names.epoch(owner), names.queue, names.timeouts, names.alive),
-        (UNLOCKED, epoch, publish),
+        (names.raw, names.epoch(owner), names.queue, names.timeouts, names.alive, names.channel),
+        (owner, epoch, ANY, publish, UNLOCKED),
     )
 
 
@@ -461,9 +444,9 @@ def look_after_fair(runtime: Runtime, names: LockNames, waiters: Sequence[Waiter
 def read_look(reply: Reply) -> Look:
     """Read the reply of ``fair_look``. Raises ``Unusable``."""
     match reply:
-        case [int() as again_ms, bytes() as turn, *owners] if all(isinstance(owner, bytes) for owner in owners):
+        case [int() as again_ms, bytes() as next_owner, *owners] if all(isinstance(owner, bytes) for owner in owners):
             missing = [owner.decode(errors="replace") for owner in owners if isinstance(owner, bytes)]
-            return Look(again_ms, turn.decode(errors="replace") or None, missing)
+            return Look(again_ms, next_owner.decode(errors="replace") or None, missing)
     raise unusable(reply)
 
 
@@ -543,7 +526,7 @@ class NumberedRequest(NamedTuple):
 def set_counter(by: NumberedRequest, names: SemaphoreNames | LatchNames, value: int, *, message: str) -> Request:
     """``counter_set``: give a semaphore or a latch its first value."""
     return by.runtime.prepare(
-        "counter_set", (names.raw, names.channel, names.done(by.owner)), (by.number, value, message, by.publish)
+        "counter_set", (names.raw, names.done(by.owner), names.channel), (by.number, value, by.publish, message)
     )
 
 
@@ -555,14 +538,14 @@ def acquire_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) ->
 def release_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
     """``semaphore_release``: give so many permits back."""
     return by.runtime.prepare(
-        "semaphore_release", (names.raw, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+        "semaphore_release", (names.raw, names.done(by.owner), names.channel), (by.number, permits, by.publish)
     )
 
 
 def add_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
     """``semaphore_add``: make so many more available, or fewer."""
     return by.runtime.prepare(
-        "semaphore_add", (names.raw, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+        "semaphore_add", (names.raw, names.done(by.owner), names.channel), (by.number, permits, by.publish)
     )
 
 
@@ -574,7 +557,7 @@ def drain_permits(by: NumberedRequest, names: SemaphoreNames) -> Request:
 def undo_permits(by: NumberedRequest, names: SemaphoreNames, undone: int) -> Request:
     """``semaphore_undo``: give back what the request of number ``undone`` took, and let no late copy take it."""
     return by.runtime.prepare(
-        "semaphore_undo", (names.raw, names.channel, names.done(by.owner)), (by.number, undone, by.publish)
+        "semaphore_undo", (names.raw, names.done(by.owner), names.channel), (by.number, undone, by.publish)
     )
 
 
@@ -582,8 +565,8 @@ def acquire_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes, *,
     """``permit_acquire``: take one permit under this id."""
     return by.runtime.prepare(
         "permit_acquire",
-        (names.raw, names.taken, names.channel, names.done(by.owner)),
-        (by.number, permit, lease_ms, by.publish),
+        (names.raw, names.done(by.owner), names.channel, names.taken),
+        (by.number, permit, by.publish, lease_ms),
     )
 
 
@@ -591,7 +574,7 @@ def release_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes) ->
     """``permit_release``: give back the permit of this id."""
     return by.runtime.prepare(
         "permit_release",
-        (names.raw, names.taken, names.channel, names.done(by.owner)),
+        (names.raw, names.done(by.owner), names.channel, names.taken),
         (by.number, permit, by.publish),
     )
 
@@ -600,8 +583,8 @@ def update_permit(by: NumberedRequest, names: SemaphoreNames, permit: bytes, *, 
     """``permit_lease``: let the permit of this id expire at another time."""
     return by.runtime.prepare(
         "permit_lease",
-        (names.raw, names.taken, names.channel, names.done(by.owner)),
-        (by.number, permit, lease_ms, by.publish),
+        (names.raw, names.done(by.owner), names.channel, names.taken),
+        (by.number, permit, by.publish, lease_ms),
     )
 
 
@@ -614,14 +597,14 @@ def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
 def set_permits(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
     """``permit_set``: make it so many permits in all."""
     return by.runtime.prepare(
-        "permit_set", (names.raw, names.taken, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+        "permit_set", (names.raw, names.done(by.owner), names.channel, names.taken), (by.number, permits, by.publish)
     )
 
 
 def add_to_expirable(by: NumberedRequest, names: SemaphoreNames, permits: int) -> Request:
     """``permit_add``: as ``semaphore_add``, where permits expire; the message is what was added."""
     return by.runtime.prepare(
-        "permit_add", (names.raw, names.channel, names.done(by.owner)), (by.number, permits, by.publish)
+        "permit_add", (names.raw, names.done(by.owner), names.channel), (by.number, permits, by.publish)
     )
 
 
@@ -633,5 +616,5 @@ def count_permits(runtime: Runtime, names: SemaphoreNames, *, publish: str = PUB
 def count_down(by: NumberedRequest, names: LatchNames) -> Request:
     """``latch_count_down``: take one from the count."""
     return by.runtime.prepare(
-        "latch_count_down", (names.raw, names.channel, names.done(by.owner)), (by.number, OPENED, by.publish)
+        "latch_count_down", (names.raw, names.done(by.owner), names.channel), (by.number, OPENED, by.publish)
     )

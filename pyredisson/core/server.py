@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, final
 
-from pyredisson.core.runtime import Refused
+from pyredisson.core.runtime import Rejected
 from pyredisson.errors import RedissonError
 
 __all__ = ["Complaint", "Learned", "Server", "ServerFacts", "complaints", "lack_of_persistence", "read_info"]
@@ -162,7 +162,7 @@ class Server:
         """Take the reply to ``INFO`` on a new connection, or the error that came as one.
 
         Raises:
-            Refused: ``Config.strict_server`` does not let this server be used.
+            Rejected: ``Config.strict_server`` does not let this server be used.
         """
         if isinstance(reply, bytes):
             facts = self.learned(reply, self._now())
@@ -187,7 +187,7 @@ class Server:
         """Note that a server does not say anything of itself. Raises as :meth:`inspect`."""
         self.refusal = error
         if self._strict:
-            raise Refused(
+            raise Rejected(
                 RedissonError(
                     f"strict_server: the server does not tell how it is set up ({error}). Let this user run INFO, or "
                     "do without strict_server"
@@ -198,10 +198,10 @@ class Server:
         """Say that something is wrong, once a client; strictly, refuse the server each time.
 
         Raises:
-            Refused: ``Config.strict_server``.
+            Rejected: ``Config.strict_server``.
         """
         if self._strict:
-            raise Refused(RedissonError(f"strict_server: {complaint.text}"))
+            raise Rejected(RedissonError(f"strict_server: {complaint.text}"))
         with self._mutex:
             if complaint.setting in self._told:
                 return

@@ -10,27 +10,30 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from pyredisson.core.runtime import Failure, Refused, Unusable
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.outcomes import Acquired
+from pyredisson.core.runtime import Failure, Rejected, Unusable
 from pyredisson.core.wakeups import Message, Party
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.runtime import Runtime
     from pyredisson.core.wakeups import Wakeups
 
 __all__ = ["until_taken"]
 
-#: After an attempt that got no answer: from 50 ms, doubled, up to a second.
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+#: After an attempt that got no answer.
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
 async def until_taken(
-    attempt: Callable[[], Awaitable[int | None]],
-    refused: int,
+    attempt: Callable[[], Awaitable[Answer]],
+    refused: Refused,
     *,
     runtime: Runtime,
     wakeups: Wakeups,
+    lock: str,
     channel: str,
     kind: str,
     message: Message,
@@ -42,11 +45,11 @@ async def until_taken(
     """After a first attempt was refused: attempt until it is taken, or until the deadline.
 
     Args:
-        attempt: Returns ``None`` when it took what was wanted, else for how many milliseconds it is sure to be
-            refused (-1: without end). Raises ``Failure`` when the server did not answer.
+        attempt: Asks once. Raises ``Failure`` when the server did not answer.
         refused: What the first attempt returned.
         runtime: The world.
         wakeups: Who waits here.
+        lock: What is waited for, by its name.
         channel: Where a release is announced.
         kind: What is attempted; those who attempt the same on one channel share their answers.
         message: How many waiters a message wakes.
@@ -64,14 +67,14 @@ async def until_taken(
     """
     if deadline.passed(runtime.now()):
         return False
-    answer: int | None
-    seat = wakeups.seat(channel, kind, message, party, attempt)
+    seat = wakeups.seat(channel, kind, message, party, attempt, lock=lock)
     taken = False
     # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
-    retry_in = RETRY_FIRST
+    failures = 0
     try:
         wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
+        _check(wakeups, None)  # A close() during the first attempt could not wake this waiter.
         while True:
             now = runtime.now()
             until = wakeups.sleep_until(seat, deadline.at, now)
@@ -95,20 +98,20 @@ async def until_taken(
                 continue
             try:
                 answer = await (attempt() if party is None or seat.rung or over else party.look(seat))
-            except (Refused, Unusable):
+            except (Rejected, Unusable):
                 raise
             except Failure as failure:
                 if over:
                     raise
-                wakeups.failed(seat, failure, runtime.jitter(retry_in / 2, retry_in))
-                retry_in = min(2 * retry_in, RETRY_MAX)
+                wakeups.failed(seat, failure, RETRY.pause(failures, runtime.jitter))
+                failures += 1
                 continue
-            if answer is None:
+            if isinstance(answer, Acquired):
                 taken, pass_on = True, False
                 return True
             if over:
                 return False
-            retry_in = RETRY_FIRST
+            failures = 0
             wakeups.answered(seat, _look_in(answer))
     finally:
         try:
@@ -118,9 +121,9 @@ async def until_taken(
             raise
 
 
-def _look_in(refused: int) -> float:
+def _look_in(refused: Refused) -> float:
     # One millisecond more: the server's clock has to be past the end, not at it.
-    return math.inf if refused < 0 else (refused + 1) / 1000
+    return math.inf if refused.retry_in_ms is None else (refused.retry_in_ms + 1) / 1000
 
 
 def _check(wakeups: Wakeups, error: Exception | None) -> None:

@@ -27,18 +27,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
+    from pyredisson.core.outcomes import Refused
     from pyredisson.core.runtime import Runtime, Ticket
 
-__all__ = ["ALL", "CROWD", "INTERRUPTED", "Bench", "Line", "Message", "Party", "Seat", "Wakeups", "lock_message"]
+__all__ = ["ALL", "INTERRUPTED", "Bench", "Line", "Message", "Party", "Seat", "Wakeups", "lock_message"]
 
 ALL = -1
 """As a number of waiters to wake."""
 
 #: How long a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
-
-#: More than so many on one bench do without what would serve each of them a little, and takes memory.
-CROWD = 16
 
 #: Confirmations of those who sit together come in bursts: between two looks on their behalf so many seconds pass.
 LOOK_APART = 0.05
@@ -62,12 +60,12 @@ class Party(NamedTuple):
 
     Attributes:
         bench: What they have in common.
-        look: Looks on behalf of all. Returns for how many ms there is nothing to look for (-1: without end).
+        look: Looks on behalf of all. What it returns says for how long there is nothing to look for.
         every: Seconds after which one look has to be for each of them, whatever was told meanwhile.
     """
 
     bench: str
-    look: Callable[[Seat], Awaitable[int]]
+    look: Callable[[Seat], Awaitable[Refused]]
     every: float
 
 
@@ -198,12 +196,14 @@ class Wakeups:
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
-    def seat(self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None) -> Seat:
+    def seat(
+        self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None, lock: str = ""
+    ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
         heard = Channel(channel, self.line, None if party is None else NO_BENCHES)
         bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
-        return Seat(bench, heard, self._runtime.ticket(), what)
+        return Seat(bench, heard, self._runtime.ticket(lock), what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
@@ -258,8 +258,6 @@ class Wakeups:
                     bench.looked = now
                     return -math.inf
                 seat.sleeps_until = min(due, seat.again, deadline)
-            elif len(bench.seats) > CROWD:
-                seat.sleeps_until = min(seat.again, deadline)  # A thousand alarms cost more than they save.
             else:
                 # Not for checking, but so that a newcomer to the front need not be woken to set its alarm.
                 seat.sleeps_until = min(now + self._cap, seat.again, deadline)

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.backlog import Backlog
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
-from pyredisson.core.ownership import GONE, Level
+from pyredisson.core.holder import GONE
+from pyredisson.core.ownership import Hold
 from pyredisson.core.runtime import Failure
 
 if TYPE_CHECKING:
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watchdog"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: On a cluster so many requests may be under way at once.
 WAVE = 1000
@@ -47,7 +48,7 @@ class Watchdog:
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout
         self.lease_ms = lease_ms(timeout)
-        self.plain_level = Level(self.lease_ms, watchdog=True, block=False)
+        self.plain_hold = Hold(self.lease_ms, watchdog=True, block=False)
         self._period = timeout / 3
         self._batch = client.config.lock_watchdog_batch_size
         self._watched: dict[Ownership, None] = {}
@@ -56,7 +57,6 @@ class Watchdog:
         self._round_requests = 0
         self._next_round = math.inf
         self._next_retry = 0.0
-        self._retry_in = RETRY_FIRST
         self._failed = 0
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched ownership's deadline is before this.
@@ -73,7 +73,7 @@ class Watchdog:
         """Renew this ownership if it wants that, and tell its holder when it is lost."""
         self._watched[ownership] = None
         deadline = ownership.deadline
-        if deadline - self.plain_level.certain > self._late_at:  # A lease of the usual length begins about now.
+        if deadline - self.plain_hold.certain > self._late_at:  # A lease of the usual length begins about now.
             self._look_whether_it_runs()
         if deadline < self._earliest:
             self._earliest = deadline
@@ -193,15 +193,16 @@ class Watchdog:
         self._client.emit(events.HolderGone(ownership.name, ownership.owner, ownership.gone_hint()))
 
     def _together(self, ownership: Ownership) -> tuple[str, int]:
-        return ownership.by.renew.__name__ if ownership.by is not None else "", self._runtime.place(ownership.name) or 0
+        return ownership.kind.renew.__name__ if ownership.kind is not None else "", self._runtime.place(
+            ownership.name
+        ) or 0
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
             unknown = await self._renew_wave(self._next_wave())
             if unknown:
                 self._round.extend(unknown)
-                self._next_retry = self._runtime.now() + self._runtime.jitter(self._retry_in / 2, self._retry_in)
-                self._retry_in = min(2 * self._retry_in, RETRY_MAX)
+                self._next_retry = self._runtime.now() + RETRY.pause(self._failed - 1, self._runtime.jitter)
                 return
             self._tell_of_expired()
         if self._round_size and not self._round:
@@ -216,17 +217,17 @@ class Watchdog:
         several = False
         while self._round:
             ownership = self._round[0]
-            if ownership.renewable() and ownership.by is not None:
+            if ownership.renewable() and ownership.kind is not None:
                 place = self._runtime.place(ownership.name)
                 several = place is not None
                 # While a slot moves to another node, names that are here and there cannot be in one request.
                 size = 1 if several and self._failed else self._batch
-                if not batch or len(batch) >= size or (ownership.by.renew, place) != before:
+                if not batch or len(batch) >= size or (ownership.kind.renew, place) != before:
                     if wave and (not several or len(wave) >= WAVE):
                         break
                     batch = []
                     wave.append(batch)
-                    before = (ownership.by.renew, place)
+                    before = (ownership.kind.renew, place)
                 batch.append(ownership)
             self._round.popleft()
         return wave
@@ -265,14 +266,13 @@ class Watchdog:
             self._client.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
         else:
             self._failed = 0
-            self._retry_in = RETRY_FIRST
         return unknown
 
     def _renewal(self, batch: list[Ownership]) -> Request:
-        assert batch[0].by is not None, "an ownership was taken by nobody"
-        return batch[0].by.renew(
-            self._runtime, [(ownership.name, ownership.proof) for ownership in batch], lease_ms=self.lease_ms
-        )
+        kind = batch[0].kind
+        assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
+        held = [(ownership.name, kind.stored_as(ownership)) for ownership in batch]
+        return kind.renew(self._runtime, held, lease_ms=self.lease_ms)
 
     def _renewed(self, batch: list[Ownership], generations: list[int], kept: list[bool], sent: float) -> None:
         for ownership, generation, answer in zip(batch, generations, kept, strict=True):

@@ -10,7 +10,7 @@ from pyredisson.errors import LockError
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = ["explain_type", "is_wrong_type"]
+__all__ = ["explain_type", "is_wrong_type", "no_number"]
 
 #: What of ours is stored as what, under its own name.
 FITS = {
@@ -21,12 +21,25 @@ FITS = {
 NOTHING = "nothing of pyredisson's or Redisson's locks is stored so"
 
 
+#: What a server says of a string that is to be counted with. It may have put "ERR" before it, and the script behind it.
+NO_NUMBER = "value is not an integer or out of range"
+
+
 def is_wrong_type(error: BaseException) -> bool:
     """Whether the server says that a key holds something of another type."""
     return str(error).startswith("WRONGTYPE")
 
 
-async def explain_type(client: ClientCore, error: Exception, name: str, kind: str = "") -> Exception:
+def no_number(name: str) -> LockError:
+    """The error for a string that is to be counted with, and is no number."""
+    return LockError(
+        f"what Redis holds under {name!r} is no number: it is something else's. get_token_lock() (and redis-py's Lock) "
+        "stores such strings. Use this, or another name",
+        name=name,
+    )
+
+
+async def explain_type(client: ClientCore, error: Exception, name: str, kind: str = "", where: str = "") -> Exception:
     """Return the error to show for one that the server gave to a request about this key; itself, if it is another one.
 
     Args:
@@ -34,22 +47,41 @@ async def explain_type(client: ClientCore, error: Exception, name: str, kind: st
         error: What the server said.
         name: The key.
         kind: What was asked for, in words; empty if it was only looked at.
+        where: What tells the key from others of its name, in words.
     """
+    if not client.explains_types:
+        return error
+    if str(error).removeprefix("ERR ").startswith(NO_NUMBER) and await _is_text(client, name):
+        explained = no_number(name)
+        explained.__cause__ = error
+        return explained
     if not is_wrong_type(error):
         return error
     held = await _type_of(client, name)
     wanted = f", which no {kind} can be" if kind else ""
     if held == "none":
-        text = f"a key that belongs to {name!r} is of another type: {error}"
+        text = f"a key that belongs to {name!r}{where} is of another type: {error}"
     elif held:
         what = "a hash of a read-write lock" if held == "read-write hash" else f"a {held}"
         fits = f"{FITS[held]}. Use one of these, or another name" if held in FITS else f"{NOTHING}. Use another name"
-        text = f"the key {name!r} holds {what}{wanted}: {fits}"
+        text = f"the key {name!r}{where} holds {what}{wanted}: {fits}"
     else:
-        text = f"the key {name!r} holds something of another type{wanted}. Use another name"
+        text = f"the key {name!r}{where} holds something of another type{wanted}. Use another name"
     explained = LockError(text, name=name)
     explained.__cause__ = error
     return explained
+
+
+async def _is_text(client: ClientCore, name: str) -> bool:
+    """Whether a key holds a string that is no number."""
+    try:
+        held = await client.runtime.ask(("GET", name), client.config.timeout / 3)
+        int(held if isinstance(held, bytes) else 0)
+    except Failure:
+        return False
+    except ValueError:
+        return True
+    return False
 
 
 async def _type_of(client: ClientCore, name: str) -> str:

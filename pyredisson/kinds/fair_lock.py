@@ -18,6 +18,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure, Unanswered
 from pyredisson.core.wakeups import Party
 from pyredisson.kinds.lock import LockCore
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Request
     from pyredisson.core.wakeups import Seat
 
@@ -39,6 +41,29 @@ MAX_WAIT_MS = 315_360_000_000
 
 #: How much faster the server's clock may run than a client's.
 FASTEST_CLOCK = 1.01
+
+
+class Waiting:
+    """How long an owner means to wait this time.
+
+    Attributes:
+        patience: For how many seconds; ``None``: without end.
+    """
+
+    __slots__ = ("_began", "patience")
+
+    def __init__(self) -> None:
+        self.patience: float | None = 0.0
+        self._began = 0.0
+
+    def begin(self, patience: float | None, now: float) -> None:
+        """It begins to wait."""
+        self.patience = patience
+        self._began = now
+
+    def left(self, now: float) -> float:
+        """For how many seconds it goes on waiting."""
+        return math.inf if self.patience is None else self._began + self.patience - now
 
 
 class FairLockCore(LockCore):
@@ -57,20 +82,28 @@ class FairLockCore(LockCore):
         """Each waiter has its own."""
         return self.names.channel_of(ownership.owner)
 
+    def new_state(self) -> Waiting:
+        """How long an owner waits, which has not asked yet."""
+        return Waiting()
+
+    def note_wait(self, ownership: Ownership, wait: float | None, now: float) -> None:
+        """Its place in the queue is believed in for as long as its owner means to wait."""
+        ownership.kind_state.begin(wait, now)
+
     def party(self) -> Party:
         """All who wait for it in this client."""
         return self._party
 
     # ---- what it says to the server ------------------------------------------------------------------------------
 
-    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock; whoever means to wait queues up with it."""
         wait_ms = self._wait_ms(ownership)
         return scripts.acquire_fair(
             self.client.runtime,
             self.names,
             ownership.owner,
-            lease_ms=level.lease_ms,
+            lease_ms=hold.lease_ms,
             holds=holds,
             epoch=epoch,
             repeat=repeat,
@@ -80,20 +113,18 @@ class FairLockCore(LockCore):
             queue=bool(wait_ms) and not holds,
         )
 
-    def _acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        if ownership.patience is None:
-            return super()._acquire_request(ownership, level, holds, epoch, repeat)
-        return self.acquire_request(ownership, level, holds, epoch, repeat)  # That of one wait: not worth keeping.
+    def _acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
+        if ownership.kind_state.patience is None:
+            return super()._acquire_request(ownership, hold, holds, epoch, repeat)
+        return self.acquire_request(ownership, hold, holds, epoch, repeat)  # That of one wait: not worth keeping.
 
     def _wait_ms(self, ownership: Ownership) -> int:
-        return self._least_ms if ownership.patience is None else _whole_ms(ownership.patience)
+        patience = ownership.kind_state.patience
+        return self._least_ms if patience is None else _whole_ms(patience)
 
     def _alive_ms(self, ownership: Ownership) -> int:
         """For how long its owner can be alive, and wait, if nobody hears of it from now on."""
-        left = (
-            math.inf if ownership.patience is None else ownership.began + ownership.patience - self.client.runtime.now()
-        )
-        return alive_ms(left, self._least_ms / 1000)
+        return alive_ms(ownership.kind_state.left(self.client.runtime.now()), self._least_ms / 1000)
 
     def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock. A place in the queue that the owner may have is given up with it."""
@@ -119,28 +150,25 @@ class FairLockCore(LockCore):
         if ownership.pending is not None:
             await self.client.settle(ownership)  # A place from an earlier time is not taken over, but given up first.
 
-    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
+    async def attempt(self, ownership: Ownership, hold: Hold) -> Answer:
         """As for the reentrant lock. From the first time on its owner may stand in the queue."""
-        if ownership.by is not self:
-            self.take_on(ownership)  # First: a place in the queue is given up as this kind does it.
-        if ownership.patience is not None:
-            ownership.acquire_request = None  # Those are the bytes of a wait without end.
-            ownership.acquire_request_lease = 0
+        if ownership.kind_state.patience is not None:
+            ownership.prepared.forget()  # Those are the bytes of a wait without end.
         queued_ms = ownership.queued_ms
-        if not ownership.levels:
-            ownership.queued_ms = self._wait_ms(ownership)
+        if not ownership.holds:
+            ownership.may_stand_in_queue(self._wait_ms(ownership))
         try:
-            return await super().attempt(ownership, level)
+            return await super().attempt(ownership, hold)
         except Unanswered:
             raise
         except Failure:
-            ownership.queued_ms = queued_ms  # It had no effect: whoever was not in the queue is not in it now.
+            ownership.may_stand_in_queue(queued_ms)  # It had no effect: whoever was not in the queue is not in it now.
             raise
 
-    async def look_after(self, seat: Seat) -> int:
+    async def look_after(self, seat: Seat) -> Refused:
         """On behalf of those who wait here: say that they are alive, and learn whether it is the turn of one of them.
 
-        Returns for how many ms there is nothing more to learn (-1: without end).
+        What it returns says for how long there is nothing more to learn.
         """
         client = self.client
         wakeups = client.wakeups
@@ -163,9 +191,16 @@ class FairLockCore(LockCore):
             wakeups.look_after_all(seat, 0)  # Its place is lost (to FLUSHALL, or a long pause): perhaps all are.
         for owner in look.missing:
             wakeups.call(self.names.channel_of(owner))  # It asks for a place by itself.
-        if look.turn is not None:
-            wakeups.call(self.names.channel_of(look.turn))
-        return look.again_ms
+        if look.next_owner is not None:
+            wakeups.call(self.names.channel_of(look.next_owner))
+        return Refused(look.again_ms if look.again_ms >= 0 else None)
+
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
+        """Nobody overtakes anybody here."""
+        return None
+
+    def waited(self, ownership: Ownership, now: float) -> None:
+        """See :meth:`_give_way`."""
 
     def note_waiters(self, ownership: Ownership, heard: int, sent: float) -> None:
         """Nobody overtakes anybody here: there is no need to give way."""
@@ -177,7 +212,7 @@ class NonReentrantFairLockCore(NonReentrant, FairLockCore):
     __slots__ = ()
 
 
-def _look_after(seat: Seat) -> Coroutine[Any, Any, int]:
+def _look_after(seat: Seat) -> Coroutine[Any, Any, Refused]:
     lock = seat.what.lock
     assert isinstance(lock, FairLockCore)
     return lock.look_after(seat)

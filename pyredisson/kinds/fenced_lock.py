@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.outcomes import Outcome
+    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request
 
 __all__ = ["FencedLockCore"]
@@ -28,47 +29,45 @@ class FencedLockCore(LockCore):
 
     __slots__ = ()
 
-    nil_takes = False
-
-    # Each hold has a level of its own here, since the token is written on it.
+    # Each hold has a hold of its own here, since the token is written on it.
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock, however long it takes."""
-        return self.take(None, self._level(lease_time))
+        return self.take(None, self._new_hold(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Take the lock if it is to be had within ``wait_time``."""
-        return self.take(wait_seconds(wait_time), self._level(lease_time))
+        return self.take(wait_seconds(wait_time), self._new_hold(lease_time))
 
     async def acquire(self, wait: float | None) -> bool:
         """Take the lock if it is to be had within ``wait`` seconds; ``None``: however long it takes."""
-        return await self.take(wait, self._level(None))
+        return await self.take(wait, self._new_hold(None))
 
     async def try_lock_and_get_token(self, wait_time: Seconds | None, lease_time: Seconds | None) -> int | None:
         """Take the lock if it is to be had within ``wait_time``, and return the token of the hold."""
-        level = self._level(lease_time)
-        return level.token if await self.take(wait_seconds(wait_time), level) else None
+        hold = self._new_hold(lease_time)
+        return hold.token if await self.take(wait_seconds(wait_time), hold) else None
 
     async def lock_and_get_token(self, lease_time: Seconds | None) -> int:
         """Take the lock, however long it takes, and return the token of the hold."""
-        level = self._level(lease_time)
-        await self.take(None, level)
-        assert level.token is not None
-        return level.token
+        hold = self._new_hold(lease_time)
+        await self.take(None, hold)
+        assert hold.token is not None
+        return hold.token
 
     async def get_token(self) -> int | None:
         """The token that was handed out last; ``None`` if none ever was."""
         token = await self.client.query("GET", self.names.token)
         return None if token is None else scripts.read_count(token)
 
-    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock, with the token of the hold that this one joins."""
-        joins = next((each.token for each in ownership.levels if each.token is not None), None)
+        joins = next((each.token for each in ownership.holds if each.token is not None), None)
         return scripts.acquire_fenced(
             self.client.runtime,
             self.names,
             ownership.owner,
-            lease_ms=level.lease_ms,
+            lease_ms=hold.lease_ms,
             holds=holds,
             epoch=epoch,
             repeat=repeat,
@@ -76,7 +75,6 @@ class FencedLockCore(LockCore):
             from_clock=self.client.config.fence_from_clock,
         )
 
-    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
-        """As for the reentrant lock; the token is written on the level."""
-        answer, level.token = scripts.read_acquire_fenced(reply)
-        return answer
+    def read_acquire(self, reply: Reply) -> Outcome:
+        """As for the reentrant lock, with the token of the hold."""
+        return scripts.read_acquire_fenced(reply)

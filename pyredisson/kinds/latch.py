@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyredisson.core import scripts
 from pyredisson.core.deadline import Deadline, wait_seconds
 from pyredisson.core.names import LatchNames
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.runtime import Failure
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import ALL
@@ -21,6 +22,8 @@ from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.runtime import Progress
 
 __all__ = ["LatchCore", "latch_message"]
 
@@ -49,9 +52,9 @@ class LatchCore(NumberedCore):
         )
         return await asking.once() == 1
 
-    async def count_down(self, begun: list[None] | None = None) -> None:
-        """Take one from the count. ``begun``: see ``run_to_the_end``."""
-        await self.ask("a count_down", lambda by: scripts.count_down(by, self.names)).once(begun)
+    async def count_down(self, progress: Progress | None = None) -> None:
+        """Take one from the count. ``progress``: see ``run_to_the_end``."""
+        await self.ask("a count_down", lambda by: scripts.count_down(by, self.names)).once(progress)
 
     async def get_count(self) -> int:
         """The count; 0 if there is none."""
@@ -73,23 +76,24 @@ class LatchCore(NumberedCore):
             if wait == 0:
                 return False
 
-        async def attempt() -> int | None:
+        async def attempt() -> Answer:
             if client.ledger.seen_open.get(names.raw, -math.inf) >= began:
-                return None  # Another waiter saw it open since this one came.
+                return ACQUIRED  # Another waiter saw it open since this one came.
             asked = client.runtime.now()
             count = await client.runtime.ask(("GET", names.raw), client.config.timeout / 3)
             if number_in(count, names.raw) > 0:
-                return -1
+                return WITHOUT_END
             client.ledger.seen_open[names.raw] = asked
             client.wakeups.hint(names.channel, self.kind, 0, ALL)
-            return None
+            return ACQUIRED
 
         try:
             return await until_taken(
                 attempt,
-                0 if patient else -1,
+                AT_ONCE if patient else WITHOUT_END,
                 runtime=client.runtime,
                 wakeups=client.wakeups,
+                lock=names.raw,
                 channel=names.channel,
                 kind=self.kind,
                 message=latch_message,

@@ -26,7 +26,7 @@ class NonReentrant(LockCore):
 
     async def _make_ready(self, ownership: Ownership) -> None:
         await super()._make_ready(ownership)
-        if ownership.levels:
+        if ownership.holds:
             raise LockError(
                 f"lock {ownership.name!r} is not reentrant, and {ownership.owner} holds it already: release it first"
                 f"{self.hint}",

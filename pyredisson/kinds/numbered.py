@@ -24,18 +24,20 @@ from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.names import left_field, owner_field
+from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.runtime import Failure, Refused, Unanswered, Unusable, is_interruption
+from pyredisson.core.runtime import Failure, Rejected, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import INTERRUPTED
-from pyredisson.core.wrong_type import explain_type
+from pyredisson.core.wrong_type import explain_type, no_number
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.names import LatchNames, SemaphoreNames
-    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.runtime import Progress, Reply, Request
     from pyredisson.core.wakeups import Message
 
 __all__ = ["MAX_COUNT", "Asking", "Make", "NumberedCore", "count_of", "number_in", "permits_message"]
@@ -80,7 +82,7 @@ def number_in(reply: Reply, name: str) -> int:
     try:
         return int(reply) if isinstance(reply, (bytes, int)) else 0
     except ValueError:
-        raise LockError(f"what Redis holds under {name!r} is no number: it is something else's", name=name) from None
+        raise no_number(name) from None
 
 
 class NumberedCore:
@@ -117,7 +119,7 @@ class NumberedCore:
         return Asking(self, what, make, undo, known_for, left=left)
 
     async def take(
-        self, asking: Asking, attempt: Callable[[], Awaitable[int | None]], wait: float | None, *, kind: str, each: int
+        self, asking: Asking, attempt: Callable[[], Awaitable[Answer]], wait: float | None, *, kind: str, each: int
     ) -> bool:
         """Make attempts until one takes what is wanted, or until ``wait`` seconds are over (``None``: never).
 
@@ -135,18 +137,19 @@ class NumberedCore:
         try:
             seen = client.wakeups.glance(channel) if wait != 0 else None
             try:
-                refused = await attempt()
+                answer = await attempt()
             except Failure as failure:
                 if not client.waits_through(failure, wait):
                     raise
-                refused = 0  # As if it were to be asked for again at once.
-            taken = refused is None
-            if refused is not None and wait != 0:
+                answer = AT_ONCE
+            taken = isinstance(answer, Acquired)
+            if isinstance(answer, Refused) and wait != 0:
                 taken = await until_taken(
                     attempt,
-                    refused,
+                    answer,
                     runtime=client.runtime,
                     wakeups=client.wakeups,
+                    lock=self.names.raw,
                     channel=channel,
                     kind=kind,
                     message=message_for(each),
@@ -292,22 +295,22 @@ class Asking:
         """The answer was that nothing was taken."""
         self._request = None
 
-    async def once(self, begun: list[None] | None = None, *, insist: bool = False) -> int:
+    async def once(self, progress: Progress | None = None, *, insist: bool = False) -> int:
         """Ask, and return the answer. For all but what waits.
 
         Args:
-            begun: Gets an entry as soon as this sees to its end by itself; see ``run_to_the_end``.
+            progress: See ``run_to_the_end``.
             insist: Whether it is to be done in the background, if it surely was not done now.
         """
         try:
-            if begun is not None:
-                begun.append(None)
+            if progress is not None:
+                progress.begun = True
             reply = await self.ask()
             if type(reply) is not int:
                 raise self.unusable(reply)
             return reply
         except Failure as failure:
-            if insist and self._doubt is None and not isinstance(failure, Refused):
+            if insist and self._doubt is None and not isinstance(failure, Rejected):
                 self._later()
                 raise failure.cause from None
             core = self._core
@@ -316,7 +319,7 @@ class Asking:
             self.leave_later()
             raise
         except BaseException as error:
-            if is_interruption(error) and (begun is None or begun):  # Else it is called again.
+            if is_interruption(error) and (progress is None or progress.begun):  # Else it is called again.
                 await self.leave()
             raise
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import owner_field
-from pyredisson.core.ownership import GONE, Level, Ownership, lost_error
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.errors import LockError, LockTimeoutError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyredisson.core.runtime import Progress
     from pyredisson.kinds.numbered import Asking
     from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
     from pyredisson.kinds.semaphore import SemaphoreCore
@@ -69,15 +71,15 @@ class Block:
             return None
         raise LockTimeoutError(f"timed out after {self._wait} s waiting for permits of {self.name!r}", name=self.name)
 
-    async def leave(self, error: BaseException | None, begun: list[None] | None = None) -> None:
+    async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Give back what is held; the ``error`` of the block's body goes before any error of ours.
 
-        ``begun`` is as for ``run_to_the_end``.
+        ``progress`` is as for ``run_to_the_end``.
         """
         if self.lease is not None:
             self.lease._end()
         if self._is_held():
-            await self._release(error, begun)
+            await self._release(error, progress)
             self._taken = False
 
     def _is_held(self) -> bool:
@@ -94,7 +96,7 @@ class Block:
     async def _acquire(self) -> bool:
         raise NotImplementedError
 
-    async def _release(self, error: BaseException | None, begun: list[None] | None) -> None:
+    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
         raise NotImplementedError
 
 
@@ -102,9 +104,9 @@ class Block:
 
 
 class Taken:
-    """Permits that do not expire, as a :class:`pyredisson.Lease` sees them. They are their own only level."""
+    """Permits that do not expire, as a :class:`pyredisson.Lease` sees them. They are their own only hold."""
 
-    __slots__ = ("block", "loss", "name", "on_loss", "owner")
+    __slots__ = ("block", "loss", "name", "owner")
 
     what = "permits of"
     beside = "others"
@@ -115,12 +117,17 @@ class Taken:
         self.owner = "its block"
         self.block: Callable[[], object | None] | None = None
         self.loss: str | None = None
-        self.on_loss: tuple[Callable[[], None], ...] = ()
 
-    def bring_up(self, level: object) -> None:
+    def bring_up(self, hold: object) -> None:
         """It is the only one."""
 
-    def has(self, level: object) -> bool:
+    def call_when_lost(self, told: Callable[[], None]) -> None:
+        """It cannot be lost."""
+
+    def call_no_more(self, told: Callable[[], None]) -> None:
+        """It cannot be lost."""
+
+    def has(self, hold: object) -> bool:
         """Nothing but the end of the block ends it."""
         return True
 
@@ -156,8 +163,8 @@ class SemaphoreBlock(Block):
     def _granted(self) -> None:
         self._taken = True
 
-    async def _release(self, error: BaseException | None, begun: list[None] | None) -> None:
-        await self._core.leave(error, begun, permits=self._permits)
+    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
+        await self._core.leave(error, progress, permits=self._permits)
 
 
 # ---- permits that are renewed ----------------------------------------------------------------------------------------
@@ -191,39 +198,41 @@ class PermitClaim(Ownership):
 
     def __init__(self, core: PermitSemaphoreCore, permit: bytes, who: BlockOwner) -> None:
         client = core.client
-        owner = owner_field(client.id, who.number)
         super().__init__(
-            (core.names.raw, owner),
+            (core.names.raw, owner_field(client.id, who.number)),
             who,  # type: ignore[arg-type]  # All that is asked of it is whether it is there.
-            client.id,
             client.runtime,
         )
-        self.proof = permit.hex()
-        self.key = (core.names.raw, f"{owner}:{self.proof}")
-        self.by = core  # type: ignore[assignment]  # All that is asked of it is renew().
+        self.kind = core  # type: ignore[assignment]  # All that is asked of it is how to renew.
+        self.kind_state = permit.hex()
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
         """See :meth:`Ownership.lose`."""
         return super().lose(PERMIT_GONE if reason is GONE else reason, generation)
 
+    def found_gone(self) -> str:
+        """The server did not know the permit any more when it was given back. Returns how it was lost."""
+        self.loss = PERMIT_GONE
+        return PERMIT_GONE
+
     def end(self) -> str | None:
         """The block is being left: nobody need be told of anything any more. Returns how it was lost, if it was."""
         with self.mutex:
             self.generation += 1
-            self.levels.clear()
+            self.holds.clear()
             return self.loss
 
 
 class PermitBlock(Block):
     """Holds a permit of an expirable semaphore; ``lease`` is in ms, ``None``: renewed."""
 
-    __slots__ = ("_core", "_level", "_ownership", "_permit")
+    __slots__ = ("_core", "_hold", "_ownership", "_permit")
 
     def __init__(self, core: PermitSemaphoreCore, wait: float | None, lease: int | None, *, skip: bool) -> None:
         super().__init__(core.names.raw, wait, skip=skip)
         self._core = core
         self._permit = core.new_permit()
-        self._level = Level(lease or core.client.watchdog.lease_ms, watchdog=lease is None, block=True)
+        self._hold = Hold(lease or core.client.watchdog.lease_ms, watchdog=lease is None, block=True)
         self._ownership: PermitClaim | None = None
 
     def _id(self) -> str:
@@ -231,9 +240,9 @@ class PermitBlock(Block):
 
     async def _acquire(self) -> bool:
         core, client = self._core, self._core.client
-        asking = core.acquiring(self._permit, self._level.lease_ms)
+        asking = core.acquiring(self._permit, self._hold.lease_ms)
         ownership = self._ownership = PermitClaim(core, self._permit, BlockOwner(client.runtime.owner().number))
-        self.lease = Lease(ownership, self._level, client.runtime)
+        self.lease = Lease(ownership, self._hold, client.runtime)
         self._asking = asking
         self._client = client.id
         try:
@@ -247,28 +256,28 @@ class PermitBlock(Block):
         """The server gave a permit to a request that was made then. Returns whether its lease is not over yet."""
         client, ownership = self._core.client, self._ownership
         assert ownership is not None
-        deadline = begun + self._level.certain
+        deadline = begun + self._hold.certain
         if client.runtime.now() >= deadline:
             return False
         self._taken = True
-        ownership.granted(ownership.turn, self._level, deadline)
+        ownership.granted(ownership.request_id, self._hold, deadline)
         client.watchdog.watch(ownership)
         return True
 
-    async def _release(self, error: BaseException | None, begun: list[None] | None) -> None:
+    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
         core, client, ownership = self._core, self._core.client, self._ownership
         assert ownership is not None
         if ownership.expire(client.runtime.now()):
             client.tell_lost(ownership)
         loss = ownership.end()
         client.watchdog.unwatch(ownership)
-        closed = isinstance(error, GeneratorExit) and begun is None  # As for SemaphoreCore.leave().
+        closed = isinstance(error, GeneratorExit) and progress is None  # As for SemaphoreCore.leave().
         try:
             asking = core.releasing(self._permit, left=closed)
             if closed:
                 asking.leave_later()
-            elif await asking.once(begun, insist=True) != 1 and loss is None:
-                loss = ownership.loss = PERMIT_GONE
+            elif await asking.once(progress, insist=True) != 1 and loss is None:
+                loss = ownership.found_gone()
                 client.tell_lost(ownership)
             if loss is not None:
                 raise lost_error(ownership, loss)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Refused
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
@@ -21,6 +22,9 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Progress
 
 __all__ = ["PermitSemaphoreCore"]
 
@@ -36,6 +40,12 @@ class PermitSemaphoreCore(PermitsCore):
     kind = "permit semaphore"
     #: What the watchdog asks for the permits of many blocks at once; see ``scripts.renew_permits``.
     renew = staticmethod(scripts.renew_permits)
+
+    @staticmethod
+    def stored_as(ownership: Ownership) -> str:
+        """What stands for the permit of a block in a renewal: its id."""
+        permit: str = ownership.kind_state
+        return permit
 
     # ---- taking and giving back ----------------------------------------------------------------------------------
 
@@ -83,7 +93,7 @@ class PermitSemaphoreCore(PermitsCore):
         """
         wait = await self.first_use(wait)
 
-        async def attempt() -> int | None:
+        async def attempt() -> Answer:
             reply = await asking.ask()
             match reply:
                 case [int() as taken, (int() | None) as left, int() as expires]:
@@ -93,33 +103,33 @@ class PermitSemaphoreCore(PermitsCore):
             if not taken:
                 asking.refused()
                 self.note_refusal(left, wait)
-                return expires
+                return Refused(expires if expires >= 0 else None)
             if not granted(asking.begun):
                 await asking.leave()  # It came when its lease was over: that is no hold, so look again.
                 asking.given_up = False
-                return 0
+                return AT_ONCE
             # There is more, so the next one may look, too; or there will be when the next of those taken expires.
             more = isinstance(left, int) and left > 0
             look_in = 0 if more else math.inf if expires < 0 else (expires + 1) / 1000
             self.client.wakeups.hint(self.names.channel, self.kind, look_in)
-            return None
+            return ACQUIRED
 
         return await self.take(asking, attempt, wait, kind=self.kind, each=1)
 
-    async def release(self, permit_id: str, begun: list[None] | None = None) -> None:
-        """Give a permit back, which has to be there. ``begun``: see ``run_to_the_end``."""
-        if not await self.try_release(permit_id, begun):
+    async def release(self, permit_id: str, progress: Progress | None = None) -> None:
+        """Give a permit back, which has to be there. ``progress``: see ``run_to_the_end``."""
+        if not await self.try_release(permit_id, progress):
             raise LockNotOwnedError(
                 f"permit {permit_id} of {self.names.raw!r} is not known: it has been released, or has expired, or "
                 "never was",
                 name=self.names.raw,
             )
 
-    async def try_release(self, permit_id: str, begun: list[None] | None = None) -> bool:
+    async def try_release(self, permit_id: str, progress: Progress | None = None) -> bool:
         """Give a permit back. Returns whether it was there and had not expired."""
         permit = _bytes_of(permit_id)
         asking = self.releasing(permit or b"")
-        return permit is not None and await asking.once(begun) == 1
+        return permit is not None and await asking.once(progress) == 1
 
     def releasing(self, permit: bytes, *, left: bool = False) -> Asking:
         """Prepare to give a permit back. ``left``: see :meth:`ask`."""
@@ -141,11 +151,11 @@ class PermitSemaphoreCore(PermitsCore):
         value = count_of(permits, "permits")
         await self.ask("a set_permits", lambda by: scripts.set_permits(by, self.names, value)).once()
 
-    async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
-        """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
+    async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
+        """Make so many more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        await self.ask("an add_permits", lambda by: scripts.add_to_expirable(by, self.names, more)).once(begun)
+        await self.ask("an add_permits", lambda by: scripts.add_to_expirable(by, self.names, more)).once(progress)
 
     async def available_permits(self) -> int:
         """How many permits are available."""

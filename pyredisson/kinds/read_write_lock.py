@@ -10,7 +10,7 @@ Rules kept here:
 2. A reader may not take the write side: it would wait for itself.
 3. Readers and writers wait on one channel, on benches of their own. A reader that got in lets the next one look at
    once, a writer does not.
-4. While a writer waits in this client, a reader that holds nothing yet waits, too, but not for longer than ``WAY``.
+4. While a writer waits in this client, a reader that holds nothing yet waits, too, but not for longer than ``YIELD``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.holder import lost_error
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
-from pyredisson.core.ownership import lost_error
+from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
@@ -32,14 +33,16 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.outcomes import Answer, Outcome
+    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
+    from pyredisson.core.yielding import Yielding
 
 __all__ = ["ReadLockCore", "ReadWriteLockCore", "WriteLockCore"]
 
-#: For how long, in seconds, a reader gives way to writers who wait in its client; at most half of its own wait. As long
+#: For how long, in seconds, a reader yields to writers who wait in its client; at most half of its own wait. As long
 #: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
-WAY = 0.5
+YIELD = 0.5
 
 #: Who waits on the one channel.
 READERS = "read"
@@ -98,9 +101,9 @@ class Side(LockCore):
         """Who of this client holds this side, and how many wait for it."""
         text = ""
         for ownership in self._ownerships():
-            if ownership.levels:
+            if ownership.holds:
                 held = f"{'lost' if ownership.loss else 'held'}{what}"
-                text += f" {held} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.levels)}"
+                text += f" {held} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
         waiting = self.waiting()
         return f"{text}, {waiting} waiting here{what}" if waiting else text
 
@@ -121,7 +124,7 @@ class Side(LockCore):
         return [
             each
             for each in self.client.ownerships.of(self.names.raw)
-            if each.owner == field(each.client, each.who.number)
+            if each.owner == field(self.client.id, each.who.number)
         ]
 
     def force_request(self, ownership: Ownership, epoch: int) -> Request:
@@ -146,15 +149,14 @@ class ReadLockCore(Side):
 
     kind = READERS
     renew = staticmethod(scripts.renew_reading)
-    polite = True
 
-    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to take the read side for an owner who holds it ``holds`` times as yet."""
         return scripts.acquire_reading(
             self.client.runtime,
             self.names,
             ownership.owner,
-            lease_ms=level.lease_ms,
+            lease_ms=hold.lease_ms,
             holds=holds,
             epoch=epoch,
             repeat=repeat,
@@ -192,14 +194,15 @@ class ReadLockCore(Side):
         return holds if names and await self.client.query("EXISTS", *names) else 0
 
     async def _wait(
-        self, ownership: Ownership, level: Level, refused: int, seen: int | None, deadline: Deadline
+        self, ownership: Ownership, hold: Hold, refused: Refused, seen: int | None, deadline: Deadline
     ) -> bool:
         try:
             return await until_taken(
-                partial(self._attempt_politely, ownership, level),
+                partial(self._attempt_politely, ownership, hold),
                 refused,
                 runtime=self.client.runtime,
                 wakeups=self.client.wakeups,
+                lock=ownership.name,
                 channel=self.names.channel,
                 kind=self.kind,
                 message=self.message,
@@ -208,26 +211,30 @@ class ReadLockCore(Side):
                 free_after=0.0,  # Where one reader gets in, the next one does.
             )
         finally:
-            ownership.way = 0.0
+            ownership.kind_state.stop()
 
     def _holders(self) -> list[Ownership]:
-        """The ownerships of this client that keep readers out: a writer's."""
-        return [each for each in super()._holders() if each.owner == writer_field(each.client, each.who.number)]
+        """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
+        return [
+            each
+            for each in super()._holders()
+            if each.owner == writer_field(self.client.id, each.who.number)
+            or (each.kind is not None and each.kind.layout != self.layout)
+        ]
 
-    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> int | None:
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """For how many ms to act as if refused: while a writer waits here, or as for any lock."""
         if self._writer_waits() and not self._writing(ownership):
-            left = WAY if wait is None else min(WAY, wait / 2)
-            ownership.way = now + left
-            return int(1000 * left)
-        return super()._give_way(ownership, wait, now) if ownership.way > now else None
+            yielding: Yielding = ownership.kind_state
+            return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
+        return super()._give_way(ownership, wait, now)
 
-    async def _attempt_politely(self, ownership: Ownership, level: Level) -> int | None:
+    async def _attempt_politely(self, ownership: Ownership, hold: Hold) -> Answer:
         """As :meth:`attempt`, once there is no more need to give way: whatever rings until then is for the writer."""
-        left = ownership.way - self.client.runtime.now()
+        left = ownership.kind_state.until - self.client.runtime.now()
         if left > 0 and self._writer_waits():
-            return int(1000 * left)
-        return await self.attempt(ownership, level)
+            return Refused(int(1000 * left))
+        return await self.attempt(ownership, hold)
 
     def _writer_waits(self) -> bool:
         return self.client.wakeups.anybody(self.names.channel, WRITERS)
@@ -235,7 +242,7 @@ class ReadLockCore(Side):
     def _writing(self, ownership: Ownership) -> bool:
         """Whether the owner holds the write side: then it is not others who would come first."""
         own = self.client.ownerships.find((ownership.name, writer_field(self.client.id, ownership.who.number)))
-        return own is not None and bool(own.levels)
+        return own is not None and bool(own.holds)
 
 
 class WriteLockCore(Side):
@@ -254,21 +261,21 @@ class WriteLockCore(Side):
         """What stands for a writer in Redis."""
         return writer_field(self.client.id, number)
 
-    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to take the write side for an owner who holds it ``holds`` times as yet."""
         return scripts.acquire_writing(
             self.client.runtime,
             self.names,
             ownership.owner,
             reader=owner_field(self.client.id, ownership.who.number),
-            lease_ms=level.lease_ms,
-            leases_ms=level.lease_ms + sum(each.lease_ms for each in ownership.levels),
+            lease_ms=hold.lease_ms,
+            leases_ms=hold.lease_ms + sum(each.lease_ms for each in ownership.holds),
             holds=holds,
             epoch=epoch,
             repeat=repeat,
         )
 
-    def read_acquire(self, ownership: Ownership, level: Level, reply: Reply) -> scripts.Acquire:
+    def read_acquire(self, reply: Reply) -> Outcome:
         """What the reply to an acquire means."""
         return scripts.read_acquire_writing(reply)
 
@@ -282,20 +289,16 @@ class WriteLockCore(Side):
         """Whether anybody writes."""
         return await self.client.query("HGET", self.names.raw, "mode") == b"write"
 
-    async def _acquire(self, wait: float | None, level: Level, ownership: Ownership | None) -> bool:
+    async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
         if ownership is None:
             ownership = self.mine()
-        if not ownership.levels:
+        if not ownership.holds:
             await self._refuse_reader(ownership)
-        return await super()._acquire(wait, level, ownership)
+        return await super()._acquire(wait, hold, ownership)
 
-    async def attempt(self, ownership: Ownership, level: Level) -> int | None:
-        """Ask for the lock once; whoever reads is told so."""
-        answer = await super().attempt(ownership, level)
-        if answer == scripts.UPGRADE:
-            await self._give_up_reading(ownership)
-            answer = await super().attempt(ownership, level)
-        return 0 if answer == scripts.UPGRADE else answer
+    async def self_blocked(self, ownership: Ownership) -> None:
+        """The server says that this owner reads. See :meth:`_give_up_reading`."""
+        await self._give_up_reading(ownership)
 
     async def _refuse_reader(self, ownership: Ownership) -> None:
         """A reader may not write, as far as this client knows; the server looks again."""
@@ -313,7 +316,8 @@ class WriteLockCore(Side):
         self._expire(own)
         if own.loss is not None:
             raise lost_error(own)
-        if own.levels:
+        if own.holds:
+            self._check_layout(own)
             raise self._upgrade_error(own.name, own.owner)
 
     async def _give_up_reading(self, ownership: Ownership) -> None:
@@ -324,9 +328,9 @@ class WriteLockCore(Side):
         await self._refuse_reader(ownership)
         reader = ReadLockCore(self.client, self.names)
         own = reader.ownership_of(ownership.who)
-        turn, epoch = own.begin_force()
+        request_id, epoch = own.begin_force()
         make = partial(reader.release_request, own, self._plain.lease_ms, 0)
-        await self.client.exchange(own, turn, make(epoch, False), make, self._plain.lease_ms)
+        await self.client.exchange(own, request_id, make(epoch, False), make, self._plain.lease_ms)
 
     def _upgrade_error(self, name: str, reader: str) -> LockError:
         return LockError(

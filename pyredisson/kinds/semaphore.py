@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
 from pyredisson.core.deadline import wait_seconds
+from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
 from pyredisson.core.runtime import is_interruption
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import SemaphoreBlock
@@ -18,6 +19,8 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.runtime import Progress
     from pyredisson.kinds.numbered import Asking, Make
 
 __all__ = ["SemaphoreCore"]
@@ -51,7 +54,7 @@ class SemaphoreCore(PermitsCore):
         wait = await self.first_use(wait)
         kind = f"{self.kind}:{wanted}"
 
-        async def attempt() -> int | None:
+        async def attempt() -> Answer:
             reply = await asking.ask()
             match reply:
                 case [int() as taken, (int() | None) as left]:
@@ -61,44 +64,44 @@ class SemaphoreCore(PermitsCore):
             if not taken:
                 asking.refused()
                 self.note_refusal(left, wait)
-                return -1
+                return WITHOUT_END
             granted()
             if isinstance(left, int) and left >= wanted:
                 self.client.wakeups.hint(self.names.channel, kind, 0)  # There is more: the next one may look, too.
-            return None
+            return ACQUIRED
 
         return await self.take(asking, attempt, wait, kind=kind, each=wanted)
 
-    async def release(self, permits: int, begun: list[None] | None = None) -> None:
-        """Give so many permits back. ``begun``: see ``run_to_the_end``."""
+    async def release(self, permits: int, progress: Progress | None = None) -> None:
+        """Give so many permits back. ``progress``: see ``run_to_the_end``."""
         given = count_of(permits, "permits")
         self.client.check_open()
         if given:
             await self.first_use()
-            await self.ask("a release", lambda by: scripts.release_permits(by, self.names, given)).once(begun)
+            await self.ask("a release", lambda by: scripts.release_permits(by, self.names, given)).once(progress)
 
-    async def leave(self, error: BaseException | None, begun: list[None] | None = None, *, permits: int = 1) -> None:
+    async def leave(self, error: BaseException | None, progress: Progress | None = None, *, permits: int = 1) -> None:
         """Give permits back at the end of a block, whose own ``error`` goes first.
 
-        Nobody will come and try again, so if it cannot be done now it is done in the background. ``begun`` is given
+        Nobody will come and try again, so if it cannot be done now it is done in the background. ``progress`` is given
         where a block that is being closed (``GeneratorExit``) can wait; elsewhere that is left to the background, too.
         """
-        closed = isinstance(error, GeneratorExit) and begun is None
+        closed = isinstance(error, GeneratorExit) and progress is None
         try:
             asking = self.ask("a release", lambda by: scripts.release_permits(by, self.names, permits), left=closed)
             if closed:
                 asking.leave_later()
             else:
-                await asking.once(begun, insist=True)
+                await asking.once(progress, insist=True)
         except Exception as ours:
             if error is None or is_interruption(ours):
                 raise
 
-    async def add_permits(self, permits: int, begun: list[None] | None = None) -> None:
-        """Make so many more permits available, or fewer. ``begun``: see ``run_to_the_end``."""
+    async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
+        """Make so many more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        await self.ask("an add_permits", lambda by: scripts.add_permits(by, self.names, more)).once(begun)
+        await self.ask("an add_permits", lambda by: scripts.add_permits(by, self.names, more)).once(progress)
 
     async def drain_permits(self) -> int:
         """Take all permits that are available, and return how many."""

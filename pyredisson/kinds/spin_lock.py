@@ -6,32 +6,36 @@ costs more than it saves. What differs on purpose: a pause never outlasts the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from pyredisson.core import scripts
 from pyredisson.core.deadline import Deadline
-from pyredisson.core.runtime import Failure, Refused
+from pyredisson.core.outcomes import Acquired, Refused
+from pyredisson.core.runtime import Failure, Rejected
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
-    from pyredisson.config import Backoff
+    from pyredisson.core.backoff import Uniform
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Level, Ownership
-    from pyredisson.core.runtime import Request
+    from pyredisson.core.outcomes import Acquired, Refused
+    from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.runtime import Request
 
-__all__ = ["Drawn", "SpinLockCore"]
+__all__ = ["Delays", "SpinLockCore"]
 
 #: So that a client that is closed does not have to wait for a long pause to end.
 LOOK_UP = 0.25
 
 
-@runtime_checkable
-class Drawn(Protocol):
-    """A back-off with chance in it. It draws from the runtime, so that a seed of the simulator says all its delays."""
+class Delays(Protocol):
+    """How a waiter paces its attempts."""
 
-    def _drawn(self, between: Callable[[float, float], float], /) -> Iterable[float]:
-        """The delays, with what is drawn by ``between(low, high)``."""
+    def delays(self, uniform: Uniform, /) -> Iterable[float]:
+        """Return the seconds to sleep after each failed attempt; the last one goes on when they end.
+
+        Random numbers come from ``uniform``, so that a seed of the simulator determines all delays.
+        """
         ...
 
 
@@ -42,9 +46,20 @@ class SpinLockCore(LockCore):
 
     kind = "spin"
 
-    def __init__(self, client: ClientCore, name: str, backoff: Backoff) -> None:
+    def __init__(self, client: ClientCore, name: str, backoff: Delays) -> None:
         super().__init__(client, name)
         self._backoff = backoff
+
+    def new_state(self) -> object:
+        """Whoever polls need not yield."""
+        return None
+
+    def _give_way(self, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
+        """Whoever polls need not yield."""
+        return None
+
+    def waited(self, ownership: Ownership, now: float) -> None:
+        """See :meth:`_give_way`."""
 
     def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """As for the reentrant lock, but nobody is told."""
@@ -66,13 +81,14 @@ class SpinLockCore(LockCore):
         )
 
     async def _wait(
-        self, ownership: Ownership, level: Level, refused: int, seen: int | None, deadline: Deadline
+        self, ownership: Ownership, hold: Hold, refused: Refused, seen: int | None, deadline: Deadline
     ) -> bool:
         runtime = self.client.runtime
         backoff = self._backoff
-        delays = iter(backoff._drawn(runtime.jitter) if isinstance(backoff, Drawn) else backoff.delays())
+        delays = iter(backoff.delays(runtime.jitter))
         delay: float | None = None
-        ticket = runtime.ticket()  # Nobody rings; but it says so when it keeps an event loop waiting.
+        # Nobody rings; but it says so when it keeps an event loop waiting.
+        ticket = runtime.ticket(ownership.name)
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:
@@ -82,17 +98,17 @@ class SpinLockCore(LockCore):
                 await ticket.wait(min(left, LOOK_UP))
                 self.client.check_open()
             try:
-                answer = await self.attempt(ownership, level)
-                if answer is None:
+                answer = await self.attempt(ownership, hold)
+                if isinstance(answer, Acquired):
                     return True
                 refused = answer
-            except Refused:
+            except Rejected:
                 raise
             except Failure:
                 if deadline.passed(runtime.now()):
                     raise
         return False
 
-    def _pause(self, delay: float, refused: int) -> float:
-        """For how long to wait when it is time for a ``delay``, and the lock is another's for so many ms."""
+    def _pause(self, delay: float, refused: Refused) -> float:
+        """For how long to wait when it is time for a ``delay``."""
         return delay

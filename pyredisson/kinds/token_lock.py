@@ -7,35 +7,47 @@ frees another's; it is renewed; its owner is a thread or task, and not whoever h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import token_field
-from pyredisson.core.ownership import GONE, lost_error
 from pyredisson.core.runtime import Failure
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.non_reentrant import NonReentrant
 from pyredisson.kinds.spin_lock import SpinLockCore
 
 if TYPE_CHECKING:
-    from pyredisson.config import Backoff
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Level, Ownership
+    from pyredisson.core.outcomes import Refused
+    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import MadeCaller, Reply, Request
 
 __all__ = ["TOKEN_BYTES", "TokenLockCore"]
+
+POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
 TOKEN_BYTES = 20
 """As the Redis documentation says. On the wire they are hexadecimal."""
 
 
-class Doubling:
-    """Pauses from 1 ms, doubled up to 128 ms. Chance is the runtime's affair."""
+class TokenPair:
+    """The tokens of one owner.
 
-    def delays(self) -> Iterable[float]:
-        """See ``Backoff.delays``."""
-        return [0.001 * 2**step for step in range(8)]
+    Attributes:
+        current: That of its hold, or of the acquire that is under way.
+        former: That of the hold before: its lease may be over here, and its key not quite gone on the server.
+    """
+
+    __slots__ = ("current", "former")
+
+    def __init__(self) -> None:
+        self.current = self.former = ""
+
+    def use(self, token: str) -> None:
+        """Ask for the lock with a new token."""
+        self.current, self.former = token, self.current
 
 
 class TokenLockCore(NonReentrant, SpinLockCore):
@@ -44,15 +56,16 @@ class TokenLockCore(NonReentrant, SpinLockCore):
     Args:
         client: The client.
         name: The lock's name, which is its key.
-        backoff: The longest pauses between two attempts, of which each is half at least. ``None``: :class:`Doubling`.
+        backoff: The pauses between two attempts.
         owner: Who holds it, if not the calling thread or task.
         token: What to store instead of random bytes.
     """
 
-    __slots__ = ("_token",)
+    __slots__ = ("_pauses", "_token")
 
     kind = "token"
     layout = "token lock"
+    others = "one of redis-py without a timeout, a semaphore, or a latch"
     hint = ""  # A reentrant lock of the same name would be another key's type.
     renew = staticmethod(scripts.renew_tokens)
 
@@ -60,38 +73,47 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         self,
         client: ClientCore,
         name: str,
-        backoff: Backoff | None = None,
+        backoff: DoublingBackoff = POLL,
         *,
         owner: MadeCaller | None = None,
         token: str | None = None,
     ) -> None:
-        super().__init__(client, name, backoff or Doubling())
+        super().__init__(client, name, backoff)
+        self._pauses = backoff
         self._caller = owner
         self._token = token
 
     def with_token(self, token: str) -> TokenLockCore:
         """The same handle, but for what it stores."""
-        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
+        return type(self)(self.client, self.names.raw, self._pauses, owner=self._caller, token=token)
 
     def field(self, number: int) -> str:
         """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
         return token_field(self.client.id, number)
 
+    def new_state(self) -> TokenPair:
+        """The tokens of an owner, that has held nothing yet."""
+        return TokenPair()
+
+    def stored_as(self, ownership: Ownership) -> str:
+        """The token of the owner's hold, or of its last one; empty if it never asked for this lock."""
+        tokens = ownership.kind_state
+        return tokens.current if isinstance(tokens, TokenPair) else ""
+
     # ---- what it says to the server ------------------------------------------------------------------------------
 
-    def acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
+    def acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to take the lock with a new token; a repeat carries the same one."""
+        tokens: TokenPair = ownership.kind_state
         if not repeat:
-            # The lease of the hold before may be over here, and its key not quite gone on the server.
-            ownership.former = ownership.proof if ownership.proof != ownership.owner else ""
-            ownership.proof = self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex()
+            tokens.use(self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex())
         return scripts.acquire_token(
             self.client.runtime,
             self.names,
             ownership.owner,
-            lease_ms=level.lease_ms,
-            token=ownership.proof,
-            former=ownership.former,
+            lease_ms=hold.lease_ms,
+            token=tokens.current,
+            former=tokens.former,
             epoch=epoch,
             repeat=repeat,
         )
@@ -99,7 +121,12 @@ class TokenLockCore(NonReentrant, SpinLockCore):
     def release_request(self, ownership: Ownership, lease_ms: int, holds: int, epoch: int, repeat: bool) -> Request:
         """The request to free the lock, if it has the token still."""
         return scripts.release_token(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, token=ownership.proof, epoch=epoch
+            self.client.runtime,
+            self.names,
+            ownership.owner,
+            lease_ms=lease_ms,
+            token=self.stored_as(ownership),
+            epoch=epoch,
         )
 
     def force_request(self, ownership: Ownership, epoch: int) -> Request:
@@ -108,17 +135,18 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     # No two holds have the same bytes, so none are kept.
 
-    def _acquire_request(self, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool) -> Request:
-        return self.acquire_request(ownership, level, holds, epoch, repeat)
+    def _acquire_request(self, ownership: Ownership, hold: Hold, holds: int, epoch: int, repeat: bool) -> Request:
+        return self.acquire_request(ownership, hold, holds, epoch, repeat)
 
     def _release_request(self, ownership: Ownership, lease: int, holds: int, epoch: int, repeat: bool) -> Request:
         return self.release_request(ownership, lease, holds, epoch, repeat)
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 
-    def _pause(self, delay: float, refused: int) -> float:
-        pause = self.client.runtime.jitter(delay / 2, delay)
-        return pause if refused < 0 else min(pause, (refused + 1) / 1000)  # It will be free by then at the latest.
+    def _pause(self, delay: float, refused: Refused) -> float:
+        if refused.retry_in_ms is None:
+            return delay
+        return min(delay, (refused.retry_in_ms + 1) / 1000)  # It will be free by then at the latest.
 
     # ---- prolonging ----------------------------------------------------------------------------------------------
 
@@ -131,8 +159,8 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         client.check_open()
         ownership = self.mine()
         self._expire(ownership)
-        if not ownership.levels or ownership.loss is not None:
-            if ownership.levels or ownership.over:
+        if not ownership.holds or ownership.loss is not None:
+            if ownership.holds or ownership.expired:
                 raise lost_error(ownership, ownership.loss or "its lease ran out")
             raise LockNotOwnedError(
                 f"lock {ownership.name!r} is not held by {ownership.who.describe()}", name=ownership.name
@@ -149,7 +177,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         sent = runtime.now()
         try:
             reply = await self.client.perform(
-                scripts.extend_token(runtime, self.names, token=ownership.proof, until=until)
+                scripts.extend_token(runtime, self.names, token=self.stored_as(ownership), until=until)
             )
             answer = scripts.read_extend_token(reply)
         except Failure as failure:
@@ -167,7 +195,7 @@ class TokenLockCore(NonReentrant, SpinLockCore):
 
     def token(self) -> bytes:
         """The token of the hold."""
-        return self.mine().proof.encode()
+        return self.stored_as(self.mine()).encode()
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
@@ -182,6 +210,5 @@ class TokenLockCore(NonReentrant, SpinLockCore):
         """How often the calling thread or task holds it: once or not at all."""
         return int(await self.is_held_by_current_thread())
 
-    @staticmethod
-    def _is_of(token: Reply, ownership: Ownership) -> bool:
-        return token == ownership.proof.encode()
+    def _is_of(self, token: Reply, ownership: Ownership) -> bool:
+        return token == self.stored_as(ownership).encode()

@@ -1,33 +1,30 @@
--- Looks after waiters of a fair lock who are alive: each is believed in for longer, and those who are gone are dropped.
+-- Sends the heartbeats of one client's waiters for a fair lock: each counts as alive for longer. Drops waiters that
+-- have sent none in time.
 -- KEYS  1 lock (hash)  2 queue (list)  3 timeouts (sorted set)  4 alive (hash; ours alone)
--- ARGV  1 the least that a waiter is believed in for, ms
---       2.. of each: owner; its wait, ms; for how long it may be taken to be alive, should it not be heard of any more, ms
--- Reply {ms, head, owner...}: worth another look after so many ms (-1: only when told); whose turn it is if the lock is
---       free, else ''; then those of the given who do not stand in the queue.
-local clock = redis.call('time')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+-- ARGV  1 minimum queue credit of any waiter, ms  2.. of each waiter: owner; its wait, ms; its heartbeat timeout, ms
+-- Reply {ms, head, owner...}: look again in this many ms (-1: only when notified); whose turn it is, if the lock is
+--       free, else ''; then those of the given waiters who are not in the queue.
+-- include: now
+-- include: live_for
+local queue, timeouts, alive = KEYS[2], KEYS[3], KEYS[4]
 local left = redis.call('pttl', KEYS[1])
-local waits, alive = {}, {}
+local waits, lives = {}, {}
 for i = 2, #ARGV, 3 do
     waits[ARGV[i]] = math.max(tonumber(ARGV[i + 1]), tonumber(ARGV[1]))
-    alive[ARGV[i]] = tonumber(ARGV[i + 2])
+    lives[ARGV[i]] = tonumber(ARGV[i + 2])
 end
--- A waiter of ours says itself until when it can be alive; its score has room for the waits of others, too.
-local function believed_until(waiter)
-    local score = tonumber(redis.call('zscore', KEYS[3], waiter) or '0')
-    return math.min(score, tonumber(redis.call('hget', KEYS[4], waiter) or score))
-end
-local waiters = redis.call('lrange', KEYS[2], 0, -1)
+-- include: believed_until
+local waiters = redis.call('lrange', queue, 0, -1)
 local first = 1
--- An entry without a score is of nobody, whoever it names: it asks for its place anew.
+-- An entry without a score is no waiter's, whoever it names: that one joins the queue anew.
 while waiters[first] do
     local ends = believed_until(waiters[first])
     if ends > now or (ends > 0 and waits[waiters[first]]) then
         break
     end
-    redis.call('zrem', KEYS[3], waiters[first])
-    redis.call('hdel', KEYS[4], waiters[first])
-    redis.call('lpop', KEYS[2])
+    redis.call('zrem', timeouts, waiters[first])
+    redis.call('hdel', alive, waiters[first])
+    redis.call('lpop', queue)
     first = first + 1
 end
 local client = string.match(ARGV[2] or '', '.*:') or ''
@@ -40,24 +37,24 @@ local seen = {}
 for i = first, #waiters do
     local wait = waits[waiters[i]]
     if wait and not seen[waiters[i]] then
-        local score = tonumber(redis.call('zscore', KEYS[3], waiters[i]) or '0')
+        local score = tonumber(redis.call('zscore', timeouts, waiters[i]) or '0')
         if score > 0 then
             seen[waiters[i]] = true
-            -- Each who takes the lock before it takes one wait off its time again. Nobody's is ever shortened.
+            -- Each one who acquires the lock before it subtracts a wait from its time again. No time is ever shortened.
             local believed = now + math.max(0, left) + (i - first + 1) * wait
             if score < believed then
-                redis.call('zadd', KEYS[3], believed, waiters[i])
+                redis.call('zadd', timeouts, believed, waiters[i])
             end
-            local lives = alive[waiters[i]]
-            if tonumber(redis.call('hget', KEYS[4], waiters[i]) or '0') < now + lives then
-                redis.call('hset', KEYS[4], waiters[i], now + lives)
+            local beats = now + lives[waiters[i]]
+            if tonumber(redis.call('hget', alive, waiters[i]) or '0') < beats then
+                redis.call('hset', alive, waiters[i], beats)
             end
-            -- That has to be there as long as the score is: without it, the score would be believed.
+            -- The heartbeat has to be stored as long as the score: without it, the score would be believed.
             lasts = math.max(lasts, math.ceil(math.max(score, believed) - now))
         end
     end
     if of_this_client(waiters[i]) then
-        -- Should the one right before it be dead, nobody else looks when that one's time is over.
+        -- If the one right before it is dead, no other client looks when that one's time is over.
         local before = i - 1
         while before >= first and not of_this_client(waiters[before]) do
             local ends = believed_until(waiters[before])
@@ -69,13 +66,13 @@ for i = first, #waiters do
         end
     end
 end
-if lasts > 0 and redis.call('pttl', KEYS[4]) < lasts then
-    redis.call('pexpire', KEYS[4], lasts)
+if lasts > 0 then
+    live_for(alive, lasts)
 end
 local head = left == -2 and waiters[first]
 if head then
-    -- Who is alive is told, and takes it.
-    local ends = waits[head] and tonumber(redis.call('zscore', KEYS[3], head)) or believed_until(head)
+    -- A waiter of this client is alive: it is notified, and acquires the lock.
+    local ends = waits[head] and tonumber(redis.call('zscore', timeouts, head)) or believed_until(head)
     again = math.min(again, ends - now)
 end
 local reply = {again < math.huge and math.max(0, math.ceil(again)) or -1, head or ''}

@@ -1,12 +1,9 @@
 -- Writes a string, unless a greater fencing token has been there before.
--- KEYS  1 what is written (string)  2 the greatest token seen (string)
+-- KEYS  1 the key to write (string)  2 the greatest token so far (string)
 -- ARGV  1 token  2 value  3 TTL of the value, ms; '' for none
--- Reply nil: written.  string: refused; the greatest token seen.
+-- Reply nil: written.  string: refused; the greatest token so far.
 local seen = redis.call('get', KEYS[2])
--- Compared as text: a number in Lua is exact only up to 2^53.
-if seen and (#seen > #ARGV[1] or (#seen == #ARGV[1] and seen > ARGV[1])) then
-    return seen
-end
+-- include: fence_guard
 if seen ~= ARGV[1] then
     redis.call('set', KEYS[2], ARGV[1])
 end

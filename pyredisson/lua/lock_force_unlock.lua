@@ -1,24 +1,16 @@
--- Frees the lock, whoever holds it, and wakes those who wait.
--- KEYS  1 lock (hash)  2 channel  3 epoch of the caller
--- ARGV  1 message  2 epoch  3 PUBLISH, SPUBLISH or '' (nobody is told)
--- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: overtaken by a newer request.
-local stored = redis.call('get', KEYS[3])
-if stored and tonumber(stored) > tonumber(ARGV[2]) then
-    return {'stale', stored}
-end
+-- Frees the lock for all its owners, and wakes the waiters.
+-- KEYS  1 lock (hash)  2 epoch of the caller  3 channel
+-- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
+--       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message
+-- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
+-- include: epoch_guard
+local lease = 0
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
-    if ARGV[3] ~= '' then
-        redis.call(ARGV[3], KEYS[2], ARGV[1])
+    if ARGV[4] ~= '' then
+        redis.call(ARGV[4], KEYS[3], ARGV[5])
     end
     redis.call('del', KEYS[1])
 end
-if ARGV[2] ~= '0' and stored ~= ARGV[2] then
-    -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.
-    redis.call('pexpire', KEYS[3], 60000)
-    redis.call('set', KEYS[3], ARGV[2], 'px', 60000)
-end
-if #owners == 0 then
-    return nil
-end
-return owners
+-- include: epoch_store
+return #owners > 0 and owners

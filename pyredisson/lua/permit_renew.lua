@@ -1,9 +1,8 @@
--- Renews many permits at once. One that was released or has expired, or a key of another type, hurts none of the others.
--- KEYS  1.. the permits taken of the semaphore of each (sorted sets)
+-- Renews many permits. One that was released or has expired, or a key of another type, does not affect the others.
+-- KEYS  1.. for each, the permits taken of its semaphore (sorted sets)
 -- ARGV  1 lease from now on, ms  2.. the id of each, sixteen bytes
 -- Reply array: 1 for each that is still taken, else 0
-local time = redis.call('time')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- include: now
 local ends = now + tonumber(ARGV[1])
 local kept = {}
 for i, key in ipairs(KEYS) do
@@ -11,7 +10,7 @@ for i, key in ipairs(KEYS) do
     local score = redis.pcall('zscore', key, ARGV[i + 1])
     if type(score) == 'string' and tonumber(score) > now then
         if tonumber(score) < ends then
-            -- The first write is one that a server out of memory still accepts; it then lets the rest run.
+            -- The first write is one that a server out of memory still accepts; then it accepts the rest.
             redis.call('zrem', key, '')
             redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])
         end

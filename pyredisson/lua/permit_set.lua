@@ -1,19 +1,13 @@
--- Makes the permits so many in all, those taken included; what is available may fall below zero.
--- KEYS  1 semaphore (string)  2 permits taken (sorted set)  3 channel  4 what the owner asked last
+-- Sets the number of permits in all, those taken included; fewer than none may be available then.
+-- KEYS  1 semaphore (string)  2 last request of the owner  3 channel  4 permits taken (sorted set)
 -- ARGV  1 number of the request  2 permits in all  3 PUBLISH or SPUBLISH
--- Reply integer: done.  {'stale', number}: overtaken by a newer request.
-local number, outcome = string.match(redis.call('get', KEYS[4]) or '', '^(%d+) (%-?%d+)$')
-if number == ARGV[1] then
-    -- A repeat is answered with what came of it; further copies may still be under way.
-    redis.call('pexpire', KEYS[4], 60000)
-    return tonumber(outcome)
-elseif number and tonumber(number) > tonumber(ARGV[1]) then
-    return {'stale', number}
-end
-redis.call('pexpire', KEYS[4], 60000)
+-- Reply integer: done.  {'stale', number}: a newer request has overtaken it.
+-- include: number_guard
+-- include: repeated
+redis.call('pexpire', KEYS[2], 60000)
 local stored = redis.call('get', KEYS[1])
 if stored then
-    local total = (tonumber(stored) or 0) + redis.call('zcount', KEYS[2], 0, '+inf')
+    local total = (tonumber(stored) or 0) + redis.call('zcount', KEYS[4], 0, '+inf')
     if total ~= tonumber(ARGV[2]) then
         redis.call(ARGV[3], KEYS[3], ARGV[2])
         redis.call('incrby', KEYS[1], string.format('%.0f', tonumber(ARGV[2]) - total))
@@ -22,5 +16,5 @@ else
     redis.call(ARGV[3], KEYS[3], ARGV[2])
     redis.call('set', KEYS[1], ARGV[2])
 end
-redis.call('set', KEYS[4], ARGV[1] .. ' 1', 'px', 60000)
+redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
 return 1

@@ -1,23 +1,18 @@
--- Frees the lock if it is read, or if it is written, whoever holds it, and wakes those who wait. Holds of readers stay to
--- their end: without the lock they count for nothing.
--- KEYS  1 lock (hash)  2 channel  3 epoch of the caller
--- ARGV  1 message  2 epoch  3 PUBLISH, SPUBLISH or '' (nobody is told)  4 'read' or 'write'
--- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: overtaken by a newer request.
-local stored = redis.call('get', KEYS[3])
-if stored and tonumber(stored) > tonumber(ARGV[2]) then
-    return {'stale', stored}
-end
+-- Frees the lock if it is read, or if it is written, for all its owners, and wakes the waiters. Holds of readers are
+-- left to expire: without the lock they do not count.
+-- KEYS  1 lock (hash)  2 epoch of the caller  3 channel
+-- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
+--       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 'read' or 'write'
+-- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: a newer request has overtaken it.
+-- include: epoch_guard
+local lease = 0
 local reply = false
-if redis.call('hget', KEYS[1], 'mode') == ARGV[4] then
-    if ARGV[3] ~= '' then
-        redis.call(ARGV[3], KEYS[2], ARGV[1])
+if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
+    if ARGV[4] ~= '' then
+        redis.call(ARGV[4], KEYS[3], ARGV[5])
     end
     redis.call('del', KEYS[1])
     reply = 1
 end
-if ARGV[2] ~= '0' and stored ~= ARGV[2] then
-    -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.
-    redis.call('pexpire', KEYS[3], 60000)
-    redis.call('set', KEYS[3], ARGV[2], 'px', 60000)
-end
+-- include: epoch_store
 return reply

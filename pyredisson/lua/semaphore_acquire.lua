@@ -1,16 +1,14 @@
--- Takes permits, if there are so many.
--- KEYS  1 semaphore (string)  2 what the owner asked last
+-- Takes permits, all or none.
+-- KEYS  1 semaphore (string)  2 last request of the owner
 -- ARGV  1 number of the request  2 permits
--- Reply {taken, left}: how many were taken, all or none, and how many are available then (0 to a repeat; nil if the
---       semaphore was never given any).
---       {'stale', number}: overtaken by a newer request.
-local number, outcome = string.match(redis.call('get', KEYS[2]) or '', '^(%d+) (%-?%d+)$')
+-- Reply {taken, left}: how many were taken, and how many are available then (0 in the reply to a repeated
+--       request; nil if the semaphore was never given any).
+--       {'stale', number}: a newer request has overtaken it.
+-- include: number_guard
 if number == ARGV[1] then
-    -- A repeat is answered with what came of it; further copies may still be under way.
+    -- A repeated request is answered with the outcome of the first copy. More copies may be on their way.
     redis.call('pexpire', KEYS[2], 60000)
     return {tonumber(outcome), 0}
-elseif number and tonumber(number) > tonumber(ARGV[1]) then
-    return {'stale', number}
 end
 local stored = redis.call('get', KEYS[1])
 local left = tonumber(stored or 0)
@@ -19,7 +17,7 @@ if stored and not (left and left < tonumber(ARGV[2])) then
     left = redis.call('decrby', KEYS[1], ARGV[2])
     taken = ARGV[2]
 else
-    -- A refusal is recorded even if there is no memory: a copy that comes late must not take anything.
+    -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
     redis.call('pexpire', KEYS[2], 60000)
 end
 redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)

@@ -1,19 +1,9 @@
--- Frees a lock that is a string, whoever holds it. Nobody is told.
+-- Frees a lock that is a string, whatever its token. Publishes nothing.
 -- KEYS  1 lock (string)  2 epoch of the caller
--- ARGV  1 epoch
--- Reply 1: it was locked.  nil: it was free.  {'stale', epoch}: overtaken by a newer request.
-local stored = redis.call('get', KEYS[2])
-if stored and tonumber(stored) > tonumber(ARGV[1]) then
-    return {'stale', stored}
-end
-local reply = false
-if redis.call('get', KEYS[1]) then
-    redis.call('del', KEYS[1])
-    reply = 1
-end
-if ARGV[1] ~= '0' and stored ~= ARGV[1] then
-    -- A server short of memory takes a PEXPIRE, even of nothing, and then the SET too.
-    redis.call('pexpire', KEYS[2], 60000)
-    redis.call('set', KEYS[2], ARGV[1], 'px', 60000)
-end
+-- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
+-- Reply 1: it was locked.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
+-- include: epoch_guard
+local lease = 0
+local reply = redis.call('get', KEYS[1]) and redis.call('del', KEYS[1])
+-- include: epoch_store
 return reply

@@ -16,7 +16,7 @@ except ImportError as error:
     raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from error
 import redis.exceptions as rx
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Reader"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader"]
 
 #: The largest reply.
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -34,36 +34,28 @@ _BULKS: Final = b"$=!"
 _ARRAYS: Final = b"*~>%|"
 
 
-class Reader:
-    """A parser of replies, within bounds.
+class Framing:
+    """Reads the framing of replies along, and refuses what is out of bounds."""
 
-    Args:
-        **settings: As for ``hiredis.Reader``.
-    """
+    __slots__ = ("_bytes", "_keyed", "_left", "_line", "_skip")
 
-    __slots__ = ("_bytes", "_feed", "_left", "_line", "_skip", "gets")
-
-    def __init__(self, **settings: Any) -> None:
-        reader = hiredis.Reader(**settings)
-        self._feed = reader.feed
-        self.gets = reader.gets
+    def __init__(self) -> None:
         self._left: list[int] = []  # How many elements are to come, of each array that is open.
+        self._keyed: list[bool] = []  # Whether it is a map.
         self._line = b""  # What has come of a line.
         self._skip = 0  # What is to come of a bulk.
         self._bytes = 0  # What has come of this reply.
 
-    def feed(self, data: bytes) -> None:
-        """Take what came.
+    def read_along(self, data: bytes) -> None:
+        """Check what came, before a parser gets it.
 
         Raises:
             redis.exceptions.InvalidResponse: No reply can be so large, or is like this.
         """
-        if self._bytes or not _SIMPLE.fullmatch(data):
-            try:
-                self._read_along(data)
-            except ValueError:
-                raise rx.InvalidResponse("the server's reply has a length that is no number") from None
-        self._feed(data)
+        try:
+            self._read_along(data)
+        except ValueError:
+            raise rx.InvalidResponse("the server's reply has a length that is no number") from None
 
     def _read_along(self, data: bytes) -> None:
         at, size = 0, len(data)
@@ -95,9 +87,12 @@ class Reader:
                 return
         elif line[0] in _ARRAYS:
             count = int(line[1:]) * (2 if line[:1] in b"%|" else 1) + (line[:1] == b"|")
+            if count >= 0 and self._left and self._keyed[-1] and not self._left[-1] % 2:
+                raise rx.InvalidResponse("the server's reply has a map with an array for a key")
             if count > 0:
                 self._check(count, MAX_ELEMENTS, "elements")
                 self._left.append(count)
+                self._keyed.append(line[:1] == b"%")
                 self._check(len(self._left), MAX_DEPTH, "levels")
                 return
         self._ended()
@@ -110,9 +105,32 @@ class Reader:
             if left[-1]:
                 return
             left.pop()
+            self._keyed.pop()
         self._bytes = 0
 
     @staticmethod
     def _check(number: int, most: int, what: str) -> None:
         if number > most:
             raise rx.InvalidResponse(f"the server's reply has more than {most} {what}")
+
+
+class Reader(Framing):
+    """A parser of replies, within bounds.
+
+    Args:
+        **settings: As for ``hiredis.Reader``.
+    """
+
+    __slots__ = ("_feed", "gets")
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        reader = hiredis.Reader(**settings)
+        self._feed = reader.feed
+        self.gets = reader.gets
+
+    def feed(self, data: bytes) -> None:
+        """Take what came. Raises as :meth:`read_along` does."""
+        if self._bytes or not _SIMPLE.fullmatch(data):
+            self.read_along(data)
+        self._feed(data)

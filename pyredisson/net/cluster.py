@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Refused, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
 from pyredisson.core.wakeups import Line
 from pyredisson.net.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.net.resp import pack
@@ -391,7 +391,7 @@ class ClusterLink:
                 link = self._link_to(address)
                 await self._take_map(link, address, max(0.001, left * SHARE if len(candidates) > 1 else left))
                 return
-            except Refused:
+            except Rejected:
                 raise
             except Failure as error:
                 self._suspects.add(address)
@@ -406,7 +406,7 @@ class ClusterLink:
             try:
                 await link.ask(("PUBSUB", "SHARDNUMSUB", "0"), timeout)
                 self._word = "SPUBLISH"
-            except Refused:
+            except Rejected:
                 self._word = "PUBLISH"
         owners: list[NodeLink | None] = [None] * SLOTS
         for first, last, master in read_slots(reply, address, self._cluster.remap):

@@ -6,12 +6,12 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Refused, count_as_ours
+from pyredisson.core.runtime import Failure, NotNow, NotSent, Rejected, count_as_ours
+from pyredisson.lua import script_text
 from pyredisson.net.bounds import Reader
 
 __all__ = [
@@ -35,13 +35,13 @@ count_as_ours(rx.RedisError)
 
 
 class Script:
-    """One file of ``pyredisson/lua``."""
+    """A script of ``pyredisson/lua``."""
 
     __slots__ = ("head", "name", "sha", "text")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.text = (Path(__file__).parent.parent / "lua" / f"{name}.lua").read_bytes()
+        self.text = script_text(name).encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
         self.head = b"$7\r\nEVALSHA\r\n$40\r\n" + self.sha.encode() + b"\r\n"
 
@@ -155,7 +155,7 @@ def failure_of(error: Any, *, found: bool = False) -> Failure:
         return NotSent(error)
     if str(error).startswith(_NO_LONGER_MASTER):
         return NotSent(error)
-    return Refused(error)
+    return Rejected(error)
 
 
 def inspected(reply: Any, *, found: bool = False) -> Any:
@@ -192,4 +192,6 @@ def is_no_script(reply: object) -> bool:
 
 def as_redis_error(error: Exception) -> Exception:
     """Return an error of the system's as one of redis-py's, which is what callers catch."""
-    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error))
+    if isinstance(error, rx.InvalidResponse):
+        return rx.ConnectionError(f"Protocol error: {error}")
+    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error) or type(error).__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson import events
-from pyredisson.core.runtime import Failure, NotSent, Refused, Runtime
+from pyredisson.core.runtime import Failure, NotSent, Rejected, Runtime
 from pyredisson.core.wakeups import INTERRUPTED
 from pyredisson.errors import LockError
 from pyredisson.net.resp import failure_of, pack
@@ -94,7 +94,7 @@ class Conversation:
             if self._wakeups.unconfirmed(self._line):  # Else it is what became of a farewell.
                 self._go_astray(now)
         else:
-            self._wakeups.refuse(Refused(error), self._line)
+            self._wakeups.refuse(Rejected(error), self._line)
 
     def _go_astray(self, now: float) -> None:
         if self._astray_at == math.inf:
@@ -254,7 +254,7 @@ class Subscriber:
                 stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
             except Failure as failure:
                 error = failure.cause
-                if isinstance(failure, Refused):
+                if isinstance(failure, Rejected):
                     self._wakeups.refuse(failure, self.line)
             else:
                 error = rx.ConnectionError("the subscriber's connection was lost")

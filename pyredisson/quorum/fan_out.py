@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
 from pyredisson.core.client import ClientCore
+from pyredisson.core.outcomes import Stale
 from pyredisson.core.replicas import NodeReplicas
 from pyredisson.core.runtime import (
     Acknowledging,
@@ -95,13 +96,13 @@ class MemberCore(ClientCore):
 
     def tell_lost(self, ownership: Ownership) -> None:
         """Only of holds that are not the multi-lock's."""
-        if any(level.watched for level in ownership.levels):
+        if any(level.watched for level in ownership.holds):
             self.real.tell_lost(ownership)
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """The error of one member, for those who count them. What is in doubt is settled in the background."""
         if isinstance(failure, Unanswered):
-            ownership.pending_until = max(ownership.deadline, self.runtime.now() + lease_ms / 1000)
+            ownership.settle_until(self.runtime.now() + lease_ms / 1000)
             self.watchdog.settle(ownership)
         return NotReached(failure.cause)
 
@@ -114,6 +115,7 @@ class NodeCore(MemberCore):
         quick: Whether it gets but the small timeout of one node among many.
     """
 
+    explains_types = False  # That takes more requests: the multi-lock does it when all have been asked.
     sync = None  # The other nodes are what replicas are elsewhere, unless a number of them is demanded.
 
     def __init__(self, real: ClientCore, *, quick: bool) -> None:
@@ -139,19 +141,19 @@ class NodeCore(MemberCore):
     async def persist(
         self,
         ownership: Ownership,
-        turn: int,
+        request_id: int,
         make: Callable[[int, bool], Request],
         lease_ms: int,
         repeat: bool,
         sent: float,
-        setback: Failure | scripts.Stale,
+        setback: Failure | Stale,
         budget: float | None = None,
         took: Took | None = None,
     ) -> tuple[Reply, float, bool]:
         """A node is asked once: only one that knows a later epoch of ours is asked again, under the next one."""
-        if isinstance(setback, scripts.Stale):
-            ownership.raise_epoch(turn, above=setback)
-            epoch = ownership.epoch_of(turn)
+        if isinstance(setback, Stale):
+            ownership.raise_epoch(request_id, above=setback.epoch)
+            epoch = ownership.epoch_of(request_id)
             if epoch is None:
                 raise Unanswered(
                     OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
@@ -168,7 +170,7 @@ class NodeCore(MemberCore):
                     OutcomeUnknownError("a later epoch of the same owner is known", name=ownership.name)
                 )
         if isinstance(setback, Unanswered):
-            ownership.doubt(turn)
+            ownership.doubt(request_id)
             raise setback
         if repeat:  # This copy had no effect; an earlier one may have had.
             raise Unanswered(setback.cause) from setback.cause

@@ -13,7 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core.ownership import BESIDE, GONE, Level, Ownership, gone_hint, holder_alive
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.holder import BESIDE, GONE, gone_hint, holder_alive
+from pyredisson.core.owner_table import OwnerTable
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Ask, Failure
 from pyredisson.core.scripts import read_renewed
 from pyredisson.quorum.decisions import certain_until, node_timeout
@@ -25,8 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asks", "Keeper", "MultiHold", "MultiLevel"]
 
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: How many fixed leases that ran out an owner is reminded of.
 REMEMBERED = 1000
@@ -42,7 +44,7 @@ class MultiLevel:
         lease_ms: The lease that its members were taken with.
         watchdog: Renewed until it is released.
         watched: Its holder is told when it is lost.
-        block: As for :class:`pyredisson.core.ownership.Level`.
+        block: As for :class:`pyredisson.core.ownership.Hold`.
         since: When it was taken; while nobody listens, when it was asked for.
         parts: The member's own level, for each member; ``None`` where it is not held.
         votes: Which members count.
@@ -58,12 +60,12 @@ class MultiLevel:
         self.watchdog = watchdog
         self.watched = watchdog or block
         self.since = 0.0
-        self.parts: list[Level | None] = [None] * members
+        self.parts: list[Hold | None] = [None] * members
         self.votes = [True] * members
 
-    def part(self) -> Level:
+    def part(self) -> Hold:
         """A level for one member: quiet, since this one is watched as a whole."""
-        return Level(self.lease_ms, watchdog=False, block=False)
+        return Hold(self.lease_ms, watchdog=False, block=False)
 
 
 class Asks:
@@ -95,8 +97,9 @@ class MultiHold:
         "asks",
         "cores",
         "extensions",
+        "failed_renewals",
+        "holds",
         "key",
-        "levels",
         "listed_in",
         "loss",
         "mark",
@@ -110,7 +113,6 @@ class MultiHold:
         "quick",
         "quorum",
         "renew_at",
-        "retry_in",
         "taking",
         "who",
     )
@@ -118,7 +120,7 @@ class MultiHold:
     def __init__(
         self, key: object, name: str, who: Caller, cores: tuple[LockCore, ...], quorum: int, *, quick: bool
     ) -> None:
-        self.key = key
+        self.key = (key, who.number)
         self.name = name
         self.who = who
         self.owner = f"{cores[0].client.id}:{who.number}"
@@ -130,7 +132,7 @@ class MultiHold:
         self.mark: Callable[[], Any] | None = None  # What it has left in the context of its owner; see Mark.
         self.ownerships: tuple[Ownership, ...] = ()
         self.asks = Asks(0, [])
-        self.levels: list[MultiLevel] = []
+        self.holds: list[MultiLevel] = []
         self.taking: MultiLevel | None = None  # Some of its members are taken, the others waited for.
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
@@ -138,27 +140,27 @@ class MultiHold:
         self.open: MultiLevel | None = None  # Given back, and too few nodes have said so.
         self.extensions = 0
         self.renew_at = math.inf
-        self.retry_in = RETRY_FIRST
+        self.failed_renewals = 0
 
     def deadline_of(self, level: MultiLevel) -> float:
         """Until when this level is certain."""
         deadlines = [
             ownership.deadline
             for ownership, part, vote in zip(self.ownerships, level.parts, level.votes, strict=True)
-            if vote and part in ownership.levels and ownership.loss is None
+            if vote and part in ownership.holds and ownership.loss is None
         ]
         return certain_until(deadlines, self.quorum)
 
     def deadline(self) -> float:
         """Until when all that is held is certain."""
-        return min([self.deadline_of(level) for level in self.levels], default=-math.inf)
+        return min([self.deadline_of(level) for level in self.holds], default=-math.inf)
 
     def only_parts(self, now: float) -> list[int] | None:
         """The members of the one level that is held, if each is certain, nothing is open beside, and they are enough.
 
         That is how nearly every hold ends; ``None`` if anything is otherwise.
         """
-        levels = self.levels.copy()  # The watchdog may clear it.
+        levels = self.holds.copy()  # The watchdog may clear it.
         if len(levels) != 1 or self.loss is not None:
             return None
         level = levels[0]
@@ -175,7 +177,7 @@ class MultiHold:
 
     def has(self, level: MultiLevel) -> bool:
         """Whether that very level is among those that are held (or lost, and not yet unlocked)."""
-        return level in self.levels
+        return level in self.holds
 
     def in_use(self) -> bool:
         """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
@@ -183,36 +185,48 @@ class MultiHold:
 
     def bound(self) -> bool:
         """Whether any of it can only be released by its owner."""
-        return any(level.block is None for level in self.levels)
+        return any(level.block is None for level in self.holds)
 
     def bring_up(self, level: MultiLevel) -> None:
         """Make this level the one that is released next."""
         with self.mutex:
-            if self.levels and self.levels[-1] is not level:
-                self.levels.remove(level)
-                self.levels.append(level)
+            if self.holds and self.holds[-1] is not level:
+                self.holds.remove(level)
+                self.holds.append(level)
+
+    def marked(self, mark: Callable[[], Any]) -> None:
+        """It has left this in the context of its owner."""
+        self.mark = mark
+
+    def call_when_lost(self, told: Callable[[], None]) -> None:
+        """Call this, too, when it is lost."""
+        self.on_loss = (*self.on_loss, told)
+
+    def call_no_more(self, told: Callable[[], None]) -> None:
+        """Its block was left."""
+        self.on_loss = tuple(each for each in self.on_loss if each != told)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
-        return max(0.0, self.deadline() - now) if self.levels and self.loss is None else 0.0
+        return max(0.0, self.deadline() - now) if self.holds and self.loss is None else 0.0
 
     def renewable(self) -> bool:
         """Whether its members have to be renewed."""
         if self.taking is not None:
             return True
         if self.loss is None:
-            for level in self.levels:  # any() costs a generator, on the hot path.
+            for level in self.holds:  # any() costs a generator, on the hot path.
                 if level.watchdog:
                     return True
         return False
 
     def watched(self) -> bool:
         """Whether somebody wants to be told when it is lost."""
-        return self.loss is None and any(level.watched for level in self.levels)
+        return self.loss is None and any(level.watched for level in self.holds)
 
     def lease_ms(self) -> int:
         """The lease to renew with."""
-        wanted = [level.lease_ms for level in self.levels if level.watchdog]
+        wanted = [level.lease_ms for level in self.holds if level.watchdog]
         if self.taking is not None:
             wanted.append(self.taking.lease_ms)
         return max(wanted)
@@ -223,7 +237,7 @@ class MultiHold:
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        return not (self.levels or self.over or self.taking or self.open)
+        return not (self.holds or self.over or self.taking or self.open)
 
     def begin(self) -> None:
         """It is idle, and stays for its owner's next time: that is a hold of its own."""
@@ -231,27 +245,27 @@ class MultiHold:
         self.on_loss = ()
         self.extensions = 0
         self.renew_at = math.inf
-        self.retry_in = RETRY_FIRST
+        self.failed_renewals = 0
 
     def expire(self, now: float) -> bool:
         """Draw the consequences if too little is certain. Returns whether somebody must be told of a loss."""
         with self.mutex:
-            if not self.levels or self.loss is not None or now < self.deadline():
+            if not self.holds or self.loss is not None or now < self.deadline():
                 return False
-            if any(level.watched for level in self.levels):
+            if any(level.watched for level in self.holds):
                 self.loss = "too few of its members are certain to be held"
                 return True
-            self.over = min(self.over + len(self.levels), REMEMBERED)
-            self.levels.clear()
+            self.over = min(self.over + len(self.holds), REMEMBERED)
+            self.holds.clear()
             return False
 
     def renewable_parts(self) -> list[tuple[LockCore, Ownership]]:
         """The members that are held, each with the ownership to renew."""
-        levels = self.levels if self.taking is None else [*self.levels, self.taking]
+        levels = self.holds if self.taking is None else [*self.holds, self.taking]
         return [
             (core, ownership)
             for index, (core, ownership) in enumerate(zip(self.cores, self.ownerships, strict=True))
-            if ownership.loss is None and any(level.parts[index] in ownership.levels for level in levels)
+            if ownership.loss is None and any(level.parts[index] in ownership.holds for level in levels)
         ]
 
 
@@ -264,7 +278,7 @@ class Keeper:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._runtime = client.runtime
-        self._table: dict[tuple[object, int], MultiHold] = {}
+        self._table = OwnerTable[MultiHold](client.runtime)
         self._kept: dict[MultiHold, None] = {}
         self._sweep_at = SWEEP_AT
 
@@ -272,7 +286,7 @@ class Keeper:
 
     def find(self, key: object, who: Caller) -> MultiHold | None:
         """What this owner holds, if anything."""
-        return self._table.get((key, who.number))
+        return self._table.find((key, who.number))
 
     def enter(self, hold: MultiHold) -> MultiHold:
         """Put a hold into the table, unless there is one: then return that."""
@@ -281,7 +295,7 @@ class Keeper:
         return self._list(hold)
 
     def _list(self, hold: MultiHold) -> MultiHold:
-        listed = self._table.setdefault((hold.key, hold.who.number), hold)
+        listed = self._table.enter(hold)
         listed.listed_in = self
         return listed
 
@@ -297,7 +311,7 @@ class Keeper:
 
     def _drop(self, hold: MultiHold) -> None:
         hold.listed_in = None
-        self._table.pop((hold.key, hold.who.number), None)
+        self._table.drop(hold)
 
     def tidy(self, hold: MultiHold) -> None:
         """Its owner has done with it for now. An idle hold stays for the next time, until there are too many."""
@@ -309,7 +323,7 @@ class Keeper:
 
     def of(self, key: object) -> list[MultiHold]:
         """All holds of one multi-lock."""
-        return [hold for hold in list(self._table.values()) if hold.key == key]
+        return self._table.of(key)
 
     # ---- what to do ----------------------------------------------------------------------------------------------
 
@@ -320,19 +334,19 @@ class Keeper:
         self._kept[hold] = None
         # Without a renewal, that is at its deadline; and there is none to come after it.
         at = hold.renew_at
-        if at == math.inf and hold.levels:
+        if at == math.inf and hold.holds:
             at = hold.deadline()
         self._client.watchdog.look(at)
 
     def leave_alone(self, hold: MultiHold) -> None:
         """Neither renew it nor tell of it, unless an outer level wants that."""
-        if hold.taking is None and not (hold.levels and (hold.watched() or hold.renewable())):
+        if hold.taking is None and not (hold.holds and (hold.watched() or hold.renewable())):
             self._kept.pop(hold, None)
             hold.renew_at = math.inf
 
     def holds(self) -> list[MultiHold]:
         """Everything in the table."""
-        return list(self._table.values())
+        return list(self._table)
 
     def keeping(self) -> int:
         """How many holds are renewed or watched."""
@@ -353,7 +367,7 @@ class Keeper:
             return math.inf
         # A hold is told of at its deadline, and renewed before; both are looked up, since renewals move them.
         return min(
-            [min(hold.renew_at, hold.deadline() if hold.levels else math.inf) for hold in list(self._kept)],
+            [min(hold.renew_at, hold.deadline() if hold.holds else math.inf) for hold in list(self._kept)],
             default=math.inf,
         )
 
@@ -401,7 +415,9 @@ class Keeper:
         for (client, _, lease, quick, _), parts in batches.items():
             for part in parts:
                 request = part[0][0].renew(
-                    client.runtime, [(ownership.name, ownership.proof) for _, ownership, _ in part], lease_ms=lease
+                    client.runtime,
+                    [(ownership.name, core.stored_as(ownership)) for core, ownership, _ in part],
+                    lease_ms=lease,
                 )
                 patience = (
                     node_timeout(lease, client.config.quorum_node_timeout) if quick else client.attempt_timeout(lease)
@@ -435,7 +451,7 @@ class Keeper:
             hold.renew_at = math.inf
             return
         lease = hold.lease_ms() / 1000
-        level = hold.taking or hold.levels[0]
+        level = hold.taking or hold.holds[0]
         certain = (
             hold.deadline()
             if hold.taking is None
@@ -451,25 +467,25 @@ class Keeper:
         if certain >= sent + lease / 2:
             hold.extensions += hold.taking is None
             hold.renew_at = sent + lease / 3
-            hold.retry_in = RETRY_FIRST
+            hold.failed_renewals = 0
             return
         if failed is not None:
             self._client.emit(events.RenewalFailed(1, failed.cause, 1))
-        wait = min(hold.retry_in, lease / 10)
-        hold.renew_at = self._runtime.now() + self._runtime.jitter(wait / 2, wait)
-        hold.retry_in = min(2 * hold.retry_in, RETRY_MAX)
+        retry = DoublingBackoff(RETRY.first, min(RETRY.maximum, lease / 10))
+        hold.renew_at = self._runtime.now() + retry.pause(hold.failed_renewals, self._runtime.jitter)
+        hold.failed_renewals += 1
 
     @staticmethod
     def _tell_others(client: ClientCore, ownership: Ownership) -> None:
         """A member was lost that its owner may hold in its own right, too."""
         client.watchdog.unwatch(ownership)
-        if any(level.watched for level in ownership.levels):
+        if any(level.watched for level in ownership.holds):
             client.tell_lost(ownership)
 
     def _tell_of_lost(self) -> None:
         now = self._runtime.now()
         for hold in list(self._kept):
-            if hold.levels and hold.expire(now):
+            if hold.holds and hold.expire(now):
                 self.tell_lost(hold)
             if hold.taking is None and not hold.watched():
                 self._kept.pop(hold, None)

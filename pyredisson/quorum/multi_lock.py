@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline, lease_ms, wait_seconds
-from pyredisson.core.ownership import lost_error
-from pyredisson.core.runtime import Ask, Failure, Refused, is_interruption
+from pyredisson.core.holder import lost_error
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
+from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
 from pyredisson.core.wakeups import lock_message
+from pyredisson.core.wrong_type import explain_type, is_wrong_type
 from pyredisson.errors import (
     ClientClosedError,
     LockLostError,
@@ -29,58 +32,33 @@ from pyredisson.errors import (
 )
 from pyredisson.kinds.fair_lock import FairLockCore
 from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.lock import LockCore, is_callers, not_held, timed_out
+from pyredisson.kinds.lock import LockCore, is_callers
+from pyredisson.kinds.messages import held_here, not_held, timed_out
 from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TOKEN_BYTES, TokenLockCore
 from pyredisson.lease import Lease
-from pyredisson.quorum.decisions import free_in_ms, majority, spread
+from pyredisson.quorum.decisions import majority, spread
 from pyredisson.quorum.fan_out import MemberCore, NodeCore, NotReached, together
 from pyredisson.quorum.hold import Asks, MultiHold, MultiLevel
 from pyredisson.quorum.restart_guard import RestartGuard
+from pyredisson.quorum.round import TAKEN, Round, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.ownership import Level, Ownership
-    from pyredisson.core.runtime import Caller, MadeCaller
+    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.runtime import Caller, MadeCaller, Progress
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["MultiLockCore", "multi_lock"]
 
-#: After a round in which too few nodes answered: from 50 ms, doubled, up to a second.
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
+#: After a round in which too few nodes answered.
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: Locks whose releases are told to nobody, or not to us, are asked for again and again; pauses up to this, in seconds.
-POLL_MAX = 0.128
-
-
-class Round(NamedTuple):
-    """What came of asking every node once.
-
-    Attributes:
-        taken: Whether enough said yes, in time.
-        reached: Whether enough answered at all.
-        refused: For how long, in ms, each of those that said no is another's (-1: without end); by member.
-        said: What each said, by its name.
-        took: Seconds.
-    """
-
-    taken: bool
-    reached: bool
-    refused: dict[int, int]
-    said: dict[str, object]
-    took: float
-
-    def free_in(self, members: int, quorum: int) -> int:
-        """For how many ms asking again is sure to be in vain (-1: without end)."""
-        return free_in_ms(list(self.refused.values()), members - len(self.refused), quorum)
-
-
-#: What comes of nearly every round.
-TAKEN = Round(True, True, {}, {}, 0.0)
+#: Between two rounds for locks whose releases are announced to nobody, or not to us.
+POLL = DoublingBackoff(first=0.002, maximum=0.128)
 
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
@@ -158,9 +136,9 @@ class MultiLockCore:
         """Its state as this client knows it, for ``repr``; asks no server."""
         text = f"{self.name!r} ({self.quorum} of {len(self.members)})"
         for hold in self.client.keeper.of(self._key):
-            if hold.levels:
+            if hold.holds:
                 state = "lost" if hold.loss else "held"
-                text += f" {state} by {hold.owner[:4]}…:{hold.who.number} ×{len(hold.levels)}"
+                text += f" {state} by {hold.owner[:4]}…:{hold.who.number} ×{len(hold.holds)}"
         return text
 
     def owner(self) -> Caller:
@@ -221,7 +199,7 @@ class MultiLockCore:
     def _held_here(self, hold: MultiHold) -> str | None:
         """Who of this client holds it, for messages to somebody else."""
         holds = self.client.keeper.of(self._key)
-        return next((each.who.describe() for each in holds if each.levels and each.who is not hold.who), None)
+        return next((held_here(each.who) for each in holds if each.holds and each.who is not hold.who), None)
 
     def _level(self, lease_time: Seconds | None, *, block: bool = False) -> MultiLevel:
         ms = self.client.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
@@ -244,12 +222,12 @@ class MultiLockCore:
         """Make sure that the hold has its owner's ownerships of now. Returns how often each of them is held."""
         holds: list[int] = []
         for ownership, client in zip(hold.ownerships, self._real):  # noqa: B905  # There are none at first.
-            if not ownership.listed or ownership.client != client.id:
+            if ownership.table is not client.ownerships:
                 break
-            holds.append(len(ownership.levels))
+            holds.append(len(ownership.holds))
         if len(holds) < len(self._real):
             hold.ownerships = tuple([member.ownership_of(hold.who) for member in self._beside])
-            holds = [len(ownership.levels) for ownership in hold.ownerships]
+            holds = [len(ownership.holds) for ownership in hold.ownerships]
         return holds
 
     def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> Coroutine[Any, Any, bool]:
@@ -267,19 +245,19 @@ class MultiLockCore:
         holds = self._refresh(hold)
         self.client.refuse_interrupter(hold, *hold.ownerships)
         try:
-            if hold.levels and hold.expire(asked):
+            if hold.holds and hold.expire(asked):
                 self.client.keeper.tell_lost(hold)
             if hold.loss is not None:
                 raise lost_error(hold, hold.loss)
             taken = await self._get(hold, level, wait, asked)
-            if taken and len(hold.levels) == 1 and hold.who.shared and not is_callers(hold):  # As in LockCore.
+            if taken and len(hold.holds) == 1 and hold.who.shared and not is_callers(hold):  # As in LockCore.
                 hold.who.mark(hold, self._covers, self.members[0].tell_left_behind)
             self.client.keeper.tidy(hold)
             if self.client.talkative():
                 waited = runtime.now() - asked
                 if taken:
                     level.since += waited
-                    self.client.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.levels)))
+                    self.client.emit(events.Acquired(hold.name, hold.owner, waited, len(hold.holds)))
                 else:
                     self.client.emit(events.TimedOut(hold.name, hold.owner, waited))
             return taken
@@ -301,7 +279,7 @@ class MultiLockCore:
 
     def _granted(self, hold: MultiHold, level: MultiLevel) -> None:
         hold.taking = hold.open = None
-        hold.levels.append(level)
+        hold.holds.append(level)
         keeper = self.client.keeper
         if hold.listed_in is not keeper:
             keeper.enter(hold)
@@ -326,7 +304,7 @@ class MultiLockCore:
 
     @staticmethod
     def _settle_later(member: LockCore, ownership: Ownership, lease: int) -> None:
-        ownership.pending_until = max(ownership.deadline, member.client.runtime.now() + lease / 1000)
+        ownership.settle_until(member.client.runtime.now() + lease / 1000)
         member.client.watchdog.settle(ownership)
 
     async def _go_away(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
@@ -337,12 +315,12 @@ class MultiLockCore:
     def _undo_all(self, hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
         """Note that what any member may have got for this level is to be given back."""
         hold.taking = None
-        if level in hold.levels:
-            hold.levels.remove(level)
+        if level in hold.holds:
+            hold.holds.remove(level)
         self.client.keeper.leave_alone(hold)
         for ownership, before in zip(hold.ownerships, holds, strict=True):
             if ownership.undo_acquire(before):
-                ownership.pending_until = max(ownership.deadline, self.client.runtime.now() + level.lease_ms / 1000)
+                ownership.settle_until(self.client.runtime.now() + level.lease_ms / 1000)
 
     async def _settle_now(self, hold: MultiHold) -> None:
         """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
@@ -366,15 +344,15 @@ class MultiLockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def unlock(self, begun: list[None] | None = None) -> Coroutine[Any, Any, None]:
+    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
         """Give back one hold of the calling thread or task.
 
-        ``begun`` gets an entry before anything is done: whoever is interrupted after that finds it done.
+        ``progress``: see ``run_to_the_end``.
         """
-        unlock = self._unlock(None, begun)
+        unlock = self._unlock(None, progress)
         return unlock if self._caller is None else self._caller.alone(unlock)
 
-    async def _unlock(self, lease: Lease | None, begun: list[None] | None) -> None:
+    async def _unlock(self, lease: Lease | None, progress: Progress | None) -> None:
         self._check_open()
         hold = self._hold_of_block(lease) if lease is not None else self.mine()
         if hold is None or (lease is not None and not lease._brought_up()):
@@ -383,12 +361,12 @@ class MultiLockCore:
                 name=self.name,
             )
         try:
-            await self._release(hold, begun)
+            await self._release(hold, progress)
         finally:
             self.client.keeper.tidy(hold)
 
     async def leave(
-        self, error: BaseException | None = None, begun: list[None] | None = None, lease: Lease | None = None
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
     ) -> None:
         """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
 
@@ -398,7 +376,7 @@ class MultiLockCore:
             self._hand_over(lease)
             return
         try:
-            await self._unlock(lease, begun)
+            await self._unlock(lease, progress)
         except Exception as ours:
             if error is None or is_interruption(ours):
                 raise
@@ -415,17 +393,17 @@ class MultiLockCore:
         except RuntimeError:
             return None  # It is closed where no task runs.
         hold = self.client.keeper.find(self._key, who)
-        if hold is not None and hold.levels:
+        if hold is not None and hold.holds:
             return hold
         holds = [mark.held for mark in who.marks()]
-        return next((held for held in holds if isinstance(held, MultiHold) and held.key == self._key), None)
+        return next((held for held in holds if isinstance(held, MultiHold) and held.key[0] == self._key), None)
 
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
         hold = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
-        if hold is None or not hold.levels or (lease is not None and not lease._brought_up()):
+        if hold is None or not hold.holds or (lease is not None and not lease._brought_up()):
             return
-        level = hold.levels[-1]
+        level = hold.holds[-1]
         self._forget(hold, level)
         for ownership, part in zip(hold.ownerships, level.parts, strict=True):
             if part is not None and ownership.has(part):
@@ -434,18 +412,18 @@ class MultiLockCore:
         self._settle_all_later(hold)
         self.client.keeper.tidy(hold)
 
-    async def _release(self, hold: MultiHold, begun: list[None] | None) -> None:
+    async def _release(self, hold: MultiHold, progress: Progress | None) -> None:
         runtime = self.client.runtime
         now = runtime.now()
         self.client.refuse_interrupter(hold, *hold.ownerships)
         held = hold.only_parts(now)
-        if held is None and hold.levels and hold.expire(now):
+        if held is None and hold.holds and hold.expire(now):
             self.client.keeper.tell_lost(hold)
         reason = hold.loss
-        if hold.open is not None and not hold.levels:
+        if hold.open is not None and not hold.holds:
             level = hold.open  # An earlier unlock that could not be confirmed: go on with it.
-        elif hold.levels:
-            level = hold.levels[-1]
+        elif hold.holds:
+            level = hold.holds[-1]
         elif hold.over:
             hold.over -= 1
             raise lost_error(hold, "its lease ran out")
@@ -454,15 +432,15 @@ class MultiLockCore:
                 not_held("multi-lock", hold.name, hold.who, self._held_here(hold)),
                 name=hold.name,
             )
-        holds = [len(ownership.levels) for ownership in hold.ownerships]
+        holds = [len(ownership.holds) for ownership in hold.ownerships]
         try:
-            if begun is not None:
-                begun.append(None)
+            if progress is not None:
+                progress.begun = True
             self._forget(hold, level)
             results = await (self._release_each(hold, level) if held is None else self._release_last(hold, level, held))
-            gone, unsure = 0, 0
+            gone, unsure, foreign = 0, 0, None
             if results:
-                gone, unsure = await self._persist(hold, results, now + self.client.config.timeout)
+                gone, unsure, foreign = await self._persist(hold, level, results, now + self.client.config.timeout)
         except BaseException as error:
             if is_interruption(error):  # The caller has no use for the hold in any case.
                 self._forget(hold, level)
@@ -476,33 +454,35 @@ class MultiLockCore:
         if reason is not None:
             raise lost_error(hold, reason)
         if parts - gone < self.quorum:
-            raise lost_error(hold)
+            raise lost_error(hold) if foreign is None else await self._explained(*foreign, self._where(foreign[0]))
         hold.open = level if len(self.members) - unsure < self.quorum else None
         if hold.open is not None:
             self.client.emit(events.OutcomeUnknown(hold.name, hold.owner, "an unlock", unsure_error := _unsure(hold)))
             raise unsure_error
         if self.client.talkative():
             held_for = self.client.runtime.now() - level.since
-            self.client.emit(events.Released(hold.name, hold.owner, len(hold.levels), held_for))
+            self.client.emit(events.Released(hold.name, hold.owner, len(hold.holds), held_for))
 
     def _forget(self, hold: MultiHold, level: MultiLevel) -> None:
         """Its owner wants no more of a level, whatever becomes of its members."""
-        if level in hold.levels:
-            hold.levels.remove(level)
-        if not hold.levels:
+        if level in hold.holds:
+            hold.holds.remove(level)
+        if not hold.holds:
             hold.loss = None
             hold.extensions = 0
         self.client.keeper.leave_alone(hold)
 
-    async def _persist(self, hold: MultiHold, results: dict[int, Any], until: float) -> tuple[int, int]:
+    async def _persist(
+        self, hold: MultiHold, level: MultiLevel, results: dict[int, Any], until: float
+    ) -> tuple[int, int, tuple[int, Exception] | None]:
         """See to it that enough nodes say that one level was given back, after what they said at first.
 
         Returns:
-            On how many it was gone already, and how many could not be asked.
+            On how many it was gone already, how many could not be asked, and one whose key holds something else.
         """
+        foreign: tuple[int, Exception] | None = None
         runtime = self.client.runtime
-        pause = RETRY_FIRST
-        gone = 0
+        failures = gone = 0
         while True:
             unsure: list[int] = []
             for index, result in results.items():
@@ -510,15 +490,19 @@ class MultiLockCore:
                     continue
                 if isinstance(result, LockLostError):
                     gone += 1
+                elif is_wrong_type(result):
+                    gone += 1
+                    foreign = foreign or (index, result.cause)
+                    self._settle_later(self._beside[index], hold.ownerships[index], level.lease_ms)
                 elif isinstance(result, (Failure, NotReached)):
                     unsure.append(index)
                 elif isinstance(result, ClientClosedError):
                     raise result
             enough = len(self.members) - len(unsure) >= self.quorum
-            if enough or runtime.now() + pause >= until:
-                return gone, len(unsure)
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, RETRY_MAX)
+            if enough or runtime.now() + RETRY.longest(failures) >= until:
+                return gone, len(unsure), foreign
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
             results = await self._each(
                 {
                     index: self._beside[index].client.settle(hold.ownerships[index], behind=True)
@@ -534,7 +518,7 @@ class MultiLockCore:
             if part is None:
                 continue
             member, ownership = self._beside[index], hold.ownerships[index]
-            if ownership.has(part) or ownership.over:
+            if ownership.has(part) or ownership.expired:
                 works[index] = member.give_back(ownership)
             elif ownership.pending is not None:
                 works[index] = member.client.settle(ownership, behind=True)
@@ -544,17 +528,17 @@ class MultiLockCore:
         """As :meth:`_release_each`, where those members have this level and nothing else. This is the usual way."""
         members, ownerships = self._beside, hold.ownerships
         asks = self._asks_for(hold, level.lease_ms)
-        turns: list[int] = []
+        request_ids: list[int] = []
 
         def ask(index: int) -> Ask:
             member, ownership = members[index], ownerships[index]
-            if ownership.by is not member:
+            if ownership.kind is not member:
                 member.take_on(ownership)
-            turns.append(ownership.begin_last())
+            request_ids.append(ownership.begin_last())
             ask = asks.last[index]
             if (
-                ask.request is not ownership.release_request
-                or ownership.request_epoch != ownership.epoch
+                ask.request is not ownership.prepared.release
+                or ownership.prepared.epoch != ownership.epoch
                 or ask.request is None
             ):
                 runtime, timeout = asks.ways[index]
@@ -569,11 +553,13 @@ class MultiLockCore:
             answer = answers[at]
             if type(answer) is int:
                 # Nothing of it is in a watchdog, nor told of; see LockCore.released().
-                ownerships[index].released(turns[at], 0.0)
+                ownerships[index].released(request_ids[at], 0.0)
                 if answer > 1:
                     members[index].note_waiters(ownerships[index], answer - 1, sent)
             else:
-                unusual[index] = members[index].end_last(ownerships[index], turns[at], level.lease_ms, sent, answer)
+                unusual[index] = members[index].end_last(
+                    ownerships[index], request_ids[at], level.lease_ms, sent, answer
+                )
         return await self._each(unusual) if unusual else {}
 
     def _asks_for(self, hold: MultiHold, lease: int) -> Asks:
@@ -590,18 +576,18 @@ class MultiLockCore:
     def _redo(hold: MultiHold, level: MultiLevel, holds: list[int]) -> None:
         for ownership, part, before in zip(hold.ownerships, level.parts, holds, strict=True):
             if part is not None and before and ownership.redo_release(before):
-                ownership.pending_until = ownership.deadline
+                ownership.settle_until()
 
     async def force_unlock(self) -> bool:
         """Free every member, whoever holds it. Returns whether any was locked."""
         self._check_open()
-        own = self.mine()
+        hold = self.mine()
         found = [await member.force_unlock() for member in self.members]
-        own.levels.clear()
-        own.loss = own.open = None
-        own.over = 0
-        self.client.keeper.leave_alone(own)
-        self.client.keeper.tidy(own)
+        hold.holds.clear()
+        hold.loss = hold.open = None
+        hold.over = 0
+        self.client.keeper.leave_alone(hold)
+        self.client.keeper.tidy(hold)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
@@ -635,11 +621,20 @@ class MultiLockCore:
         """How often the calling thread or task holds it."""
         self._check_open()
         hold = self.client.keeper.find(self._key, self._whose())
-        return len(hold.levels) if hold is not None and hold.remaining(self.client.runtime.now()) > 0 else 0
+        return len(hold.holds) if hold is not None and hold.remaining(self.client.runtime.now()) > 0 else 0
 
     # ---- errors --------------------------------------------------------------------------------------------------
 
-    def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+    async def _explained(self, index: int, error: Exception, where: str = "") -> Exception:
+        """The error of one member, which tells what its key holds if that is something else."""
+        member = self.members[index]
+        return await explain_type(member.client, error, member.names.raw, member.layout, where)
+
+    def _where(self, index: int) -> str:
+        """What tells a member's key from those of the same name, for messages."""
+        return ""
+
+    async def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
         """The error for too few nodes, with what each of them said."""
         states = "; ".join(f"{node}: {state}" for node, state in said.items())
         return QuorumUnreachableError(
@@ -676,18 +671,18 @@ class QuorumLockCore(MultiLockCore):
             for member, ownership in zip(self.members, hold.ownerships, strict=True):
                 member.check_not_stuck(ownership)
         rounds = Rounds(self, hold, level, asked)
-        rounds.count(first)
+        await rounds.count(first)
         if wait == 0:
-            return self._given_up(first, "at once")
+            return await self._given_up(first, "at once")
         deadline = Deadline.after(wait, asked)
         if seen is None:
             return await self._poll(rounds, first, deadline)
         return await self._wait(rounds, first, seen, deadline)
 
-    def _given_up(self, last: Round, within: str) -> bool:
+    async def _given_up(self, last: Round, within: str) -> bool:
         if last.reached:
             return False
-        raise self.unreachable(last.said, within)
+        raise await self.unreachable(last.said, within)
 
     async def ask_all(self, hold: MultiHold, level: MultiLevel) -> Round:
         """Ask every node once. What was taken without a quorum is given back."""
@@ -715,20 +710,20 @@ class QuorumLockCore(MultiLockCore):
         guard = self._guard
         try:
             guard.look(level.lease_ms / 1000)
-        except (ValueError, Refused) as wrong:
-            error = wrong.cause if isinstance(wrong, Refused) else wrong
+        except (ValueError, Rejected) as wrong:
+            error = wrong.cause if isinstance(wrong, Rejected) else wrong
         if certain > now and error is None and guard.all_vote(now):  # All said yes, in time.
             level.parts[:] = parts
             level.votes[:] = [True] * len(parts)  # In an earlier round some may have had none.
             self._granted(hold, level)
             return TAKEN
         for index, outcome in enumerate(outcomes):
-            if outcome is None:
+            if isinstance(outcome, Acquired):
                 level.parts[index] = parts[index]
                 level.votes[index] = guard.has_vote(index, now)
                 taken += level.votes[index]
-            elif isinstance(outcome, int):
-                refused[index] = outcome
+            elif isinstance(outcome, Refused):
+                refused[index] = -1 if outcome.retry_in_ms is None else outcome.retry_in_ms
             elif isinstance(outcome, (LockLostError, NoSyncedSlavesError, Failure, NotReached)):
                 pass
             elif isinstance(outcome, Exception):
@@ -739,7 +734,7 @@ class QuorumLockCore(MultiLockCore):
                 if level.parts[index] is None and ownership.pending is not None:
                     self._settle_later(self._beside[index], ownership, level.lease_ms)
             return TAKEN
-        said = {self._node(index): _state(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
+        said = {self._node(index): state_of(outcome, refused.get(index)) for index, outcome in enumerate(outcomes)}
         for index, part in enumerate(level.parts):
             if part is not None and not level.votes[index]:
                 said[self._node(index)] = guard.why_not(index, now)
@@ -751,7 +746,7 @@ class QuorumLockCore(MultiLockCore):
         return Round(False, reached, refused, said, runtime.now() - began)
 
     async def _take_first(
-        self, members: Sequence[LockCore], hold: MultiHold, parts: Sequence[Level]
+        self, members: Sequence[LockCore], hold: MultiHold, parts: Sequence[Hold]
     ) -> tuple[list[Any], float]:
         """As :func:`together` of each :meth:`LockCore.ask_once`, if nobody has anything open. This is the usual way.
 
@@ -760,19 +755,19 @@ class QuorumLockCore(MultiLockCore):
         """
         ownerships = hold.ownerships
         asks = self._asks_for(hold, parts[0].lease_ms)
-        turns: list[int] = []
+        request_ids: list[int] = []
 
         def ask(index: int) -> Ask:
             member, ownership, part = members[index], ownerships[index], parts[index]
-            if ownership.by is not member:
+            if ownership.kind is not member:
                 member.take_on(ownership)
-            turns.append(ownership.begin_first(part))
-            if not ownership.listed:  # As in LockCore.attempt().
+            request_ids.append(ownership.begin_first(part))
+            if ownership.table is None:  # As in LockCore.attempt().
                 member.client.ownerships.enter(ownership)
             ask = asks.first[index]
             if (
-                ask.request is not ownership.acquire_request
-                or ownership.request_epoch != ownership.epoch
+                ask.request is not ownership.prepared.acquire
+                or ownership.prepared.epoch != ownership.epoch
                 or ask.request is None
             ):
                 runtime, timeout = asks.ways[index]
@@ -786,17 +781,31 @@ class QuorumLockCore(MultiLockCore):
         unusual: dict[int, Coroutine[Any, Any, Any]] = {}
         for index, ownership in enumerate(ownerships):
             answer = outcomes[index]
-            if answer is None and members[index].nil_takes:
-                if not ownership.granted(turns[index], parts[index], certain):
-                    outcomes[index] = 0  # Somebody who had the turn since has given it back.
+            if answer is None and not self._fenced:
+                outcomes[index] = ACQUIRED
+                if not ownership.granted(request_ids[index], parts[index], certain):
+                    outcomes[index] = AT_ONCE  # A later request has given it back.
                     certain = -math.inf
             else:
-                unusual[index] = members[index].end_first(ownership, parts[index], turns[index], sent, answer)
+                unusual[index] = members[index].end_first(ownership, parts[index], request_ids[index], sent, answer)
         if not unusual:
             return outcomes, certain
         for index, outcome in (await self._each(unusual)).items():
             outcomes[index] = outcome
         return outcomes, -math.inf
+
+    async def unreachable(self, said: dict[str, object], within: str) -> QuorumUnreachableError:
+        """See :meth:`MultiLockCore.unreachable`; a node whose key holds something else tells what."""
+        now = self.client.runtime.now
+        over = now() + self.client.config.timeout
+        for index in range(len(self.members)):
+            state = said.get(node := self._node(index))
+            if isinstance(state, Exception) and now() < over:
+                said = {**said, node: await self._explained(index, state)}
+        return await super().unreachable(said, within)
+
+    def _where(self, index: int) -> str:
+        return f" on {self._node(index)}"
 
     def _node(self, index: int) -> str:
         address = self.members[index].client.address
@@ -814,10 +823,10 @@ class QuorumLockCore(MultiLockCore):
     async def _poll(self, rounds: Rounds, last: Round, deadline: Deadline) -> bool:
         """Ask again and again, with random pauses: nobody tells us of a release."""
         runtime = self.client.runtime
-        pause = 0.001
+        polls = 0
         while not deadline.passed(now := runtime.now()):
-            pause = min(2 * pause, POLL_MAX)
-            wait = runtime.jitter(pause / 2, pause)
+            wait = POLL.pause(polls, runtime.jitter)
+            polls += 1
             free_in = last.free_in(len(self.members), self.quorum)
             if last.reached and free_in >= 0:
                 wait = min(wait, (free_in + 1) / 1000)
@@ -830,7 +839,7 @@ class QuorumLockCore(MultiLockCore):
             last = await rounds.another()
             if last.taken:
                 return True
-        return self._given_up(last, "in time")
+        return await self._given_up(last, "in time")
 
     async def _wait(self, rounds: Rounds, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not.
@@ -838,7 +847,7 @@ class QuorumLockCore(MultiLockCore):
         As :func:`pyredisson.core.waiting.until_taken`, which listens to one.
         """
         runtime = self.client.runtime
-        ticket = runtime.ticket()
+        ticket = runtime.ticket(self.name)
         chosen = sorted(range(len(self.members)), key=lambda index: index not in last.refused)
         seats: list[tuple[ClientCore, Seat]] = []
         for index in sorted(chosen[: len(self.members) - self.quorum + 1]):
@@ -863,7 +872,7 @@ class QuorumLockCore(MultiLockCore):
                     until = self._sleep_until(seats, deadline, now)
                 if deadline.passed(now):
                     pass_on = until == -math.inf
-                    return self._given_up(last, "in time")
+                    return await self._given_up(last, "in time")
                 if until > now:
                     continue
                 # All who were woken by one message would meet on the nodes at the same moment.
@@ -913,10 +922,10 @@ class Rounds:
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
         came = await self._lock.ask_all(self._hold, self.level)
-        self.count(came)
+        await self.count(came)
         return came
 
-    def count(self, came: Round) -> None:
+    async def count(self, came: Round) -> None:
         """Take note of what came of a round. Raises as :meth:`another`."""
         lock = self._lock
         now = lock.client.runtime.now()
@@ -929,7 +938,7 @@ class Rounds:
             self._silent += 1
             patience = lock.client.config.quorum_retry_timeout
             if now - self._reached >= patience:
-                raise lock.unreachable(came.said, f"for {patience:g} s")
+                raise await lock.unreachable(came.said, f"for {patience:g} s")
 
     def chance(self) -> float:
         """A random pause."""
@@ -937,8 +946,7 @@ class Rounds:
 
     def retry_in(self) -> float:
         """A random pause after too few have answered."""
-        pause = min(RETRY_FIRST * 2.0 ** min(self._silent, 10), RETRY_MAX)
-        return self._lock.client.runtime.jitter(pause / 2, pause)
+        return RETRY.pause(self._silent, self._lock.client.runtime.jitter)
 
 
 class OrderedLockCore(MultiLockCore):
@@ -948,7 +956,7 @@ class OrderedLockCore(MultiLockCore):
         runtime = self.client.runtime
         deadline = Deadline.after(wait, asked)
         reached = asked
-        pause = RETRY_FIRST
+        failures = 0
         while True:
             try:
                 taken = await self._get_each(hold, level, wait, deadline)
@@ -957,8 +965,8 @@ class OrderedLockCore(MultiLockCore):
                 now = runtime.now()
                 patience = self.client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else patience - (now - reached)
-                if left <= pause or wait == 0:
-                    raise self.unreachable(self._said(hold, failure), "in time") from failure.cause
+                if left <= RETRY.longest(failures) or wait == 0:
+                    raise await self.unreachable(self._said(hold, failure), "in time") from failure.cause
             else:
                 if taken:
                     if self._certain(hold, level) > runtime.now():
@@ -971,8 +979,8 @@ class OrderedLockCore(MultiLockCore):
                 reached = runtime.now()
                 if deadline.passed(reached):
                     return False
-            await runtime.sleep(runtime.jitter(pause / 2, pause))
-            pause = min(2 * pause, RETRY_MAX)
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
 
     async def _get_each(self, hold: MultiHold, level: MultiLevel, wait: float | None, deadline: Deadline) -> bool:
         runtime = self.client.runtime
@@ -1003,7 +1011,7 @@ class OrderedLockCore(MultiLockCore):
     def _said(self, hold: MultiHold, failure: NotReached) -> dict[str, object]:
         said: dict[str, object] = {}
         for index, member in enumerate(self.members):
-            said[f"{member.names.raw!r}"] = "taken" if hold.ownerships[index].levels else "not asked"
+            said[f"{member.names.raw!r}"] = "taken" if hold.ownerships[index].holds else "not asked"
         said["the one that failed"] = failure.cause
         return said
 
@@ -1011,7 +1019,7 @@ class OrderedLockCore(MultiLockCore):
 def _open(ownerships: Sequence[Ownership]) -> bool:
     """Whether anything is held already, or under way."""
     for ownership in ownerships:  # noqa: SIM110  # any() costs a generator, on the hot path.
-        if ownership.levels or ownership.pending:
+        if ownership.holds or ownership.pending:
             return True
     return False
 
@@ -1030,14 +1038,6 @@ def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
     if len(callers) > 1:
         raise ValueError("the members of a multi-lock act for one owner: get them all with the same owner=, or without")
     return callers.pop()
-
-
-def _state(outcome: object, refused: int | None) -> object:
-    if outcome is None:
-        return "taken"
-    if refused is not None:
-        return "held by another" if refused < 0 else f"held by another for {refused / 1000:.3f} s"
-    return outcome.cause if isinstance(outcome, (Failure, NotReached)) else outcome
 
 
 def _unsure(hold: MultiHold) -> OutcomeUnknownError:

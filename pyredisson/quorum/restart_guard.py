@@ -99,7 +99,7 @@ class RestartGuard:
 
         Raises:
             ValueError: Two of them are one server.
-            Refused: ``Config.strict_server`` does not let one of them be used.
+            Rejected: ``Config.strict_server`` does not let one of them be used.
         """
         if lease <= self._longest and self._nothing_new():
             return

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.config import Backoff, ExponentialBackoff
 
 if TYPE_CHECKING:
+    from pyredisson.core.backoff import Uniform
     from pyredisson.kinds.lock import LockCore
+    from pyredisson.kinds.spin_lock import Delays
 
 __all__ = ["backoff_of", "cores_of", "wait_of"]
 
@@ -28,7 +30,21 @@ def wait_of(blocking: bool, timeout: float) -> float | None:
     return None if timeout == -1 else timeout
 
 
-def backoff_of(backoff: Backoff | None) -> Backoff:
+class UserBackoff:
+    """A user's back-off, which has a source of random numbers of its own."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+
+    def __repr__(self) -> str:
+        return repr(self._backoff)
+
+    def delays(self, uniform: Uniform) -> Iterable[float]:
+        """See :class:`pyredisson.kinds.spin_lock.Delays`."""
+        return self._backoff.delays()
+
+
+def backoff_of(backoff: Backoff | None) -> Delays:
     """Return the back-off to use; ``None`` is the usual one.
 
     Raises:
@@ -36,9 +52,11 @@ def backoff_of(backoff: Backoff | None) -> Backoff:
     """
     if backoff is None:
         return ExponentialBackoff()
+    if isinstance(backoff, ExponentialBackoff):
+        return backoff
     if not callable(getattr(backoff, "delays", None)):
         raise TypeError(f"backoff must have a method delays(), and {type(backoff).__name__} has none")
-    return backoff
+    return UserBackoff(backoff)
 
 
 def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:

@@ -133,7 +133,7 @@ class AnyOwner:
                 outer = outer.outer
             mark = Mark(held, names, outer, self._current_job())
             _innermost.set(mark)
-            held.mark = weakref.ref(mark)
+            held.marked(weakref.ref(mark))
             if _innermost.get() is mark:  # Else a signal handler has held it meanwhile, and left a mark of its own.
                 return
 

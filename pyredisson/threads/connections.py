@@ -30,6 +30,7 @@ from pyredisson.core.runtime import (
     Unanswered,
     run,
 )
+from pyredisson.net.bounded_sources import LIED, bound_handshake, bounded_exchange
 from pyredisson.net.link import CONNECTING, INFO, Inspect, Link, Stream, eval_each, nobody, place_of, wait_command
 from pyredisson.net.resp import (
     ASKING,
@@ -875,7 +876,7 @@ class BorrowedLink:
             except rx.MaxConnectionsError as error:
                 if monotonic() + pause > until:
                     raise NotSent(error) from None
-            except (rx.RedisError, OSError) as error:
+            except (rx.RedisError, OSError, *LIED) as error:
                 raise NotSent(as_redis_error(error)) from None
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
@@ -904,12 +905,10 @@ class BorrowedLink:
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            if not connection.can_read(timeout):
-                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
-            return connection.read_response(disable_decoding=True)
-        except Unanswered:
-            connection.disconnect()
-            raise
+            with bounded_exchange(connection):
+                if not connection.can_read(timeout):
+                    raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+                return connection.read_response(disable_decoding=True)
         except rx.ResponseError as reply:
             return reply
         except (rx.RedisError, OSError) as error:
@@ -922,8 +921,8 @@ class BorrowedLink:
     def make(self, timeout: float) -> Any:
         """A connection outside the pool, of the pool's kind."""
         try:
-            settings = self._pool.connection_kwargs
-            connection = self._pool.connection_class(**{key: settings[key] for key in settings if key != "retry"})
+            settings = {key: value for key, value in self._pool.connection_kwargs.items() if key != "retry"}
+            connection = bound_handshake(self._pool.connection_class(**settings))
             self._made.add(connection)
             in_time(connection.connect, max(timeout, CONNECTING), lambda _: connection.disconnect())
         except (rx.RedisError, OSError) as error:

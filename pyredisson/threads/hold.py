@@ -15,15 +15,16 @@ from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.runtime import Progress
     from pyredisson.threads.primitives import AnyLock
 
-__all__ = ["Hold"]
+__all__ = ["HoldContext"]
 
 LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 
 
 @final
-class Hold(NotPortable, Generic[LeaseT_co]):
+class HoldContext(NotPortable, Generic[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a thread: the block may be left, and the lock released, in another thread.
@@ -60,6 +61,6 @@ class Hold(NotPortable, Generic[LeaseT_co]):
         if self._lease is not None:  # Else the block was run without the lock.
             run_to_the_end(self._leave, self._lease, error)
 
-    def _leave(self, lease: Lease[Any], error: BaseException | None, begun: list[None]) -> Coroutine[Any, Any, None]:
+    def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
         lease._end()
-        return self._lock._core.leave(error, begun, lease)
+        return self._lock._core.leave(error, progress, lease)

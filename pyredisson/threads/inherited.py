@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.runtime import Failure, NotSent
+from pyredisson.net.bounded_sources import bound_handshake, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of
 from pyredisson.net.urls import own_settings
 
@@ -38,15 +39,15 @@ class Sockets:
 
         Raises:
             NotSent: No connection could be made.
-            Refused: The server did not let us in.
+            Rejected: The server did not let us in.
         """
-        connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+        connection = bound_handshake(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
         opening = self._opening
         connection.redis_connect_func = _unless(lambda: self._opening is not opening, connection.redis_connect_func)
         opening.add(connection)
         try:
             connection.connect()
-            sock: socket.socket | None = connection._sock
+            sock: socket.socket | None = unbounded(connection._sock)
             connection._sock = None  # Else it would be closed with the object.
             connection.disconnect()
         except rx.AuthenticationError as error:
@@ -74,16 +75,13 @@ class Sockets:
 _FORKED = "this process is the child of a fork, and the connection is its parent's"
 
 
-def _unless(forked: Callable[[], bool], greet: Callable[[Any], object] | None) -> Callable[[Any], None]:
+def _unless(forked: Callable[[], bool], greet: Callable[[Any], object]) -> Callable[[Any], None]:
     """Return what says the first words on a new connection, but not where it is the parent's."""
 
     def connected(connection: Any) -> None:
         if forked():
             raise rx.ConnectionError(_FORKED)
-        if greet is None:
-            connection.on_connect()
-        else:
-            greet(connection)
+        greet(connection)
 
     return connected
 

@@ -15,7 +15,7 @@ from pyredisson.quorum.multi_lock import MultiLockCore, multi_lock
 from pyredisson.shared.arguments import cores_of, wait_of
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND, core_of
-from pyredisson.threads.hold import Hold
+from pyredisson.threads.hold import HoldContext as Hold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds

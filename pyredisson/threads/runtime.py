@@ -68,10 +68,11 @@ class ThreadTicket:
 class LoopTicket(ThreadTicket):
     """The ticket of a waiter that keeps an event loop waiting, which is said once."""
 
-    __slots__ = ("_quiet_for",)
+    __slots__ = ("_lock_name", "_quiet_for")
 
-    def __init__(self) -> None:
+    def __init__(self, lock: str) -> None:
         super().__init__()
+        self._lock_name = lock
         self._quiet_for = LOOP_BLOCKED_WARNING
 
     async def wait(self, seconds: float) -> bool:
@@ -83,8 +84,9 @@ class LoopTicket(ThreadTicket):
         self._quiet_for -= first
         if self._quiet_for <= 0:
             _log.warning(
-                "a call has been waiting for %g s, and blocks the event loop of its thread: use pyredisson.asyncio in "
-                "coroutines, and await the lock",
+                "a call has been waiting for %r for %g s, and blocks the event loop of its thread: use "
+                "pyredisson.asyncio in coroutines, and await the lock",
+                self._lock_name,
                 LOOP_BLOCKED_WARNING,
                 stack_info=True,
             )
@@ -232,8 +234,8 @@ class ThreadsRuntime:
     inside = staticmethod(inside)
     interrupts = staticmethod(interrupts)
 
-    def ticket(self) -> Ticket:
-        return ThreadTicket() if asyncio._get_running_loop() is None else LoopTicket()
+    def ticket(self, lock: str = "") -> Ticket:
+        return LoopTicket(lock) if lock and asyncio._get_running_loop() is not None else ThreadTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         loop = ThreadLoop(step, name, self)

@@ -1,6 +1,6 @@
-"""What the command line accepts. The work is in :mod:`pyredisson.tools.run`, :mod:`.demo` and :mod:`.doctor`.
+"""The arguments of the command line. The commands are in :mod:`pyredisson.tools.run`, :mod:`.demo` and :mod:`.doctor`.
 
-They are imported when they are asked for, so that ``pyredisson run`` starts without the others' tables.
+Each is imported when it is called, so that ``pyredisson run`` starts fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def cli() -> None:
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
-    "--wait", type=float, metavar="S", help="Wait at most S seconds for the lock; 0: try once.  [default: for ever]"
+    "--wait", type=float, metavar="S", help="Wait at most S seconds for the lock; 0: try once.  [default: no limit]"
 )
 @click.option(
     "--lease", type=float, metavar="S", help="Hold the lock for at most S seconds.  [default: until the command ends]"
@@ -37,7 +37,7 @@ def cli() -> None:
     default=5.0,
     show_default=True,
     metavar="S",
-    help="After a loss, the time from SIGTERM to SIGKILL.",
+    help="After the lock is lost, the time from SIGTERM to SIGKILL.",
 )
 @click.option(
     "--watchdog",
@@ -45,7 +45,7 @@ def cli() -> None:
     default=30.0,
     show_default=True,
     metavar="S",
-    help="Without --lease: how long the lock stays taken after this machine has died.",
+    help="Without --lease: how long the lock stays held after this machine has failed.",
 )
 @click.option(
     "--url",
@@ -69,19 +69,20 @@ def run(
     \b
         pyredisson run nightly-report --wait 0 -- ./report.sh --all
 
-    The command finds the name in PYREDISSON_LOCK. Signals are passed on to it, and the lock is released when it has
-    ended. A URL with a password belongs into PYREDISSON_URL: other users can read a command line.
+    The command finds the name in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has
+    ended. Put a URL with a password into PYREDISSON_URL: other users can read a command line.
 
     \b
     Exit code: the command's own (128 + n if signal n ended it), or
        2  wrong usage
       69  the server is not available
-      75  the lock was not got within --wait
+      75  the lock was not acquired within --wait
       76  the lock was lost while the command ran; the command was ended
      126  the command is not executable
      127  the command was not found
     """
-    from pyredisson.tools.run import BadUsage, run_command
+    from pyredisson.tools.common import BadUsage
+    from pyredisson.tools.run import run_command
 
     try:
         status = run_command(
@@ -97,12 +98,12 @@ def run(
 @click.option("--workers", type=click.IntRange(2, 64), default=4, show_default=True, help="Processes that sell them.")
 @click.option(
     "--url",
-    help="A server of yours (redis://, rediss:// or unix://).  [default: a private one, stopped at the end]",
+    help="Your own server (redis://, rediss:// or unix://).  [default: a private server, stopped at the end]",
 )
 def demo(seats: int, workers: int, url: str | None) -> None:
     """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
+    from pyredisson.tools.common import BadUsage
     from pyredisson.tools.demo import run_demo
-    from pyredisson.tools.run import BadUsage
 
     try:
         status = run_demo(seats=seats, workers=workers, url=url)
@@ -111,7 +112,7 @@ def demo(seats: int, workers: int, url: str | None) -> None:
     sys.exit(status)
 
 
-@cli.command(short_help="Look at the servers that locks are kept on.")
+@cli.command(short_help="Inspect the servers that locks are kept on.")
 @click.option(
     "--url",
     "urls",
@@ -122,21 +123,21 @@ def demo(seats: int, workers: int, url: str | None) -> None:
     envvar="PYREDISSON_URL",
     show_envvar=True,
 )
-@click.option("--json", "as_json", is_flag=True, help="All that was seen, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 def doctor(urls: tuple[str, ...], as_json: bool) -> None:
-    """Look at the servers that locks are kept on, and say what is wrong with them. Changes nothing.
+    """Inspect the servers that locks are kept on, and report what endangers the locks. Changes nothing.
 
     \b
         pyredisson doctor --url redis://one:6379 --url redis://two:6379 --url redis://three:6379
         pyredisson doctor --url redis+sentinel://s1:26379,s2:26379,s3:26379/locks
 
     \b
-    Exit code, as monitoring likes it:
+    Exit code, as monitoring systems expect it:
        0  nothing is wrong
-       1  warnings: a setting that endangers locks, a node of several or a sentinel that is not reachable, no replica to
-          take over, locks that never expire
-       2  critical: no server, no quorum, a replica, one server given twice, sentinels that name different masters,
-          slots that nobody serves; or wrong usage
+       1  warnings: a setting that endangers locks, one of several nodes or a sentinel that is not reachable, no replica
+          to take over, locks that never expire
+       2  critical: no server, no quorum, a replica, the same server twice, sentinels that name different masters,
+          slots that no node serves; or wrong usage
     """
     from pyredisson.tools.doctor import run_doctor
 

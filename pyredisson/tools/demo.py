@@ -1,7 +1,7 @@
 """``pyredisson demo``: sell seats from several processes, without the lock and with it, then kill a holder.
 
-Everything is real: a server, operating system processes, SIGKILL. Each process sells in the way that is wrong as soon
-as two do it at once: read the stock, let the customer pay, write the stock less one.
+Everything is real: a server, processes, SIGKILL. Each process sells in a way that fails as soon as two do it at once:
+it reads the stock, lets the customer pay, and writes the stock less one.
 """
 
 from __future__ import annotations
@@ -9,231 +9,244 @@ from __future__ import annotations
 import multiprocessing
 import random
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from types import FrameType, TracebackType
-from typing import Any, cast
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
+from threading import BrokenBarrierError
+from types import FrameType
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.exceptions import RedisError
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
-from typing_extensions import Self
 
-from pyredisson import Config, Lock, Redisson, RedissonError
-from pyredisson.tools.run import BadUsage, ExitCode, connect, say
+from pyredisson import Config, Redisson, RedissonError
+from pyredisson.tools.common import BadUsage, ExitCode, connect, say
 
-__all__ = ["run_demo"]
+__all__ = ["SaleResult", "run_demo", "show_results"]
 
 PAYING_SECONDS = 0.010
 LEASE_SECONDS = 3.0
-
-# Far more than anything here takes, and still an end: a demo that hangs would show nothing.
-PATIENCE_SECONDS = 20.0
-LOOK_EVERY = 0.05
+PATIENCE_SECONDS = 20.0  # for what takes much less: the demo must not hang
+CONFIG = Config(lock_watchdog_timeout=LEASE_SECONDS)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoError(Exception):
-    """The demo could not be played to its end."""
+    """The demo could not be finished."""
 
 
-@dataclass(frozen=True)
-class Shop:
-    """The keys of one demo, under a prefix that is nobody else's."""
+class Shop(NamedTuple):
+    """The server of a demo, and the keys that it uses there."""
 
-    prefix: str
-
-    @property
-    def stock(self) -> str:
-        return f"{self.prefix}:stock"
-
-    @property
-    def sales(self) -> str:
-        return f"{self.prefix}:sales"
-
-    @property
-    def lock(self) -> str:
-        return f"{self.prefix}:lock"
+    url: str
+    stock: str
+    sales: str
+    lock: str
 
 
-@dataclass(frozen=True)
-class SaleResult:
-    """What the log of sales says after a run."""
+class SaleResult(NamedTuple):
+    """The log of sales after a run. ``duplicates`` counts the seats that were sold more than once."""
 
     title: str
     seats: int
     sold: int
     duplicates: int
-    """Seats that were sold more than once."""
     left: int
     seconds: float
 
     @property
-    def oversold(self) -> int:
-        return max(0, self.sold - self.seats)
-
-    @property
     def is_exact(self) -> bool:
+        """Whether each seat was sold once."""
         return self.sold == self.seats and self.duplicates == 0 and self.left == 0
 
 
-def run_demo(*, seats: int, workers: int, url: str | None = None, console: Console | None = None) -> int:
-    """Play the demo and show what happened.
+def run_demo(*, seats: int, workers: int, url: str | None = None) -> int:
+    """Run the demo and print what happened.
 
     Args:
         seats: How many seats are in stock.
         workers: How many processes sell them.
-        url: A single server of the user's; ``None`` for a private one. The keys used there are removed at the end.
-        console: Where to show it; ``None`` for stdout.
+        url: A single server; the demo removes its keys at the end. ``None``: a private server.
 
     Returns:
-        0 if the locked run was exact and the lock of the killed holder was taken over; 1 if not; 69 without a server;
-        128 + n after signal n.
+        0 if the run with the lock was exact and the lock of the killed holder was taken over; 1 if not; 69 without a
+        server; 128 + n after signal n.
 
     Raises:
         BadUsage: The URL is not one of a single server.
     """
-    console = console or Console()
     if url is not None and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise BadUsage("--url must be that of a single server: redis://, rediss:// or unix://")
+    console = Console()
     try:
-        with Endings() as endings, _shop(url, endings) as (client, server_url, shop):
+        with (
+            _signals_handled(_end),
+            Redisson.embedded(config=CONFIG) if url is None else connect(url, CONFIG) as client,
+        ):
+            keys = (f"pyredisson-demo:{client.id}:{key}" for key in ("stock", "sales", "lock"))
+            shop = Shop(url or str(client.url), *keys)
+            client.get_lock(shop.lock).is_locked()  # Without a server the demo ends here.
             console.print(
                 f"{workers} processes sell {seats} seats. Each reads the stock, lets the customer pay,\n"
                 "and writes the stock less one.\n",
                 highlight=False,
             )
-            with Crew(server_url, shop, endings) as crew, _progress(console) as progress:
-                unlocked = _sell_out("without lock", crew, workers, seats, locked=False, progress=progress)
-                locked = _sell_out("with lock", crew, workers, seats, locked=True, progress=progress)
-                takeover = _kill_the_holder("holder killed", crew, client.get_lock(shop.lock), progress=progress)
+            with Redis.from_url(shop.url, decode_responses=True) as redis, _cleaned_up(redis, shop):
+                columns = TextColumn("{task.description:<13}"), BarColumn(28), TextColumn("{task.fields[status]}")
+                with Progress(*columns, console=console) as progress:
+                    unlocked = _sell_out("without lock", redis, shop, workers, seats, progress)
+                    locked = _sell_out("with lock", redis, shop, workers, seats, progress)
+                    takeover = _kill_the_holder(client, shop, progress)
             return show_results(console, unlocked, locked, takeover)
     except (RedisError, RedissonError) as error:
         say(f"the server is not available: {error}")
         return ExitCode.UNAVAILABLE
     except DemoError as error:
         say(str(error))
-        return 1
-
-
-# What the parent does.
+        return ExitCode.FAILED
 
 
 @contextmanager
-def _shop(url: str | None, endings: Endings) -> Iterator[tuple[Redisson, str, Shop]]:
-    """A client, a URL by which other processes join it, and keys that are removed at the end."""
-    config = Config(lock_watchdog_timeout=LEASE_SECONDS)
-    with Redisson.embedded(config=config) if url is None else connect(url, config) as client:
-        server_url = url if url is not None else cast(str, client.url)
-        shop = Shop(f"pyredisson-demo:{client.id}")
-        client.get_lock(shop.lock).is_locked()  # A server that is not there is noticed here.
+def _signals_handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    handled = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # As under nohup(1).
+    before = {each: signal.signal(each, handler) for each in handled}
+    try:
+        yield
+    finally:
+        for each, former in before.items():
+            signal.signal(each, former)
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    """End the program by ``SystemExit``, and ignore further signals, so that everything is cleaned up."""
+    _ignore_signals()
+    raise SystemExit(ExitCode.SIGNALLED + signum)
+
+
+def _ignore_signals() -> None:
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+
+
+@contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Handle signals at the end of the block. In processes that it starts they are blocked: Ctrl-C is for this one."""
+    seen: list[int] = []
+    resource_tracker.ensure_running()  # Starting it later would unblock the signals.
+    with _signals_handled(lambda signum, frame: seen.append(signum)):  # Other threads do not block them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            yield client, server_url, shop
+            yield
         finally:
-            if url is not None:
-                with endings.put_off(), Redis.from_url(url) as redis:
-                    redis.delete(shop.stock, shop.sales, shop.lock)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if seen:
+        signal.raise_signal(seen[0])
 
 
-def _sell_out(title: str, crew: Crew, workers: int, seats: int, *, locked: bool, progress: Progress) -> SaleResult:
-    """Sell all seats, and count what was sold."""
-    bar = progress.add_task(title, total=seats, said="processes start")
-    with Redis.from_url(crew.url, decode_responses=True) as redis:
-        redis.set(crew.shop.stock, seats)
-        redis.delete(crew.shop.sales)
-        sellers = [crew.start(sell, locked) for _ in range(workers)]
-        for seller in sellers:
-            seller.expect("ready")
-        for seller in sellers:
-            seller.tell("go")
-        begun = news_at = time.monotonic()
-        sold = 0
-        while running := [seller.process.sentinel for seller in sellers if not seller.has_ended]:
-            wait(running, timeout=LOOK_EVERY)
-            sold, before = cast(int, redis.llen(crew.shop.sales)), sold
-            news_at = time.monotonic() if sold != before else news_at
-            if time.monotonic() - news_at > PATIENCE_SECONDS:
-                raise DemoError(f"{title}: nothing was sold for {PATIENCE_SECONDS:.0f} s")
-            _show_sold(progress, bar, sold, seats)
-        seconds = time.monotonic() - begun
-        for seller in sellers:
-            seller.expect("sold out")
-        sales = Counter(cast("list[str]", redis.lrange(crew.shop.sales, 0, -1)))
-        left = stock_of(redis, crew.shop)
-    sold = sales.total()
+@contextmanager
+def _cleaned_up(redis: Redis, shop: Shop) -> Iterator[None]:
+    """End the processes and remove the keys at the end of the block."""
+    try:
+        yield
+    finally:
+        _ignore_signals()
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+        redis.delete(*shop[1:])
+
+
+def _sell_out(title: str, redis: Any, shop: Shop, workers: int, seats: int, progress: Progress) -> SaleResult:
+    bar = progress.add_task(title, total=seats, status="processes start")
+    redis.set(shop.stock, seats)
+    redis.delete(shop.sales)
+    sellers = _start(shop, workers, sell, title == "with lock")
+    started = last_sale = time.monotonic()
+    sold = 0
+    while any(seller.is_alive() for seller in sellers) or redis.llen(shop.sales) != sold:
+        before, sold = sold, redis.llen(shop.sales)
+        excess = f", [red]{sold - seats} too many[/]" if sold > seats else ""
+        progress.update(bar, completed=min(sold, seats), status=f"{sold} sold{excess}")
+        last_sale = time.monotonic() if sold != before else last_sale
+        if time.monotonic() - last_sale > PATIENCE_SECONDS:
+            raise DemoError(f"{title}: nothing was sold for {PATIENCE_SECONDS:.0f} s")
+        sellers[0].join(0.05)
+    if any(seller.exitcode for seller in sellers):
+        raise DemoError(f"{title}: a process failed")
+    sales = Counter(redis.lrange(shop.sales, 0, -1))
     duplicates = sum(times > 1 for times in sales.values())
-    _show_sold(progress, bar, sold, seats)
-    return SaleResult(title, seats, sold, duplicates, left, seconds)
+    return SaleResult(title, seats, sold, duplicates, int(redis.get(shop.stock)), time.monotonic() - started)
 
 
-def _kill_the_holder(title: str, crew: Crew, lock: Lock, *, progress: Progress) -> float | None:
-    """Kill a process while it holds the lock; the seconds until another one has it, or `None` for never."""
-    bar = progress.add_task(title, total=LEASE_SECONDS, said="processes start")
-    holder = crew.start(hold)
-    waiter = crew.start(take_over)
-    holder.expect("holding")
-    waiter.expect("ready")
-    waiter.tell("go")
-    waiter.expect("waiting")
-    progress.update(bar, said="watchdog renews the lease")
-    _see_a_renewal(lock)
-    holder.process.kill()
+def _kill_the_holder(client: Redisson, shop: Shop, progress: Progress) -> float | None:
+    """Kill a process that holds the lock, and return the seconds until we have it; ``None`` for never."""
+    bar = progress.add_task("holder killed", total=None, status="processes start")
+    [holder] = _start(shop, 1, hold)
+    progress.update(bar, status=f"its lease is {LEASE_SECONDS:.0f} s, and the watchdog renews it")
+    lock = client.get_lock(shop.lock)
+    if lock.try_lock(1.2 * LEASE_SECONDS):
+        raise DemoError("the lock was lost while its holder was alive")
+    holder.kill()
     killed_at = time.monotonic()
-    while not wait([waiter.line], timeout=LOOK_EVERY):
-        waited = time.monotonic() - killed_at
-        if waited > LEASE_SECONDS + PATIENCE_SECONDS:
-            progress.update(bar, completed=LEASE_SECONDS, said="[red]not taken over[/]")
-            return None
-        progress.update(bar, completed=min(waited, LEASE_SECONDS), said=f"{waited:.1f} s, nobody has the lock")
-    waiter.expect("taken over")
+    progress.update(bar, status="killed; its lease runs out")
+    taken_over = lock.try_lock(LEASE_SECONDS + PATIENCE_SECONDS)
     takeover = time.monotonic() - killed_at
-    progress.update(bar, completed=LEASE_SECONDS, said=f"[green]taken over[/] after {takeover:.2f} s")
-    return takeover
+    status = f"[green]taken over[/] after {takeover:.2f} s" if taken_over else "[red]not taken over[/]"
+    progress.update(bar, total=1, completed=1, status=status)
+    return takeover if taken_over else None
 
 
-def _see_a_renewal(lock: Lock) -> None:
-    """Wait until the lease has become longer again: the holder's watchdog is at work."""
-    before = lock.remain_time_to_live()
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < give_up_at:
-        left = lock.remain_time_to_live()
-        if left is None or before is None:
-            raise DemoError("the lock was lost while its holder was alive")
-        if left > before:
-            return
-        before = left
-        time.sleep(LOOK_EVERY)
-    raise DemoError("the holder's watchdog did not renew the lease")
+def _start(shop: Shop, count: int, part: Callable[..., None], *arguments: object) -> list[BaseProcess]:
+    """Start processes that do a part, and wait until all are ready."""
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Barrier(count + 1)
+    processes = [spawn.Process(target=_play, args=(part, shop, ready, *arguments), daemon=True) for _ in range(count)]
+    with _signals_deferred():
+        for process in processes:
+            process.start()
+    try:
+        ready.wait(PATIENCE_SECONDS)
+    except BrokenBarrierError:
+        raise DemoError("the other processes did not start") from None
+    return list(processes)
 
 
-# What the other processes do. Each is told to start by a word, and answers with one; an error is a word too.
+# ---- what the other processes do -------------------------------------------------------------------------------------
 
 
-def sell(url: str, shop: Shop, line: Connection, locked: bool) -> None:
-    """A seller: one after the other, until there is nothing left."""
-    with _client(url) as client, Redis.from_url(url) as redis:
-        lock: AbstractContextManager[object] = client.get_lock(shop.lock) if locked else nullcontext()
+def _play(part: Callable[..., None], shop: Shop, ready: Barrier, *arguments: object) -> None:
+    try:
+        with Redisson.from_url(shop.url, config=CONFIG) as client:
+            part(client, shop, ready, *arguments)
+    except (RedisError, RedissonError, BrokenBarrierError) as error:
+        sys.exit(f"pyredisson: {type(error).__name__}: {error}")
+
+
+def sell(client: Redisson, shop: Shop, ready: Barrier, locked: bool) -> None:
+    """Sell one seat after another until none is left."""
+    lock = client.get_lock(shop.lock) if locked else nullcontext()
+    with Redis.from_url(shop.url) as redis:
         redis.ping()
-        line.send("ready")
-        line.recv()
+        ready.wait(PATIENCE_SECONDS)
         selling = True
         while selling:
             with lock:
                 selling = sell_one(redis, shop)
-        line.send("sold out")
 
 
-def sell_one(redis: Redis, shop: Shop) -> bool:
-    """Sell the last seat in stock; whether there was one. Only right while nobody else does the same."""
-    seat = stock_of(redis, shop)
+def sell_one(redis: Any, shop: Shop) -> bool:
+    """Sell the last seat in stock, and return whether there was one. Only correct while no other process does it."""
+    seat = int(redis.get(shop.stock) or 0)
     if seat <= 0:
         return False
     time.sleep(PAYING_SECONDS * random.uniform(0.8, 1.2))
@@ -242,203 +255,42 @@ def sell_one(redis: Redis, shop: Shop) -> bool:
     return True
 
 
-def stock_of(redis: Redis, shop: Shop) -> int:
-    stock = redis.get(shop.stock)
-    if stock is None:
-        raise DemoError("the server has lost its data")
-    return int(cast(bytes, stock))
+def hold(client: Redisson, shop: Shop, ready: Barrier) -> None:
+    """Acquire the lock and keep it."""
+    with client.get_lock(shop.lock):
+        ready.wait(PATIENCE_SECONDS)
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
 
 
-def hold(url: str, shop: Shop, line: Connection) -> None:
-    """A process that takes the lock and never lets it go."""
-    with _client(url) as client, client.get_lock(shop.lock):
-        line.send("holding")
-        line.recv()
-
-
-def take_over(url: str, shop: Shop, line: Connection) -> None:
-    """A process that wants a lock which is held."""
-    with _client(url) as client:
-        lock = client.get_lock(shop.lock)
-        line.send("ready")
-        line.recv()
-        if lock.try_lock():
-            raise DemoError("the lock was free although somebody held it")
-        line.send("waiting")
-        with lock:
-            line.send("taken over")
-
-
-def _client(url: str) -> Redisson:
-    return Redisson.from_url(url, config=Config(lock_watchdog_timeout=LEASE_SECONDS))
-
-
-def _play(part: Callable[..., None], url: str, shop: Shop, line: Connection, *args: object) -> None:
-    try:
-        try:
-            part(url, shop, line, *args)
-        except (RedisError, RedissonError, DemoError) as error:
-            line.send(f"{type(error).__name__}: {error}")
-    except (EOFError, OSError):
-        pass  # The parent has gone.
-
-
-class Member:
-    """One other process, and the line to it."""
-
-    def __init__(self, part: Callable[..., None], url: str, shop: Shop, args: tuple[object, ...]) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self.line, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=_play, args=(part, url, shop, theirs, *args), daemon=True)
-        # It inherits SIGINT blocked: Ctrl-C is for the parent, who ends the others. The tracker, which multiprocessing
-        # starts with the first of them, would unblock it.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        self.process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
-
-    @property
-    def has_ended(self) -> bool:
-        return self.process.exitcode is not None
-
-    def tell(self, word: str) -> None:
-        self.line.send(word)
-
-    def expect(self, word: str) -> None:
-        """Wait for a word.
-
-        Raises:
-            DemoError: Another one came, or none.
-        """
-        try:
-            heard = self.line.recv() if self.line.poll(PATIENCE_SECONDS) else "nothing"
-        except EOFError:
-            heard = "goodbye"
-        if heard != word:
-            raise DemoError(f"a process should have said {word!r}, and said {heard!r}")
-
-
-class Crew:
-    """The other processes, none of which outlives the block."""
-
-    def __init__(self, url: str, shop: Shop, endings: Endings) -> None:
-        self.url = url
-        self.shop = shop
-        self._endings = endings
-        self._members: list[Member] = []
-
-    def start(self, part: Callable[..., None], *args: object) -> Member:
-        with self._endings.put_off():
-            member = Member(part, self.url, self.shop, args)
-            self._members.append(member)
-        return member
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._endings.put_off():
-            for member in self._members:
-                member.process.kill()
-            for member in self._members:
-                member.process.join()
-
-
-class Endings:
-    """Turns the signals that end a program into one `SystemExit`, so that everything is cleaned up, and only once."""
-
-    def __init__(self) -> None:
-        self._signum: int | None = None
-        self._put_off = False
-        self._raised = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(signum) is not signal.SIG_IGN:  # as under nohup(1)
-                self._before[signum] = signal.signal(signum, self._end)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)
-
-    def _end(self, signum: int, frame: FrameType | None) -> None:
-        self._signum = self._signum or signum
-        if not self._put_off:
-            self._raise()
-
-    def _raise(self) -> None:
-        if self._signum is not None and not self._raised:
-            self._raised = True
-            raise SystemExit(ExitCode.SIGNALLED + self._signum)
-
-    @contextmanager
-    def put_off(self) -> Iterator[None]:
-        """A block that is not interrupted. What was sent meanwhile comes at its end."""
-        self._put_off = True
-        try:
-            yield
-        finally:
-            self._put_off = False
-            self._raise()
-
-
-# What is shown.
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<13}"),
-        BarColumn(bar_width=28, complete_style="cyan", finished_style="cyan"),
-        TextColumn("{task.fields[said]}"),
-        console=console,
-    )
-
-
-def _show_sold(progress: Progress, bar: TaskID, sold: int, seats: int) -> None:
-    too_many = f", [red]{sold - seats} too many[/]" if sold > seats else ""
-    progress.update(bar, completed=min(sold, seats), said=f"{sold} sold{too_many}")
+# ---- what is shown ---------------------------------------------------------------------------------------------------
 
 
 def show_results(console: Console, unlocked: SaleResult, locked: SaleResult, takeover: float | None) -> int:
-    """The table, what it means, and the exit code."""
+    """Print a table and what it means, and return the exit code."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("run", no_wrap=True)
     for heading in ("sold", "oversold", "duplicates", "seconds", "sales/s", "takeover"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for result in (unlocked, locked):
-        color = "green" if result.is_exact else "red"
-        table.add_row(
-            result.title,
-            f"{result.sold}",
-            f"[{color}]{result.oversold}[/]",
-            f"[{color}]{result.duplicates}[/]",
-            f"{result.seconds:.1f}",
-            f"{result.sold / result.seconds:.0f}",
-        )
+    for each in (unlocked, locked):
+        color = "green" if each.is_exact else "red"
+        wrong = [f"[{color}]{count}[/]" for count in (max(0, each.sold - each.seats), each.duplicates)]
+        table.add_row(each.title, f"{each.sold}", *wrong, f"{each.seconds:.1f}", f"{each.sold / each.seconds:.0f}")
     lease = f"{LEASE_SECONDS:.0f} s"
     after = "[red]never[/]" if takeover is None else f"[green]{takeover:.2f} of {lease}[/]"
     table.add_row("holder killed", "", "", "", "", "", after)
+    meaning = [
+        "Without the lock nothing went wrong this time: by luck, and not by design."
+        if unlocked.is_exact
+        else "Without the lock, processes sold what others had already sold.",
+        f"With it, each of the {locked.seats} seats was sold once."
+        if locked.is_exact
+        else "[red]With it, the seats were not sold once each: that must not happen.[/]",
+        f"A killed holder's lock (lease: {lease}) went to the next process after {takeover:.2f} s."
+        if takeover is not None
+        else "[red]A holder was killed, and no other process got its lock: that must not happen.[/]",
+    ]
     console.print()
     console.print(table)
-    if unlocked.is_exact:
-        console.print("Without the lock nothing went wrong this time: by luck, and not by design.", highlight=False)
-    else:
-        console.print("Without the lock, processes sold what others had already sold.", highlight=False)
-    if locked.is_exact:
-        console.print(f"With it, each of the {locked.seats} seats was sold once.", highlight=False)
-    else:
-        console.print("[red]With it, the seats were not sold once each: that must not happen.[/]", highlight=False)
-    if takeover is None:
-        console.print("[red]A holder was killed, and nobody had its lock after that: that must not happen.[/]")
-    else:
-        console.print(
-            f"A killed holder's lock (lease: {lease}) went to the next process after {takeover:.2f} s.", highlight=False
-        )
-    return 0 if locked.is_exact and takeover is not None else 1
+    console.print(*meaning, sep="\n", highlight=False)
+    return 0 if locked.is_exact and takeover is not None else ExitCode.FAILED

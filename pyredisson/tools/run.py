@@ -3,15 +3,15 @@
 The rules this file keeps:
 
 * The command starts only while the lock is certainly held, and the lock is released only after it has ended.
-* Whoever leaves while still waiting leaves nothing held and nobody queued.
-* The command hears of a lost lock at once: SIGTERM, and SIGKILL after a grace.
-* Each signal reaches the command exactly once. Without a terminal it gets a process group of its own, and what is sent
-  to us is passed on to that group. With one it stays in ours, as under flock(1) or env(1), so that reading from the
-  terminal, Ctrl-Z and ``fg`` work; there the terminal itself sends Ctrl-C to both, and only the command, not the group
-  that it shares with its callers, is signalled by us.
+* A wait that ends early leaves nothing held and no waiter in a queue.
+* A lost lock ends the command at once: SIGTERM, and SIGKILL after a grace period.
+* Each signal reaches the command exactly once. Without a terminal the command gets a process group of its own, and our
+  signals are forwarded to that group. With a terminal it stays in our group, as under flock(1) or env(1), so that
+  reading from the terminal, Ctrl-Z and ``fg`` work; the terminal then sends Ctrl-C to both of us, and other signals are
+  forwarded to the command alone, since the group includes our callers.
 
-Not promised: a command outlives us if we are killed by SIGKILL, since nothing can be passed on then. Its lock is free
-within one lease. The same holds for SIGSTOP: the command is ended as soon as we go on and find the lock lost.
+Not promised: a command outlives us if we are killed by SIGKILL, which cannot be forwarded. Its lock is free within one
+lease. After SIGSTOP, the command is ended as soon as we continue and find the lock lost.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ import select
 import shutil
 import signal
 import socket
-import sys
 import time
 from collections.abc import Sequence
-from enum import IntEnum
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -36,9 +34,9 @@ from typing_extensions import Self
 
 from pyredisson import Config, Lease, Lock, LockLostError, LockTimeoutError, Redisson, RedissonError
 from pyredisson.core.deadline import meant
-from pyredisson.tools.plain_text import plain
+from pyredisson.tools.common import BadUsage, ExitCode, connect, say
 
-__all__ = ["BadUsage", "ExitCode", "connect", "find_program", "run_command", "say"]
+__all__ = ["find_program", "run_command"]
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 SENT_BY_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
@@ -46,27 +44,11 @@ SENT_BY_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 # Python ignores these two in its own process; a command expects them as they were.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
-# News wakes us at once. This bound is for what sends none: time that passed while the machine was suspended.
-LOOK_AT_LEAST_EVERY = 1.0
+# Signals and losses wake us at once. This bound is for time that passes while the machine is suspended.
+CHECK_INTERVAL = 1.0
 
-# The end of a process group is not signalled to anybody who is not its parent.
-LOOK_FOR_STRAGGLERS_EVERY = 0.05
-
-
-class ExitCode(IntEnum):
-    """Exit codes of our own; all others are the command's. The names and numbers are those of sysexits.h and sh."""
-
-    UNAVAILABLE = 69
-    NOT_LOCKED = 75
-    LOST = 76
-    NOT_EXECUTABLE = 126
-    NOT_FOUND = 127
-    SIGNALLED = 128
-    """Plus the signal's number."""
-
-
-class BadUsage(Exception):
-    """The command line cannot be carried out as it stands; the message says why and is fit to be shown."""
+# The end of a process group sends no signal.
+GROUP_CHECK_INTERVAL = 0.05
 
 
 def run_command(
@@ -79,14 +61,15 @@ def run_command(
     grace: float = 5.0,
     watchdog_timeout: float = 30.0,
 ) -> int:
-    """Run a command while a lock is held. To be called from the main thread, because it handles signals.
+    """Run a command while a lock is held. Call it from the main thread, because it handles signals.
 
     Args:
         name: The lock's name.
         command: The program and its arguments.
         url: The server.
-        wait_time: Seconds to wait for the lock; ``None`` for ever, 0 for a single attempt.
-        lease_time: Seconds after which the lock ends by itself, and the command with it; ``None`` while it runs.
+        wait_time: Seconds to wait for the lock; ``None`` is without limit, 0 a single attempt.
+        lease_time: Seconds after which the lock expires and the command is ended; ``None`` renews the lock as long as
+            the command runs.
         grace: Seconds between SIGTERM and SIGKILL after a loss.
         watchdog_timeout: Seconds after which the lock is free if this process dies and no lease was given.
 
@@ -103,7 +86,7 @@ def run_command(
         reason = "command not found" if program is ExitCode.NOT_FOUND else "not executable"
         say(f"{command[0]}: {reason}")
         return program
-    # What the library would warn of is said here in one line, and shows in the exit code.
+    # Warnings of the library are reported here in one line, and by the exit code.
     logging.getLogger("pyredisson").setLevel(logging.ERROR)
     try:
         with Signals() as signals:
@@ -116,7 +99,7 @@ def run_command(
                     run = _Run(client, name, program, command, signals, grace)
                     return run.while_locked(wait_time, None if lease_time is None else meant(lease_time))
                 except LockTimeoutError:
-                    say(f"the lock {name!r} is held by somebody else")
+                    say(f"the lock {name!r} is held by another client")
                     return ExitCode.NOT_LOCKED
                 except (RedisError, RedissonError) as error:
                     trouble = "refused" if isinstance(error, ResponseError) else "is not available"
@@ -124,37 +107,17 @@ def run_command(
                     return ExitCode.UNAVAILABLE
     except Interrupted as interrupted:
         return ExitCode.SIGNALLED + interrupted.signum
-    except RedissonError as error:  # No server to be started for embedded://.
+    except RedissonError as error:  # embedded:// found no server program.
         say(str(error))
         return ExitCode.UNAVAILABLE
 
 
-def connect(url: str, config: Config) -> Redisson:
-    """A client for a URL that a user typed; nothing is sent yet.
-
-    Raises:
-        BadUsage: It is no URL. The message does not repeat it: what failed to parse may be a piece of a password.
-    """
-    try:
-        return Redisson.from_url(url, config=config)
-    except (ValueError, TypeError):
-        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
-
-
 def find_program(name: str) -> str | ExitCode:
-    """Where a program is, or why it cannot be run, told apart as a shell does."""
+    """Return the path of a program, or the exit code of a shell that cannot run it."""
     if program := shutil.which(name):
         return program
     exists = os.path.exists(name) if os.path.dirname(name) else shutil.which(name, mode=os.F_OK)
     return ExitCode.NOT_EXECUTABLE if exists else ExitCode.NOT_FOUND
-
-
-def say(text: str) -> None:
-    """One line on stderr, past its buffer: with nobody reading there, Python would end with an exit code of its own."""
-    try:
-        os.write(sys.stderr.fileno(), f"pyredisson: {plain(text)}\n".encode(errors="backslashreplace"))
-    except (OSError, AttributeError):
-        pass  # Nobody reads, or stderr was closed before we started. No reason to leave a command alone.
 
 
 class _Run:
@@ -174,14 +137,14 @@ class _Run:
         self._grace = grace
 
     def while_locked(self, wait_time: float | None, lease_time: float | None) -> int:
-        """Take the lock, run the command, release the lock."""
+        """Acquire the lock, run the command, release the lock."""
         status: int | None = None
         try:
             with self._lock.hold(wait_time, lease_time) as lease:
                 self._signals.stop_interrupting()
                 status = self._run(lease)
         except Interrupted:
-            self._give_back()
+            self._release_if_held()
             raise
         except LockLostError:
             if status != ExitCode.LOST:
@@ -190,8 +153,8 @@ class _Run:
         except (RedisError, RedissonError) as error:
             if status is None:
                 raise
-            # The lock was held to the end, which is what counts for the command.
-            say(f"the lock {self._name!r} could not be released and is free when its lease is over: {error}")
+            # The lock was held until the command had ended.
+            say(f"the lock {self._name!r} could not be released and is free when its lease expires: {error}")
         except (ValueError, TypeError) as error:
             if status is None:
                 raise BadUsage(str(error)) from None
@@ -215,29 +178,29 @@ class _Run:
                     self._say_lost("while the command ran; it is being ended")
                     self._end(command)
                     return ExitCode.LOST
-                for signum in self._signals.wait(min(lease.remaining(), LOOK_AT_LEAST_EVERY)):
+                for signum in self._signals.wait(min(lease.remaining(), CHECK_INTERVAL)):
                     command.forward(signum)
         return status
 
     def _end(self, command: Command) -> None:
-        """End a command that is no longer protected: first it is asked, and when the grace is over it is not."""
+        """End a command that is no longer protected: by SIGTERM, and by SIGKILL after the grace period."""
         kill_at = time.monotonic() + self._grace
         command.terminate()
         while not command.is_gone() and (left := kill_at - time.monotonic()) > 0:
             command_has_ended = command.poll() is not None
-            look_in = LOOK_FOR_STRAGGLERS_EVERY if command_has_ended else LOOK_AT_LEAST_EVERY
-            for signum in self._signals.wait(min(left, look_in)):
+            interval = GROUP_CHECK_INTERVAL if command_has_ended else CHECK_INTERVAL
+            for signum in self._signals.wait(min(left, interval)):
                 command.forward(signum)
         if not command.is_gone():
             command.kill()
 
-    def _give_back(self) -> None:
-        """A signal may strike between the lock's being taken and its being ours to release."""
+    def _release_if_held(self) -> None:
+        """Release the lock if a signal came after it was acquired and before the block was entered."""
         try:
             if self._lock.is_held_by_current_thread():
                 self._lock.unlock()
         except (RedisError, RedissonError):
-            pass  # Unreachable: then the lease ends it.
+            pass  # Unreachable: the lock is free when its lease expires.
 
     def _say_lost(self, when: str) -> None:
         say(f"the lock {self._name!r} was lost {when}")
@@ -248,13 +211,13 @@ def _is_lost(lease: Lease) -> bool:
 
 
 class Command:
-    """A running command: its process, and its process group if it has one of its own. Leaving the block kills it."""
+    """A running command, and its process group if it has one of its own. Leaving the block kills it."""
 
     def __init__(self, program: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
-        """Start it.
+        """Start the command.
 
         Raises:
-            OSError: It cannot be executed.
+            OSError: The program cannot be executed.
         """
         self._status: int | None = None
         self._terminal = _open_controlling_terminal()
@@ -268,8 +231,8 @@ class Command:
             self._pid = self._spawn("/bin/sh", ["sh", program, *arguments[1:]], environment)
 
     def _spawn(self, program: str, arguments: Sequence[str], environment: dict[str, str]) -> int:
-        # Not subprocess: that would fork a process that has threads in order to set the group, and close descriptors
-        # that our caller means the command to have (`3< file`). Ours are not inheritable in any case.
+        # Not subprocess: to set the group it would fork a process that has threads, and it closes descriptors that our
+        # caller opened for the command (`3< file`). Our own are not inheritable.
         return os.posix_spawn(
             program,
             list(arguments),
@@ -283,7 +246,7 @@ class Command:
         return self._terminal is None
 
     def poll(self) -> int | None:
-        """The exit code as a shell gives it, or ``None`` while the command runs."""
+        """Return the exit code as a shell does, or ``None`` while the command runs."""
         if self._status is None:
             pid, wait_status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
@@ -292,19 +255,19 @@ class Command:
         return self._status
 
     def is_gone(self) -> bool:
-        """Whether the command has ended, and all of its process group if that is its own."""
+        """Return whether the command has ended, and its process group, too, if it has one of its own."""
         if self.poll() is None:
             return False
         return not (self._has_own_group and self._signal(0))
 
     def forward(self, signum: int) -> None:
-        """Pass on a signal that we were sent, unless the terminal has sent it to the command as well."""
+        """Forward a signal, unless the terminal has sent it to the command as well."""
         if signum in SENT_BY_THE_KEYBOARD and self._is_in_foreground():
             return
         self._signal(signum)
 
     def terminate(self) -> None:
-        """Ask the command to end, and let it go on if it is stopped, so that it can."""
+        """Send SIGTERM, and continue a stopped command so that it can react."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 
@@ -312,7 +275,7 @@ class Command:
         self._signal(signal.SIGKILL)
 
     def _signal(self, signum: int) -> bool:
-        """Signal the group if it is the command's own, else the command; whether anybody was there."""
+        """Signal the group if it is the command's own, else the command. Return whether the target exists."""
         try:
             if self._has_own_group:
                 os.killpg(self._pid, signum)
@@ -322,7 +285,7 @@ class Command:
                 return False
         except ProcessLookupError:
             return False
-        except PermissionError:  # It has become another user's, as with sudo, but it is there.
+        except PermissionError:  # It exists, but belongs to another user, as under sudo.
             if signum:
                 say(f"not permitted to send {signal.strsignal(signum)!r} to the command")
         return True
@@ -331,7 +294,7 @@ class Command:
         try:
             return self._terminal is not None and os.tcgetpgrp(self._terminal) == os.getpgrp()
         except OSError:
-            return False  # The terminal has gone.
+            return False  # The terminal was closed.
 
     def _close_terminal(self) -> None:
         if self._terminal is not None:
@@ -358,7 +321,7 @@ def _open_controlling_terminal() -> int | None:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came before the command was started. The library takes it for Ctrl-C and leaves nothing behind."""
+    """A signal came before the command was started. The library handles it like Ctrl-C and leaves nothing held."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -366,9 +329,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """The signals we are sent, and the news of a loss, for one thread to wait for.
+    """Signals, and the notification of a lost lock, for one thread to wait for.
 
-    At first a signal interrupts whatever is being done, once. After `stop_interrupting` they are kept for `wait`.
+    At first a signal raises :class:`Interrupted`, once. After ``stop_interrupting()`` they are queued for ``wait()``.
     """
 
     def __init__(self) -> None:
@@ -381,7 +344,7 @@ class Signals:
     def __enter__(self) -> Self:
         self._wakeup_before = signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)
         for signum in FORWARDED:
-            # What is ignored from outside, as under nohup(1), stays ignored, for the command too.
+            # A signal that our caller ignores, as nohup(1) does, stays ignored, also for the command.
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 self._before[signum] = signal.signal(signum, self._interrupt)
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -406,14 +369,14 @@ class Signals:
             raise Interrupted(signum)
 
     def wake(self) -> None:
-        """End a `wait`, from any thread."""
+        """End a ``wait()``, from any thread."""
         try:
             self._outbox.send(b"\0")
         except OSError:
-            pass  # Full: it is awake. Closed: nobody waits any more.
+            pass  # Full: it is awake. Closed: it does not wait any more.
 
     def wait(self, timeout: float) -> list[int]:
-        """Sleep until something happens, for at most `timeout` seconds; the signals to forward, in order."""
+        """Wait at most ``timeout`` seconds for a signal or a ``wake()``. Return the signals to forward, in order."""
         select.select([self._inbox], [], [], max(0.0, timeout))
         try:
             return [signum for signum in self._inbox.recv(4096) if signum in FORWARDED]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.places import EVERYWHERE
-from tests.contract.worlds import World
 from tests.servers import SharedServers
+from tests.worlds.base import World
+from tests.worlds.environments import EVERYWHERE
 
 
 @pytest.fixture(params=EVERYWHERE, ids=str)

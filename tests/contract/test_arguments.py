@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
-from tests.contract.worlds import Remote, World
+from tests.worlds.base import Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
 NO_TIMES = ["5", b"5", True, False, [5], 5j, object()]
 NO_WAITS = [-1, -0.001, math.nan, math.inf, -math.inf, 10**400, timedelta(seconds=-1)]
@@ -42,7 +42,7 @@ def lock_out_of_reach(world: ClockWorld) -> Remote:
     return world.actor().lock(world.client(redis=world.unreachable()))
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("call", WITH_LEASE)
 def test_what_is_no_lease(world: ClockWorld, call: str) -> None:
     lock = lock_out_of_reach(world)
@@ -57,7 +57,7 @@ def test_what_is_no_lease(world: ClockWorld, call: str) -> None:
             WITH_LEASE[call](lock, lease)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("call", WITH_WAIT)
 def test_what_is_no_wait(world: ClockWorld, call: str) -> None:
     lock = lock_out_of_reach(world)
@@ -72,7 +72,7 @@ def test_what_is_no_wait(world: ClockWorld, call: str) -> None:
             WITH_WAIT[call](lock, wait)
 
 
-@each_colour
+@sync_and_async
 def test_what_is_no_thread_id(world: ClockWorld) -> None:
     lock = lock_out_of_reach(world)
     for number in ("7", 7.0, None, True):
@@ -82,7 +82,7 @@ def test_what_is_no_thread_id(world: ClockWorld) -> None:
         lock.is_held_by_thread(7)
 
 
-@each_colour
+@sync_and_async
 def test_what_is_no_name(world: ClockWorld) -> None:
     client = world.client(redis=world.unreachable()).real
     for name in (None, 5, b"orders", ["orders"], object()):

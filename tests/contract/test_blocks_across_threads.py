@@ -18,9 +18,10 @@ import pytest
 
 import pyredisson
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError
-from tests.contract.on_the_clock import AsyncioWorld, ThreadsWorld
-from tests.contract.places import asyncio_only, each_colour, threads_only
-from tests.contract.worlds import PATIENCE, Actor, World
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import PATIENCE, Actor, World
+from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
+from tests.worlds.threads import ThreadsWorld
 
 SHORT = 1.5  # a watchdog's timeout, where the end of a lease is waited for
 LONG = 2.4  # the same, where nothing may be lost
@@ -362,7 +363,7 @@ def test_a_call_in_a_copied_context_re_enters_what_its_caller_holds(world: Threa
 # ---- owners that are no thread -----------------------------------------------------------------------------------
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("kind", [*KINDS, "non_reentrant_lock", "non_reentrant_fair_lock"])
 def test_an_owner_locks_here_and_unlocks_there(world: World, kind: str) -> None:
     client = world.client().real
@@ -375,7 +376,7 @@ def test_an_owner_locks_here_and_unlocks_there(world: World, kind: str) -> None:
     assert free(world)
 
 
-@each_colour
+@sync_and_async
 def test_an_owner_re_enters_from_anywhere(world: World) -> None:
     client = world.client().real
     first, second = world.actors(2)
@@ -390,7 +391,7 @@ def test_an_owner_re_enters_from_anywhere(world: World) -> None:
     assert free(world)
 
 
-@each_colour
+@sync_and_async
 def test_two_owners_exclude_each_other_on_one_thread(world: World) -> None:
     client = world.client().real
     actor = world.actor()
@@ -414,7 +415,7 @@ def test_a_plain_block_of_an_owner_may_be_left_on_another_thread(world: ThreadsW
     assert free(world)
 
 
-@each_colour
+@sync_and_async
 def test_what_an_owner_holds_is_renewed_though_the_thread_that_took_it_ended(world: World) -> None:
     client = world.client(lock_watchdog_timeout=LONG).real
     first, second = world.actors(2)
@@ -426,7 +427,7 @@ def test_what_an_owner_holds_is_renewed_though_the_thread_that_took_it_ended(wor
     assert free(world)
 
 
-@each_colour
+@sync_and_async
 def test_what_a_closed_owner_holds_is_renewed_no_longer(world: World) -> None:
     client = world.client(lock_watchdog_timeout=SHORT).real
     actor = world.actor()
@@ -437,7 +438,7 @@ def test_what_a_closed_owner_holds_is_renewed_no_longer(world: World) -> None:
     world.until(lambda: free(world), what="the lock is free again")
 
 
-@each_colour
+@sync_and_async
 def test_what_a_forgotten_owner_holds_is_renewed_no_longer_and_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,9 +15,10 @@ import pytest
 
 import pyredisson
 from pyredisson import LockError, LockNotOwnedError
-from tests.contract.on_the_clock import ThreadsWorld
-from tests.contract.places import threads_only
-from tests.contract.worlds import Actor
+from pyredisson.core.runtime import Ticket, run
+from tests.worlds.base import Actor
+from tests.worlds.environments import threads_only
+from tests.worlds.threads import ThreadsWorld
 
 pytestmark = threads_only
 
@@ -390,7 +391,7 @@ def test_waiting_for_another_task_of_the_loop_raises_at_once(lock: Any, wait: st
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "token_lock"])
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "token_lock", "write", "multi", "red"])
 def test_who_blocks_its_event_loop_is_told_after_a_second(
     world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -417,6 +418,37 @@ def test_who_blocks_its_event_loop_is_told_after_a_second(
     assert len(told()) == 1
     assert told()[0].levelno == logging.WARNING
     assert "test_call_chains" in (told()[0].stack_info or ""), "it says where"
+    assert "'orders'" in told()[0].getMessage(), "it says for which lock"
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
+def test_who_waits_for_a_semaphore_or_latch_in_its_event_loop_is_told_of_which(
+    world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client().real
+    waits = getattr(client, f"get_{kind}")("seats")
+
+    async def main() -> object:
+        if kind == "count_down_latch":
+            waits.try_set_count(1)
+            return waits.wait(1.3)
+        waits.try_set_permits(0)
+        return waits.try_acquire(wait_time=1.3)
+
+    assert not asyncio.run(main())
+    (warning,) = [record for record in caplog.records if "blocks the event loop" in record.getMessage()]
+    assert "'seats'" in warning.getMessage()
+
+
+def test_a_subscriber_that_was_made_in_an_event_loop_is_not_told_that_it_blocks_it(
+    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> Ticket:
+        ticket: Ticket = world.client().real._core.runtime.ticket()
+        return ticket  # As its subscriber makes one, in whose own thread it then waits.
+
+    run(asyncio.run(main()).wait(1.3))
+    assert "blocks the event loop" not in caplog.text
 
 
 def test_no_thread_is_told_that_it_blocks_a_loop_it_has_not(

@@ -10,11 +10,11 @@ import pytest
 import redis.exceptions
 
 from pyredisson import OutcomeUnknownError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
 from tests.servers import HOST, VALKEY, Server
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
-pytestmark = each_colour
+pytestmark = sync_and_async
 
 SECRET = "hunter2"  # of a server that is thrown away
 

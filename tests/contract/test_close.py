@@ -12,11 +12,13 @@ import redis.asyncio
 
 import pyredisson
 from pyredisson import ClientClosedError
-from tests.contract.on_the_clock import AsyncioWorld, ClockWorld, ThreadsWorld
-from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
-from tests.contract.worlds import World
 from tests.proxy import Proxy
 from tests.servers import HOST
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
+from tests.worlds.threads import ThreadsWorld
 
 SHORT = 0.9
 
@@ -70,6 +72,22 @@ def test_waiters_are_woken(world: World, wait: float | None) -> None:
     assert not world.actor().lock(world.client()).is_locked()
 
 
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
+def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: str) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    if kind == "semaphore":
+        alice.get(client, kind).try_set_permits(0)
+        waits = bob.get(client, kind).acquire
+    else:
+        alice.get(world.client(), kind).lock()
+        waits = bob.get(client, kind).lock
+    waiting = bob.start(waits)
+    client.close()
+    assert isinstance(waiting.error(within=5), ClientClosedError)
+
+
 def test_what_is_held_is_left_to_its_lease(world: World) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
     alice, bob = world.actors(2)
@@ -95,7 +113,7 @@ def test_leaving_a_block_of_a_closed_client_says_so(world: World) -> None:
         raise ZeroDivisionError
 
 
-@each_colour
+@sync_and_async
 def test_a_block_closes_the_client(world: ClockWorld) -> None:
     client = world.client()
     with client as entered:
@@ -107,11 +125,11 @@ def test_a_block_closes_the_client(world: ClockWorld) -> None:
     assert "closed" in repr(client)
 
 
-@each_colour
+@sync_and_async
 def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
-    kind = redis.BlockingConnectionPool if world.in_threads else redis.asyncio.BlockingConnectionPool
+    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     borrowed = world.look_after(
-        (redis.Redis if world.in_threads else redis.asyncio.Redis).from_pool(
+        (redis.Redis if world.runtime == "threads" else redis.asyncio.Redis).from_pool(
             kind(host=HOST, port=world.port, max_connections=1)
         )
     )
@@ -158,7 +176,7 @@ def test_no_task_is_left(world: AsyncioWorld) -> None:
     world.until(lambda: not tasks_of_ours(world))
 
 
-@each_colour
+@sync_and_async
 def test_no_connection_is_left(world: ClockWorld) -> None:
     before = connections(world)
     client = world.client()
@@ -168,7 +186,7 @@ def test_no_connection_is_left(world: ClockWorld) -> None:
     world.until(lambda: not connections(world) - before)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("call", ["lock", "unlock"])
 def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) -> None:
     before = connections(world)
@@ -205,7 +223,7 @@ def tasks_of_ours(world: AsyncioWorld) -> list[str]:
     async def names() -> list[str]:
         return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("pyredisson")]
 
-    return list(world.run(names()))
+    return list(world.run(names))
 
 
 def connections(world: ClockWorld) -> set[str]:

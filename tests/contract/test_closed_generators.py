@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.on_the_clock import AsyncioWorld, ThreadsWorld
-from tests.contract.places import asyncio_only, each_runtime, threads_only
-from tests.contract.worlds import Remote, World
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import asyncio_only, each_runtime, threads_only
+from tests.worlds.threads import ThreadsWorld
 
 KINDS = {
     "lock": lambda client: client.get_lock("orders"),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
-from tests.contract.worlds import Actor
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
-pytestmark = each_colour
+pytestmark = sync_and_async
 
 
 def forgotten_client(world: ClockWorld, **config: Any) -> Any:

@@ -25,10 +25,11 @@ from redis.lock import Lock as Original
 import pyredisson.compat.redis_py as for_threads
 import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import Config, Redisson
-from tests.contract.on_the_clock import AsyncioWorld, ClockWorld
-from tests.contract.places import asyncio_only, each_colour, on_the_clock, threads_only
-from tests.contract.worlds import Actor, Remote
 from tests.proxy import Proxy
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import Actor, Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, in_real_time, sync_and_async, threads_only
 
 #: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
 interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -74,7 +75,7 @@ def pttl(world: ClockWorld) -> int:
 # ---- what redis-py's lock does ---------------------------------------------------------------------------------------
 
 
-@on_the_clock
+@in_real_time
 def test_taking_and_giving_back(user: User, stored: Callable[[], bytes | None]) -> None:
     lock = user.lock()
     assert lock.acquire(blocking=False) is True
@@ -85,7 +86,7 @@ def test_taking_and_giving_back(user: User, stored: Callable[[], bytes | None]) 
     assert user.actor.do(lambda: lock.real.local.token) is None
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("thread_local", [True, False])
 @pytest.mark.parametrize("token", ["test", b"test"])
 def test_a_token_of_ones_own(
@@ -100,7 +101,7 @@ def test_a_token_of_ones_own(
     assert stored() is None
 
 
-@on_the_clock
+@in_real_time
 def test_locked(user: User) -> None:
     one, two = user.lock(), user.lock()
     assert one.locked() is False
@@ -111,7 +112,7 @@ def test_locked(user: User) -> None:
     assert two.locked() is False
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("thread_local", [True, False])
 def test_owned(user: User, thread_local: bool) -> None:
     one, two = user.lock(thread_local=thread_local), user.lock()
@@ -123,7 +124,7 @@ def test_owned(user: User, thread_local: bool) -> None:
     assert (one.owned(), two.owned()) == (False, True)
 
 
-@on_the_clock
+@in_real_time
 def test_competing_locks(user: User) -> None:
     one, two = user.lock(), user.lock()
     assert one.acquire(blocking=False)
@@ -134,7 +135,7 @@ def test_competing_locks(user: User) -> None:
     two.release()
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("timeout", [10, 9.5])
 def test_a_timeout_is_the_ttl(user: User, world: ClockWorld, timeout: float) -> None:
     lock = user.lock(timeout=timeout)
@@ -142,7 +143,7 @@ def test_a_timeout_is_the_ttl(user: User, world: ClockWorld, timeout: float) -> 
     assert 8000 < pttl(world) <= timeout * 1000
 
 
-@on_the_clock
+@in_real_time
 def test_not_blocking(user: User) -> None:
     one = user.lock()
     assert one.acquire()
@@ -154,7 +155,7 @@ def test_not_blocking(user: User) -> None:
     assert not two.acquire(blocking=True, blocking_timeout=0.01)
 
 
-@on_the_clock
+@in_real_time
 def test_blocking_for_a_time(user: User) -> None:
     assert user.lock().acquire(blocking=False)
     began = time.monotonic()
@@ -164,7 +165,7 @@ def test_blocking_for_a_time(user: User) -> None:
     assert not user.lock().acquire(blocking_timeout=-1)
 
 
-@on_the_clock
+@in_real_time
 def test_blocking_until_it_is_free(user: User, world: ClockWorld) -> None:
     one = user.lock()
     other = User(world, user.redis)
@@ -175,7 +176,7 @@ def test_blocking_until_it_is_free(user: User, world: ClockWorld) -> None:
     assert waiting.result(within=5) is True
 
 
-@on_the_clock
+@in_real_time
 def test_a_block(user: User, stored: Callable[[], bytes | None]) -> None:
     lock = user.lock(blocking_timeout=0.2)
     with lock as entered:
@@ -184,14 +185,14 @@ def test_a_block(user: User, stored: Callable[[], bytes | None]) -> None:
     assert stored() is None
 
 
-@on_the_clock
+@in_real_time
 def test_a_block_that_is_not_entered(user: User, world: ClockWorld) -> None:
     world.redis.command("SET", "foo", "bar")
     with pytest.raises(LockError, match="Unable to acquire"):
         user.lock(blocking_timeout=0.05).enter()
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("meddle", ["taken over", "released"])
 def test_leaving_a_block_without_the_lock(user: User, world: ClockWorld, meddle: str) -> None:
     lock = user.lock(timeout=10)
@@ -199,7 +200,7 @@ def test_leaving_a_block_without_the_lock(user: User, world: ClockWorld, meddle:
         meddle_with(lock, world, meddle)
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("meddle", ["taken over", "released"])
 def test_leaving_a_block_without_the_lock_may_be_only_logged(
     user: User, world: ClockWorld, meddle: str, caplog: pytest.LogCaptureFixture
@@ -217,7 +218,7 @@ def meddle_with(lock: Remote, world: ClockWorld, how: str) -> None:
         world.redis.command("SET", "foo", "a")
 
 
-@on_the_clock
+@in_real_time
 def test_releasing_what_is_not_held(user: User) -> None:
     with pytest.raises(LockError, match="Cannot release") as error:
         user.lock().release()
@@ -225,7 +226,7 @@ def test_releasing_what_is_not_held(user: User) -> None:
     assert error.value.lock_name == "foo"
 
 
-@on_the_clock
+@in_real_time
 def test_releasing_what_was_lost(user: User, world: ClockWorld) -> None:
     lock = user.lock()
     lock.acquire(blocking=False)
@@ -237,7 +238,7 @@ def test_releasing_what_was_lost(user: User, world: ClockWorld) -> None:
     assert world.redis.command("GET", "foo") == b"a"
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("time", [10, 10.5])
 def test_extending(user: User, world: ClockWorld, time: float) -> None:
     lock = user.lock(timeout=10)
@@ -248,7 +249,7 @@ def test_extending(user: User, world: ClockWorld, time: float) -> None:
     lock.release()
 
 
-@on_the_clock
+@in_real_time
 def test_extending_from_now_on(user: User, world: ClockWorld) -> None:
     lock = user.lock(timeout=10)
     assert lock.acquire(blocking=False)
@@ -256,7 +257,7 @@ def test_extending_from_now_on(user: User, world: ClockWorld) -> None:
     assert 10_000 < pttl(world) <= 12_000
 
 
-@on_the_clock
+@in_real_time
 def test_reacquiring(user: User, world: ClockWorld) -> None:
     lock = user.lock(timeout=10)
     assert lock.acquire(blocking=False)
@@ -266,7 +267,7 @@ def test_reacquiring(user: User, world: ClockWorld) -> None:
     lock.release()
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("call", ["extend", "reacquire"])
 def test_prolonging_what_cannot_be_prolonged(user: User, world: ClockWorld, call: str) -> None:
     def prolong(lock: Remote) -> None:
@@ -289,7 +290,7 @@ def test_prolonging_what_cannot_be_prolonged(user: User, world: ClockWorld, call
     assert world.redis.command("GET", "foo") == b"a"
 
 
-@on_the_clock
+@in_real_time
 def test_redis_pys_client_makes_it(user: User, world: ClockWorld) -> None:
     kind = module_of(world).Lock
     lock = Remote(user.redis.lock("foo", timeout=5, sleep=0.01, lock_class=kind), user.actor)
@@ -298,7 +299,7 @@ def test_redis_pys_client_makes_it(user: User, world: ClockWorld) -> None:
         assert pttl(world) > 3000
 
 
-@each_colour
+@sync_and_async
 def test_the_client_may_decode_replies(world: ClockWorld) -> None:
     user = User(world, world.redis_client(decode_responses=True))
     lock = user.lock(timeout=10)
@@ -311,7 +312,7 @@ def test_the_client_may_decode_replies(world: ClockWorld) -> None:
 # ---- beside the original ---------------------------------------------------------------------------------------------
 
 
-@each_colour
+@sync_and_async
 def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
     with redis.Redis(port=world.port or 0) as client:
         old, new = Original(client, "foo", timeout=30), user.lock(timeout=30)
@@ -332,7 +333,7 @@ def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
 # ---- what differs on purpose -----------------------------------------------------------------------------------------
 
 
-@each_colour
+@sync_and_async
 def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world: ClockWorld) -> None:
     client = world.client(lock_watchdog_timeout=2.4)
     actor = world.actor()
@@ -345,7 +346,7 @@ def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world: Cloc
     world.until(lambda: pttl(world) < 1000, what="it is renewed no more, which happened every 0.8 s")
 
 
-@each_colour
+@sync_and_async
 def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
     lock = user.lock(timeout=10)
     lock.acquire()
@@ -356,14 +357,14 @@ def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
             lock.extend(time_)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("arguments", [{"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}])
 def test_arguments_that_no_lock_can_have(user: User, arguments: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         user.lock(**arguments)
 
 
-@each_colour
+@sync_and_async
 def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockWorld) -> None:
     """redis-py sees its own SET NX refused when it repeats it, and waits for itself."""
     assert world.port is not None
@@ -389,7 +390,7 @@ def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockW
         user.actor.do(module_of(world).client_of(user.redis).close)
 
 
-@each_colour
+@sync_and_async
 def test_what_could_not_be_settled_is_an_error_of_the_connection(world: ClockWorld) -> None:
     assert world.port is not None
     with Proxy(world.port) as proxy:
@@ -407,7 +408,7 @@ def test_what_could_not_be_settled_is_an_error_of_the_connection(world: ClockWor
 
 
 @interruptible
-@each_colour
+@sync_and_async
 def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> None:
     user = User(world)
     user.actor = world.interruptible()
@@ -423,7 +424,7 @@ def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> No
     user.actor.do(module_of(world).client_of(user.redis).close)
 
 
-@on_the_clock
+@in_real_time
 def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: ClockWorld) -> None:
     """redis-py's asyncio lock keeps one token for all tasks: the late release of one frees another's hold."""
     other = User(world, user.redis)
@@ -440,7 +441,7 @@ def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: Cloc
     theirs.release()
 
 
-@on_the_clock
+@in_real_time
 def test_without_thread_local_whoever_has_the_object_may_release_it(user: User, world: ClockWorld) -> None:
     other = User(world, user.redis)
     mine = user.lock(timeout=30, thread_local=False)
@@ -470,7 +471,7 @@ def test_what_an_ended_task_left_behind_may_be_released(world: ClockWorld) -> No
                 assert not await lock.locked()
             await for_tasks.client_of(client).close()
 
-    world.run(main())
+    world.run(main)
 
 
 # ---- the client behind it --------------------------------------------------------------------------------------------

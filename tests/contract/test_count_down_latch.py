@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_runtime, each_server, on_the_clock
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, each_server, in_real_time
 
 CHANNEL = "redisson_countdownlatch__channel__{ready}"
 
@@ -160,7 +160,7 @@ def test_a_latch_that_was_set_again_holds_those_who_come_then(world: World) -> N
 
 @each_server
 def test_one_look_lets_a_crowd_through(world: ClockWorld) -> None:
-    crowd = 200 if world.in_threads else 1000
+    crowd = 200 if world.runtime == "threads" else 1000
     client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
     handle = client.real.get_count_down_latch("ready")
     theirs = Remote(handle, world.actor())
@@ -232,7 +232,7 @@ def test_bad_arguments(world: World) -> None:
     assert world.redis.everything() == {}
 
 
-@on_the_clock
+@in_real_time
 def test_what_is_something_elses(world: ClockWorld) -> None:
     mine = ready(world.actor(), world.client())
     world.redis.command("SET", "ready", "a token")

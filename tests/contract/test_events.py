@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from pyredisson import events
-from tests.contract.places import each_runtime
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import each_runtime
+from tests.worlds.store import CHANNEL
 
 pytestmark = each_runtime
 

@@ -11,13 +11,13 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from pyredisson import LockError, OutcomeUnknownError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import Remote
 from tests.proxy import Proxy
+from tests.worlds.base import Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
+from tests.worlds.store import CHANNEL
 
-pytestmark = each_colour
+pytestmark = sync_and_async
 
 HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
 

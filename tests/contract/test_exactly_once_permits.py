@@ -11,12 +11,12 @@ import pytest
 import redis.exceptions
 
 from pyredisson import OutcomeUnknownError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
-from tests.contract.worlds import Remote
 from tests.proxy import Proxy
+from tests.worlds.base import Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
-pytestmark = each_colour
+pytestmark = sync_and_async
 
 HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
 

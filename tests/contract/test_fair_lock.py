@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_runtime, each_server
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import Actor, Pending, Remote, World
+from tests.worlds.base import Actor, Pending, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, each_server
+from tests.worlds.store import CHANNEL
 
 QUEUE = "redisson_lock_queue:{orders}"
 TIMEOUTS = "redisson_lock_timeout:{orders}"

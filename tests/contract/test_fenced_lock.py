@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.store import CHANNEL
 
 TOKEN = "redisson_lock_token:{orders}"
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from pyredisson import events
-from tests.contract.places import each_runtime
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import each_runtime
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
 each_kind = pytest.mark.parametrize("kind", KINDS)

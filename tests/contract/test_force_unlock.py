@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.contract.places import each_runtime
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import each_runtime
+from tests.worlds.store import CHANNEL
 
 SHORT = 1.5
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.on_the_clock import AsyncioWorld, ThreadsWorld
-from tests.contract.places import asyncio_only, threads_only
-from tests.contract.worlds import PATIENCE, World
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import PATIENCE, World
+from tests.worlds.environments import asyncio_only, threads_only
+from tests.worlds.threads import ThreadsWorld
 
 #: Well under the lease of 30 s: it was released, and did not just run out.
 SOON = 5.0

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from pyredisson import LockError, LockLostError, LockTimeoutError
-from tests.contract.on_the_clock import AsyncioWorld
-from tests.contract.places import asyncio_only, each_runtime
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import World
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import World
+from tests.worlds.environments import asyncio_only, each_runtime
+from tests.worlds.store import CHANNEL
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 

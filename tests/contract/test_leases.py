@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour, each_runtime
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, sync_and_async
 
 
 def test_a_lease_ends_by_itself(world: World) -> None:
@@ -114,7 +114,7 @@ def test_leaving_a_block_whose_lease_ran_out_says_so(world: World) -> None:
         world.redis.delete("orders")
 
 
-@each_colour
+@sync_and_async
 def test_the_oldest_of_many_that_ran_out_are_forgotten(world: ClockWorld) -> None:
     client = world.client()
     alice = world.actor()
@@ -128,7 +128,7 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(world: ClockWorld) -> Non
         for number in range(2500):
             await client.real.get_lock(f"order-{number}").lock(0.001)
 
-    alice.start(take_and_forget if world.in_threads else take_and_forget_in_a_task).result(within=60)
+    alice.start(take_and_forget if world.runtime == "threads" else take_and_forget_in_a_task).result(within=60)
     with pytest.raises(LockNotOwnedError) as refusal:
         first.unlock()
     assert not isinstance(refusal.value, LockLostError)

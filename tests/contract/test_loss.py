@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.contract.places import each_colour, each_runtime
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where there is a lock that must not be lost: a busy machine may keep the watchdog waiting
@@ -199,7 +199,7 @@ def test_other_locks_go_on_when_one_is_lost(world: World) -> None:
 # ---- the callback ------------------------------------------------------------------------------------------------
 
 
-@each_colour
+@sync_and_async
 def test_the_callback_may_be_a_coroutine_function(world: World) -> None:
     lost = []
 
@@ -214,7 +214,7 @@ def test_the_callback_may_be_a_coroutine_function(world: World) -> None:
     assert lost == [("orders", alice.number)]
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("kind", ["function", "coroutine function"])
 def test_a_callback_that_raises_hurts_nobody(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     def fail(name: str, number: int) -> None:
@@ -237,7 +237,7 @@ def test_a_callback_that_raises_hurts_nobody(world: World, kind: str, caplog: py
     assert other.get_hold_count() == 1
 
 
-@each_colour
+@sync_and_async
 def test_a_callback_that_blocks_hurts_nobody(world: World) -> None:
     go_on = threading.Event()
     lost = []
@@ -262,7 +262,7 @@ def test_a_callback_that_blocks_hurts_nobody(world: World) -> None:
         go_on.set()
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("by", ["watchdog", "unlock"])
 def test_hundreds_of_losses_at_once_are_told_by_one_thread(world: World, by: str) -> None:
     lost: list[str] = []

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, LockNotOwnedError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
-from tests.contract.worlds import Remote, World
+from tests.worlds.base import Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
 
@@ -48,7 +48,7 @@ def test_an_owner_re_enters_from_any_thread_or_task(world: World) -> None:
     assert world.redis.ttl("orders") is None
 
 
-@each_colour
+@sync_and_async
 def test_both_sides_of_a_read_write_lock_are_the_owners(world: ClockWorld) -> None:
     client = world.client()
     owner = client.real.new_owner()
@@ -62,7 +62,7 @@ def test_both_sides_of_a_read_write_lock_are_the_owners(world: ClockWorld) -> No
     reading.unlock()
 
 
-@each_colour
+@sync_and_async
 def test_a_multi_lock_of_an_owners_locks_is_the_owners(world: ClockWorld) -> None:
     client = world.client()
     owner = client.real.new_owner()
@@ -81,7 +81,7 @@ def test_a_multi_lock_of_an_owners_locks_is_the_owners(world: ClockWorld) -> Non
         world.api.MultiLock(client.real.get_lock("a", owner=owner), client.real.get_lock("b"))
 
 
-@each_colour
+@sync_and_async
 def test_an_owner_makes_one_call_at_a_time(world: ClockWorld) -> None:
     client = world.client()
     owner = client.real.new_owner()
@@ -98,7 +98,7 @@ def test_an_owner_makes_one_call_at_a_time(world: ClockWorld) -> None:
     theirs.unlock()
 
 
-@each_colour
+@sync_and_async
 def test_what_an_owner_holds_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
     client = world.client(lock_watchdog_timeout=3.0)
     owner = client.real.new_owner()
@@ -110,7 +110,7 @@ def test_what_an_owner_holds_is_renewed_after_its_thread_or_task_has_ended(world
     assert world.redis.ttl("orders") is None
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("end", ["closed", "dropped"])
 def test_what_an_owner_holds_that_is_gone_is_renewed_no_longer(
     world: ClockWorld, end: str, caplog: pytest.LogCaptureFixture
@@ -128,7 +128,7 @@ def test_what_an_owner_holds_that_is_gone_is_renewed_no_longer(
     assert f"owner was {end} without releasing it" in caplog.text
 
 
-@each_colour
+@sync_and_async
 def test_what_is_no_owner_or_closed_is_refused_at_once(world: ClockWorld) -> None:
     client = world.client().real
     with pytest.raises(TypeError, match="new_owner"):

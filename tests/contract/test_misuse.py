@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
-pytestmark = each_colour
+pytestmark = sync_and_async
 
 KINDS = ["Lock", "FairLock", "SpinLock", "FencedLock", "TokenLock", "NonReentrantLock", "NonReentrantFairLock"]
 KINDS += ["ReadWriteLock", "Semaphore", "PermitExpirableSemaphore", "CountDownLatch"]

@@ -15,8 +15,8 @@ from pyredisson import (
     LockNotOwnedError,
     LockTimeoutError,
 )
-from tests.contract.places import each_runtime
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime
 
 pytestmark = each_runtime
 

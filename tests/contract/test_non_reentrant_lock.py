@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.store import CHANNEL
 
 
 def test_its_holder_cannot_take_it_twice(world: World) -> None:

@@ -12,10 +12,12 @@ import redis.asyncio
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockNotOwnedError
-from tests.contract.on_the_clock import AsyncioWorld, ClockWorld, ThreadsWorld
-from tests.contract.places import asyncio_only, each_colour, threads_only
-from tests.contract.worlds import World
 from tests.servers import HOST
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
+from tests.worlds.threads import ThreadsWorld
 
 
 def test_each_owner_has_a_number_of_its_own(world: World) -> None:
@@ -24,7 +26,7 @@ def test_each_owner_has_a_number_of_its_own(world: World) -> None:
     assert alice.number != bob.number
 
 
-@each_colour
+@sync_and_async
 def test_a_number_is_never_used_again(world: World) -> None:
     """Unlike ``threading.get_ident()`` and ``id(task)``, which the next one gets."""
     numbers = []
@@ -136,7 +138,7 @@ def test_after_a_loop_was_closed_the_next_one_starts_afresh(world: AsyncioWorld)
     asyncio.run(find_it_lost())
 
 
-@each_colour
+@sync_and_async
 def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
     """redis-py's own pool would stop at 100 connections."""
     client = world.client(timeout=20, lock_watchdog_timeout=120)  # They all connect at once.
@@ -154,7 +156,7 @@ def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
         async with lock:
             pass
 
-    waiting = [actor.start(use if world.in_threads else use_in_a_task) for actor in actors]
+    waiting = [actor.start(use if world.runtime == "threads" else use_in_a_task) for actor in actors]
     for pending in waiting:
         pending.result(within=30)
     assert not actors[0].lock(client).is_locked()

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_runtime, each_server, on_the_clock
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, each_server, in_real_time
 
 CHANNEL = "redisson_sc:{seats}"
 TAKEN = "{seats}:timeout"
@@ -387,7 +387,7 @@ def test_bad_arguments(world: World) -> None:
     assert world.redis.everything() == {}
 
 
-@on_the_clock
+@in_real_time
 def test_a_key_of_another_type(world: ClockWorld) -> None:
     world.redis.command("HSET", "seats", "f", "v")
     mine = seats(world.actor(), world.client())

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError, events
-from tests.contract.on_the_clock import AsyncioWorld, ClockWorld
-from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # one that a busy machine keeps
@@ -275,10 +276,10 @@ def test_a_permit_that_somebody_else_released_is_lost_and_given_back_once(world:
     assert mine.available_permits() == 2
 
 
-@each_colour
+@sync_and_async
 def test_a_block_that_was_thrown_away_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
-    mine = seats(alice, world.client(lock_watchdog_timeout=SHORT), permits=1)
+    mine = seats(alice, world.client(lock_watchdog_timeout=4.0), permits=1)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
         block = mine.hold()
         block.enter()
@@ -308,15 +309,11 @@ def test_a_generator_that_is_closed_in_its_block_gives_the_permit_back(world: Cl
 
 
 @asyncio_only
-@each_kind
-@pytest.mark.parametrize("block", ["hold", "with"])
+@pytest.mark.parametrize(("kind", "block"), [*((kind, "hold") for kind in KINDS), ("semaphore", "with")])
 def test_a_coroutine_that_is_closed_in_its_block_gives_the_permit_back(
     world: AsyncioWorld, kind: str, block: str
 ) -> None:
     semaphore = getattr(world.client().real, f"get_{kind}")("seats", permits=1)
-    if block == "with" and kind != "semaphore":
-        pytest.skip("it has no such block")
-
     inside: list[bool] = []
 
     async def body() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import asyncio_only, threads_only
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, threads_only
 
 ROOT = Path(__file__).parents[2]
 

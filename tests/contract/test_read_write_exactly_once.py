@@ -7,13 +7,13 @@ from typing import Literal
 
 import pytest
 
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour
 from tests.contract.test_read_write_lock import CHANNEL, hold, sides
-from tests.contract.worlds import Actor, Remote
 from tests.proxy import Proxy
+from tests.worlds.base import Actor, Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
 
-pytestmark = [each_colour, pytest.mark.parametrize("then", ["hang", "reset"])]
+pytestmark = [sync_and_async, pytest.mark.parametrize("then", ["hang", "reset"])]
 
 How = Literal["hang", "reset"]
 

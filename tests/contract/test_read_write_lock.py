@@ -6,8 +6,8 @@ import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.kinds import read_write_lock
-from tests.contract.places import each_colour, each_runtime
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime, sync_and_async
 
 CHANNEL = "redisson_rwlock:{orders}"
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -533,7 +533,7 @@ def test_all_readers_get_in_when_the_writers_lease_ends(world: World) -> None:
 @each_runtime
 def test_readers_of_a_client_give_way_to_its_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is always somebody reading: without giving way, the writer would never get it."""
-    monkeypatch.setattr(read_write_lock, "WAY", 5.0)
+    monkeypatch.setattr(read_write_lock, "YIELD", 5.0)
     client = world.client()
     pair = [sides(actor, client)[0] for actor in world.actors(2)]
     carol = world.actor()
@@ -561,7 +561,7 @@ def test_readers_give_way_for_a_moment_only(world: World) -> None:
     world.until(lambda: world.waiting(write) == 1)
     began = world.now()
     theirs.lock()
-    assert 0.9 * read_write_lock.WAY < world.now() - began < read_write_lock.WAY + 2
+    assert 0.9 * read_write_lock.YIELD < world.now() - began < read_write_lock.YIELD + 2
     mine.lock()  # Who reads already does not wait at all.
     assert theirs.try_lock()
     for lock in (mine, mine, theirs, theirs):
@@ -571,7 +571,7 @@ def test_readers_give_way_for_a_moment_only(world: World) -> None:
 
 @each_runtime
 def test_who_gave_way_does_not_do_so_again_when_nobody_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_write_lock, "WAY", 1.5)
+    monkeypatch.setattr(read_write_lock, "YIELD", 1.5)
     client = world.client()
     alice, carol = world.actors(2)
     read, write = sides(alice, client)[0], sides(carol, client)[1]
@@ -729,7 +729,7 @@ def test_forcing_the_write_side_open_ends_what_the_caller_read_before(world: Wor
     assert not isinstance(refusal.value, LockLostError), "it knows what it has done"
 
 
-@each_colour
+@sync_and_async
 def test_other_readers_of_the_client_are_told_of_a_forced_unlock(world: World) -> None:
     lost: list[object] = []
     client = world.client(on_lock_lost=lambda *told: lost.append(told))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.contract.worlds import World
+from tests.worlds.base import World
 
 
 def test_the_holder_may_take_it_again(world: World) -> None:

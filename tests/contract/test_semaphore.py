@@ -16,9 +16,9 @@ import redis.exceptions
 import pyredisson.asyncio
 from pyredisson import ClientClosedError, LockError
 from pyredisson.core.runtime import run
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import asyncio_only, each_runtime, each_server, on_the_clock, threads_only
-from tests.contract.worlds import Actor, Remote, World
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, each_runtime, each_server, in_real_time, threads_only
 
 CHANNEL = "redisson_sc:{seats}"
 
@@ -321,7 +321,7 @@ def test_waiters_survive_the_loss_of_their_subscription(world: World) -> None:
 @each_server
 def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     """A thousand tasks, or two hundred threads, on one permit: an attempt each, then one for each hand-over."""
-    crowd = 200 if world.in_threads else 1000
+    crowd = 200 if world.runtime == "threads" else 1000
     client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
     handle = client.real.get_semaphore("seats")
     boss = world.actor()
@@ -331,7 +331,7 @@ def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     served: list[int] = []
 
     def done(number: int) -> Callable[[], Any]:
-        if world.in_threads:
+        if world.runtime == "threads":
 
             def use() -> None:
                 assert handle.acquire()
@@ -474,7 +474,7 @@ def test_what_is_no_wait(world: World, wait: Any) -> None:
     assert world.redis.everything() == {}
 
 
-@on_the_clock
+@in_real_time
 def test_a_key_of_another_type(world: ClockWorld) -> None:
     world.redis.command("HSET", "seats", "f", "v")
     mine = seats(world.actor(), world.client())

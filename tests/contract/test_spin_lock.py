@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockNotOwnedError
-from tests.contract.places import each_runtime
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import each_runtime
+from tests.worlds.store import CHANNEL
 
 
 @dataclass

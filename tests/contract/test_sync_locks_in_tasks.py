@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, LockNotOwnedError, LockTimeoutError
-from tests.contract.on_the_clock import ThreadsWorld
-from tests.contract.places import threads_only
-from tests.contract.worlds import PATIENCE
+from tests.worlds.base import PATIENCE
+from tests.worlds.environments import threads_only
+from tests.worlds.threads import ThreadsWorld
 
 pytestmark = threads_only
 

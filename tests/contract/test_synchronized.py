@@ -13,8 +13,8 @@ import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError, LockLostError, LockTimeoutError
-from tests.contract.places import asyncio_only, each_colour, each_runtime, threads_only
-from tests.contract.worlds import Remote, World
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
 
 def is_for_threads(client: Remote) -> bool:
@@ -92,7 +92,7 @@ def test_defaults_are_arguments_too(world: World) -> None:
     assert world.actor().do(call) == ["5:x"]
 
 
-@each_colour
+@sync_and_async
 def test_methods(world: World) -> None:
     client = world.client()
     held: list[list[str]] = []
@@ -256,7 +256,7 @@ def _plain(x: int) -> int:
 NO_FUNCTIONS = [_generator, _async_generator, staticmethod(_plain), classmethod(_plain), Order, print, "f", None]
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("what", NO_FUNCTIONS, ids=lambda what: getattr(what, "__name__", type(what).__name__))
 def test_what_is_no_function_is_refused_on_decorating(world: World, what: Any) -> None:
     client = world.client()

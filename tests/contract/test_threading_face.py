@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.places import each_colour, each_runtime
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import each_runtime, sync_and_async
 
 ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((), {}),
@@ -66,7 +66,7 @@ def outcome(acquire: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
         return type(error)
 
 
-@each_colour
+@sync_and_async
 def test_acquire_of_a_free_lock_takes_the_arguments_of_threadings(world: World) -> None:
     alice = world.actor()
     client = world.client()
@@ -77,7 +77,7 @@ def test_acquire_of_a_free_lock_takes_the_arguments_of_threadings(world: World) 
         assert lock.locked() == (expected is True)
 
 
-@each_colour
+@sync_and_async
 def test_acquire_of_a_held_lock_takes_the_arguments_of_threadings(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)

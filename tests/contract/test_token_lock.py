@@ -19,10 +19,10 @@ from pyredisson import (
     LockTimeoutError,
     OutcomeUnknownError,
 )
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour, each_runtime, each_server
-from tests.contract.worlds import Actor, Remote, World
 from tests.proxy import Proxy
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, each_server, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where nothing may be lost: a busy machine may well keep the watchdog waiting
@@ -332,7 +332,7 @@ def token_through(world: ClockWorld, proxy: Proxy, **config: float) -> Remote:
     return token(alice, client)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("then", HOW)
 def test_an_acquire_whose_reply_is_lost(
     world: ClockWorld, proxy: Proxy, through_proxy: Remote, then: Literal["hang", "reset"]
@@ -345,7 +345,7 @@ def test_an_acquire_whose_reply_is_lost(
     assert not through_proxy.is_locked()
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("then", HOW)
 def test_an_unlock_whose_reply_is_lost(
     world: ClockWorld, proxy: Proxy, through_proxy: Remote, then: Literal["hang", "reset"]
@@ -358,7 +358,7 @@ def test_an_unlock_whose_reply_is_lost(
     through_proxy.lock()
 
 
-@each_colour
+@sync_and_async
 def test_a_copy_that_arrives_late_takes_no_lock_and_frees_none(
     world: ClockWorld, proxy: Proxy, through_proxy: Remote
 ) -> None:
@@ -374,7 +374,7 @@ def test_a_copy_that_arrives_late_takes_no_lock_and_frees_none(
     assert not through_proxy.is_locked(), "a late acquire must not take a lock for nobody"
 
 
-@each_colour
+@sync_and_async
 def test_what_could_not_be_settled_is_given_back(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
@@ -385,7 +385,7 @@ def test_what_could_not_be_settled_is_given_back(world: ClockWorld, proxy: Proxy
     hasty.lock()
 
 
-@each_colour
+@sync_and_async
 def test_an_acquire_after_an_unknown_one_takes_its_hold_over(world: ClockWorld, proxy: Proxy, hasty: Remote) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
@@ -456,7 +456,7 @@ def mine_client(lock: Remote) -> Remote:
     return Remote(lock.real._client, lock._actor)
 
 
-@each_colour
+@sync_and_async
 def test_a_waiter_of_redis_py_gets_it_when_it_is_released(world: ClockWorld) -> None:
     assert world.port is not None
     mine = token(world.actor(), world.client())
@@ -473,7 +473,7 @@ def test_a_waiter_of_redis_py_gets_it_when_it_is_released(world: ClockWorld) -> 
         assert not mine.try_lock()
 
 
-@each_colour
+@sync_and_async
 def test_old_and_new_holders_are_never_two_at_once(world: ClockWorld) -> None:
     assert world.port is not None
     inside: list[str] = []

@@ -12,10 +12,10 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from pyredisson import LockLostError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_colour, on_the_clock
-from tests.contract.store import CHANNEL
 from tests.servers import HOST
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import in_real_time, sync_and_async
+from tests.worlds.store import CHANNEL
 
 LONG = 2.4  # a watchdog's timeout: a busy machine may well keep it waiting
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -70,39 +70,39 @@ def everything_works(world: ClockWorld, users: Any, *, renewal: bool = False) ->
     world.until(lambda: world.redis.subscribers(CHANNEL) == 0)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_lock_works_over_a_client_with_these_settings(world: ClockWorld, settings: str) -> None:
     everything_works(world, world.redis_client(**SETTINGS[settings]))
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
 def test_the_lock_works_over_any_server_and_fake(world: ClockWorld, decoded: bool) -> None:
     everything_works(world, world.redis_client(decode_responses=decoded), renewal=decoded)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_the_lock_works_over_connections_of_another_class(world: ClockWorld, protocol: int, decoded: bool) -> None:
     everything_works(world, tunnelled(world, protocol=protocol, decode_responses=decoded), renewal=decoded)
 
 
-@each_colour
+@sync_and_async
 @pytest.mark.parametrize("parser", ["_RESP2Parser", "_RESP3Parser", "_HiredisParser"])
 def test_the_lock_works_with_any_parser_of_redis_pys(world: ClockWorld, parser: str) -> None:
-    if not world.in_threads:
+    if world.runtime != "threads":
         parser = parser.replace("_", "_Async", 1)
     settings = {"parser_class": getattr(redis._parsers, parser), "protocol": 2 if "2" in parser else 3}
     everything_works(world, tunnelled(world, **settings))
-    plain = redis.ConnectionPool if world.in_threads else redis.asyncio.ConnectionPool
+    plain = redis.ConnectionPool if world.runtime == "threads" else redis.asyncio.ConnectionPool
     everything_works(world, over(world, plain(host=HOST, port=world.port, **settings)))
 
 
-@each_colour
+@sync_and_async
 def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
-    kind = redis.BlockingConnectionPool if world.in_threads else redis.asyncio.BlockingConnectionPool
+    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
     everything_works(world, users)
     client = world.client(redis=users)
@@ -113,9 +113,9 @@ def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
     assert actors[0].do(users.ping)
 
 
-@each_colour
+@sync_and_async
 def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld) -> None:
-    kind = redis.BlockingConnectionPool if world.in_threads else redis.asyncio.BlockingConnectionPool
+    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
     client = world.client(redis=users, lock_watchdog_timeout=LONG)
     alice, bob = world.actors(2)
@@ -130,7 +130,7 @@ def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld)
     assert blocking.result()
 
 
-@each_colour
+@sync_and_async
 def test_the_database_is_the_users(world: ClockWorld) -> None:
     mine = world.actor().lock(world.client(redis=world.redis_client(db=5)))
     mine.lock()
@@ -141,7 +141,7 @@ def test_the_database_is_the_users(world: ClockWorld) -> None:
     world.redis.command("SELECT", 0)
 
 
-@each_colour
+@sync_and_async
 def test_the_users_own_commands_are_not_disturbed(world: ClockWorld) -> None:
     users = tunnelled(world, decode_responses=True)
     client = world.client(redis=users)
@@ -158,20 +158,20 @@ def test_the_users_own_commands_are_not_disturbed(world: ClockWorld) -> None:
     assert alice.do(users.get, "number") == "19"
 
 
-@each_colour
+@sync_and_async
 def test_a_client_of_the_other_colour_is_refused(world: ClockWorld) -> None:
-    other = redis.asyncio.Redis() if world.in_threads else redis.Redis()
+    other = redis.asyncio.Redis() if world.runtime == "threads" else redis.Redis()
     for wrong in (other, "redis://localhost", 5):
         with pytest.raises(TypeError):
             world.api.Redisson(wrong)
 
 
 def over(world: ClockWorld, pool: Any) -> Any:
-    kind = redis.Redis if world.in_threads else redis.asyncio.Redis
+    kind = redis.Redis if world.runtime == "threads" else redis.asyncio.Redis
     return world.look_after(kind.from_pool(pool))
 
 
 def tunnelled(world: ClockWorld, **settings: Any) -> Any:
-    if world.in_threads:
+    if world.runtime == "threads":
         return over(world, redis.ConnectionPool(Tunnel, host=HOST, port=world.port, **settings))
     return over(world, redis.asyncio.ConnectionPool(AsyncTunnel, host=HOST, port=world.port, **settings))

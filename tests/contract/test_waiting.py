@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_runtime, each_server
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import Remote, World
+from tests.worlds.base import Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, each_server
+from tests.worlds.store import CHANNEL
 
 #: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
 interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

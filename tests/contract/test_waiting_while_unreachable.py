@@ -10,11 +10,11 @@ import pytest
 import redis.exceptions
 
 from pyredisson import LockError
-from tests.contract.on_the_clock import ClockWorld
-from tests.contract.places import each_runtime
-from tests.contract.simulated import SimulatedWorld
-from tests.contract.worlds import Actor, Remote, World
 from tests.proxy import Proxy
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime
+from tests.worlds.simulated import SimulatedWorld
 
 pytestmark = each_runtime
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.contract.places import asyncio_only, each_colour, each_runtime
-from tests.contract.worlds import World
+from tests.worlds.base import World
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
 LONG = 2.4
@@ -136,7 +136,7 @@ def test_renewals_go_in_batches(world: World) -> None:
     world.until(lambda: events.Renewed(locks=25, requests=3) in rounds)
 
 
-@each_colour
+@sync_and_async
 def test_a_silent_server_costs_the_hold_at_its_deadline_at_the_latest(world: World) -> None:
     """Whether or not anybody answers: past the deadline nothing is held, and the holder is told."""
     lost = []

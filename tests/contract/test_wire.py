@@ -7,9 +7,9 @@ import re
 import pytest
 
 from pyredisson import LockError
-from tests.contract.places import on_the_clock
-from tests.contract.store import CHANNEL
-from tests.contract.worlds import Remote, World
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import in_real_time
+from tests.worlds.store import CHANNEL
 
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
@@ -127,7 +127,7 @@ def test_a_lost_lock_is_announced_by_nobody(world: World) -> None:
     assert world.redis.hash("orders") == {STRANGER: "1"}
 
 
-@on_the_clock
+@in_real_time
 @pytest.mark.parametrize("call", ["lock", "try_lock", "acquire", "force_unlock", "get_hold_count", "enter"])
 def test_a_key_of_another_type_is_left_alone(world: World, call: str) -> None:
     world.redis.command("SET", "orders", "something else")

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError
-from tests.contract.worlds import Actor, Remote, World
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import LockError, LockNotOwnedError, LockTimeoutError, QuorumUnreachableError
+from tests.worlds.base import Actor, Remote, World
 
 STORED: dict[str, tuple[str, ...]] = {
     "string": ("SET", "orders", "something"),
@@ -82,3 +84,176 @@ def test_a_key_beside_it_is_told_as_such(world: World) -> None:
     world.redis.command("RPUSH", "redisson_lock_token:{orders}", "one")
     with pytest.raises(LockError, match="a key that belongs to 'orders'"):
         mine.try_lock()
+
+
+# ---- keys of the same type -------------------------------------------------------------------------------------------
+
+
+def times_out(handle: Any) -> str:
+    """What the error says when the wait is over."""
+    with pytest.raises(LockTimeoutError) as error:
+        handle.hold(0.1).enter()
+    assert error.value.name == "orders"
+    return str(error.value)
+
+
+@pytest.mark.parametrize("kind", [*HASHES, "token_lock"])
+def test_a_timeout_says_that_the_key_never_expires(world: World, kind: str) -> None:
+    world.redis.command(*STORED["string" if kind == "token_lock" else "hash"])
+    handle = made(world.actor(), world.client(), kind)
+    assert "the key 'orders' never expires" in (message := times_out(handle))
+    assert ("redis-py" in message) is (kind == "token_lock")
+    world.redis.command("PEXPIRE", "orders", "60000")
+    assert "never expires" not in times_out(handle)
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock"])
+def test_a_timeout_says_nothing_of_the_key_of_a_lock(world: World, kind: str) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    made(alice, client, kind).lock()
+    message = times_out(made(bob, client, kind))
+    assert "never expires" not in message
+    assert " as a " not in message
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "told"),
+    [
+        ("write_lock", "lock", "holds it as a read-write lock (a lock needs another name)"),
+        ("read_lock", "fair_lock", "holds it as a read-write lock (a lock needs another name)"),
+        ("lock", "write_lock", "holds it as a lock (a read-write lock needs another name)"),
+        ("spin_lock", "read_lock", "holds it as a lock (a read-write lock needs another name)"),
+    ],
+)
+def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(
+    world: World, held: str, wanted: str, told: str
+) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    made(alice, client, held).lock()
+    assert told in times_out(made(bob, client, wanted))
+    with pytest.raises(LockNotOwnedError, match=told.partition(" (")[0]):
+        made(bob, client, wanted).unlock()
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [("lock", "read_lock"), ("lock", "write_lock"), ("read_lock", "lock"), ("write_lock", "lock")],
+)
+def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_is_told_at_once(
+    world: World, held: str, wanted: str
+) -> None:
+    actor, client = world.actor(), world.client()
+    mine, other = made(actor, client, held), made(actor, client, wanted)
+    mine.lock()
+    with pytest.raises(LockError, match=r"'orders' is held by .* as a .*lock; a .*lock needs another name"):
+        other.try_lock(30)
+    mine.unlock()
+    assert other.try_lock()
+    other.unlock()
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
+def test_a_string_that_is_no_number_is_told_as_such(world: World, kind: str) -> None:
+    handle = made(world.actor(), world.client(), kind)
+    world.redis.command(*STORED["string"])
+    for use in uses(handle, kind):
+        with pytest.raises(LockError, match=r"'orders' .*no number") as error:
+            use()
+        assert error.value.name == "orders"
+
+
+# ---- members of a multi-lock -----------------------------------------------------------------------------------------
+
+MEMBERS = ["lock", "token_lock", "fenced_lock", "write_lock"]
+NAMED = {"lock": "lock", "token_lock": "token lock", "fenced_lock": "lock", "write_lock": "read-write lock"}
+
+
+def multi_lock(actor: Actor, members: list[Any]) -> Remote:
+    api = pyredisson.asyncio if "asyncio" in type(members[0].real).__module__ else pyredisson
+    return Remote(api.MultiLock(*(member.real for member in members)), actor)
+
+
+def quorum(world: World, kind: str) -> Remote:
+    """A lock on three nodes."""
+    actor = world.actor()
+    return multi_lock(actor, [made(actor, node, kind) for node in world.nodes(3, quorum_node_timeout=2.0)])
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_too_few_nodes_say_what_their_keys_hold(world: World, kind: str) -> None:
+    handle = quorum(world, kind)
+    for index in (0, 2):
+        world.node(index).command(*STORED["list"])
+    for use in (handle.try_lock, lambda: handle.hold(0).enter()):
+        with pytest.raises(QuorumUnreachableError) as error:
+            use()
+        for node, state in error.value.nodes.items():
+            if node.startswith("node 2"):
+                assert state == "taken"
+                continue
+            assert isinstance(state, LockError)
+            assert f"the key 'orders' holds a list, which no {NAMED[kind]} can be: nothing of" in str(state)
+            assert f"{node}: {state}" in str(error.value)
+            assert "WRONGTYPE" in str(state.__cause__)
+    assert world.node(1).command("EXISTS", "orders") == 0
+
+
+def test_one_node_of_three_whose_key_holds_something_else_keeps_nobody_out(world: World) -> None:
+    handle = quorum(world, "lock")
+    world.node(1).command(*STORED["string"])
+    handle.lock()
+    handle.lock()
+    handle.unlock()
+    world.node(1).delete("orders")
+    world.node(1).command(*STORED["list"])
+    handle.unlock()
+    assert world.node(0).command("EXISTS", "orders") == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_an_unlock_of_a_quorum_says_what_the_keys_hold(world: World, kind: str, depth: int) -> None:
+    if kind == "token_lock":
+        depth = 1  # It is not reentrant.
+    handle = quorum(world, kind)
+    for _ in range(depth):
+        handle.lock()
+    for index in (0, 2):
+        world.node(index).delete("orders")
+        world.node(index).command(*STORED["list"])
+    with pytest.raises(LockError, match=rf"the key 'orders' on node 1.* holds a list, which no {NAMED[kind]} can be"):
+        handle.unlock()
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_the_member_among_several_names_is_named(world: World, kind: str) -> None:
+    actor, client = world.actor(), world.client()
+    members = [made(actor, client, "lock"), other_name(actor, client, kind)]
+    handle = multi_lock(actor, members)
+    world.redis.command("RPUSH", "stock", "one")
+    for use in (
+        handle.try_lock,
+        lambda: handle.try_lock(5),
+        handle.enter,
+        lambda: handle.hold().enter(),
+        handle.force_unlock,
+    ):
+        with pytest.raises(LockError, match=f"the key 'stock' holds a list, which no {NAMED[kind]} can be") as error:
+            use()
+        assert error.value.name == "stock"
+        assert world.redis.command("EXISTS", "orders") == 0
+    world.redis.delete("stock")
+    handle.lock()
+    world.redis.delete("stock")
+    world.redis.command("RPUSH", "stock", "one")
+    with pytest.raises(LockError, match=f"the key 'stock' holds a list, which no {NAMED[kind]} can be"):
+        handle.unlock()
+    assert world.redis.command("EXISTS", "orders") == 0
+
+
+def other_name(actor: Actor, client: Remote, kind: str) -> Any:
+    if kind == "write_lock":
+        return actor.get(client, "read_write_lock", "stock").write_lock()
+    return actor.get(client, kind, "stock")

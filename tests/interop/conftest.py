@@ -13,8 +13,9 @@ import redis
 from tests.interop.building import CURRENT, VERSIONS, require
 from tests.interop.peer import Jvm
 from tests.interop.sides import JavaSide, PythonSide, Side
-from tests.real.worlds import WORLDS, World
 from tests.servers import Server
+from tests.worlds.by_runtime import WORLDS
+from tests.worlds.clock import ClockWorld
 
 _HERE = Path(__file__).parent
 
@@ -92,9 +93,9 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def worlds() -> Iterator[dict[str, World]]:
+def worlds() -> Iterator[dict[str, ClockWorld]]:
     """Threads, and tasks."""
-    made = {colour: make() for colour, make in WORLDS.items()}
+    made = {runtime: make() for runtime, make in WORLDS.items()}
     try:
         yield made
     finally:
@@ -109,7 +110,7 @@ class Sides:
         version: Of Redisson.
     """
 
-    def __init__(self, version: str, jvm: Jvm, worlds: dict[str, World], urls: tuple[str, ...]) -> None:
+    def __init__(self, version: str, jvm: Jvm, worlds: dict[str, ClockWorld], urls: tuple[str, ...]) -> None:
         self.version = version
         self._jvm, self._worlds, self._urls = jvm, worlds, urls
         self._java: list[JavaSide] = []
@@ -119,9 +120,9 @@ class Sides:
         self._java.append(JavaSide(self._jvm, *self._urls, **settings))
         return self._java[-1]
 
-    def python(self, colour: str = "threads", **config: Any) -> Side:
+    def python(self, runtime: str = "threads", **config: Any) -> Side:
         """A new client of ours. It has as much patience as Java: JVMs that start keep a small machine busy."""
-        return PythonSide(self._worlds[colour], *self._urls, **{"timeout": 15.0, **config})
+        return PythonSide(self._worlds[runtime], *self._urls, **{"timeout": 15.0, **config})
 
     def both(self, first: str) -> tuple[Side, Side]:
         """One in ``first`` (``java`` or ``python``), and one in the other."""
@@ -135,7 +136,7 @@ class Sides:
 
 
 @pytest.fixture
-def open_sides(jvms: Jvms, worlds: dict[str, World], valkey: Server) -> Iterator[Callable[..., Sides]]:
+def open_sides(jvms: Jvms, worlds: dict[str, ClockWorld], valkey: Server) -> Iterator[Callable[..., Sides]]:
     """``open_sides(version, url, ...)``: clients of one version of Redisson and of ours; on our usual server."""
     opened: list[Sides] = []
 

@@ -21,7 +21,8 @@ from typing import Any, Final
 from pyredisson import LockNotOwnedError
 from tests.interop.contention import Times, contend, contend_as_task
 from tests.interop.peer import WITHIN, JavaClient, JavaError, Jvm, quoted
-from tests.real.worlds import Actor, World
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
 
 LOCKS: Final = ("lock", "non_reentrant_lock", "fair_lock", "spin_lock", "fenced_lock", "write_lock")
 
@@ -93,10 +94,10 @@ class PythonSide(Side):
 
     language = "python"
 
-    def __init__(self, world: World, *urls: str, **config: Any) -> None:
+    def __init__(self, world: ClockWorld, *urls: str, **config: Any) -> None:
         self.world = world
         self.url = urls[0]
-        self.clients = [world.client(url, **config) for url in urls]
+        self.clients = [world.from_url(url, **config) for url in urls]
         self.client = self.clients[0]
         self.id = self.client.id
 
@@ -132,7 +133,7 @@ class _PythonOwner(Owner):
         return self._actor.start(getattr(self._object(kind, name), method), *args)
 
     def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
-        loop = contend if self._side.world.colour == "threads" else contend_as_task
+        loop = contend if self._side.world.runtime == "threads" else contend_as_task
         return self._actor.start(loop, self._object(kind, name), self._side.url, kind, counter, until, hold, rest)
 
 

@@ -14,9 +14,9 @@ from tests.interop.kinds import LOCKS, OTHERS
 from tests.interop.looking import until_it_waits
 from tests.interop.sides import PythonSide, Side
 from tests.interop.waking import SOON, Way
-from tests.real.worlds import World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 PREFIX = "prod:"
 
@@ -126,7 +126,7 @@ def allow(direct: redis.Redis, commands: list[str], keys: list[str]) -> None:
 
 
 def test_what_a_user_may_beside_what_java_needs(
-    fresh_server: Callable[..., Server], worlds: dict[str, World], unique_name: str
+    fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], unique_name: str
 ) -> None:
     server = fresh_server()
     own = ["pyredisson_epoch:*", "pyredisson_done:*", "pyredisson_lock_alive:*"]

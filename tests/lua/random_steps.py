@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-import pyredisson
+from pyredisson.lua import script_names, script_text
 from tests.simulator.redis import ServerError, SimulatedRedis
 
-SCRIPTS: Final[dict[str, str]] = {
-    path.stem: path.read_text() for path in sorted((Path(pyredisson.__file__).parent / "lua").glob("*.lua"))
-}
+SCRIPTS: Final[dict[str, str]] = {name: script_text(name) for name in script_names()}
 
 
 class Step(NamedTuple):
@@ -137,7 +134,7 @@ def _announce(random: Random) -> bytes:
 def _lock_acquire(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
-    return [lock, epoch_of(lock, owner)], [random.choice(LEASES), owner, counted, epoch, _repeat(random)]
+    return [lock, epoch_of(lock, owner)], [owner, epoch, _repeat(random), random.choice(LEASES), counted]
 
 
 def token_of(lock: bytes) -> bytes:
@@ -156,8 +153,8 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, channel_of(lock), epoch_of(lock, owner)],
-        [b"0", random.choice(LEASES), owner, counted, epoch, _repeat(random), _announce(random)],
+        [lock, epoch_of(lock, owner), channel_of(lock)],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0"],
     )
 
 
@@ -165,7 +162,7 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
 def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     epoch = _epoch(random, model, lock, owner)
-    return [lock, channel_of(lock), epoch_of(lock, owner)], [b"0", epoch, _announce(random)]
+    return [lock, epoch_of(lock, owner), channel_of(lock)], [owner, epoch, _repeat(random), _announce(random), b"0"]
 
 
 @generates("lock_renew")
@@ -192,30 +189,30 @@ def alive_of(lock: bytes) -> bytes:
 
 @generates("fair_acquire")
 def _fair_acquire(random: Random, model: SimulatedRedis) -> Call:
-    (lock, epoch), (lease, owner, counted, number, repeat) = _lock_acquire(random, model)
+    (lock, epoch), (owner, number, repeat, lease, counted) = _lock_acquire(random, model)
     if random.random() < 0.5:
         counted = b"0"
     wait, least, queues = random.choice(WAITS), random.choice(WAITS), random.choice((b"0", b"1", b"1"))
     return (
         [lock, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock)],
-        [lease, owner, counted, number, repeat, wait, least, queues, random.choice(WAITS)],
+        [owner, number, repeat, lease, counted, wait, least, queues, random.choice(WAITS)],
     )
 
 
 @generates("fair_release")
 def _fair_release(random: Random, model: SimulatedRedis) -> Call:
-    (lock, channel, epoch), (message, lease, owner, counted, number, repeat, publish) = _lock_release(random, model)
+    (lock, epoch, channel), args = _lock_release(random, model)
     queued = random.choice((b"0", b"0", *WAITS))
     return (
-        [lock, channel, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock)],
-        [message, lease, owner, counted, number, repeat, publish, queued],
+        [lock, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock), channel],
+        [*args, queued],
     )
 
 
 @generates("fair_force_unlock")
 def _fair_force_unlock(random: Random, model: SimulatedRedis) -> Call:
-    (lock, channel, epoch), args = _lock_force_unlock(random, model)
-    return [lock, channel, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock)], args
+    (lock, epoch, channel), args = _lock_force_unlock(random, model)
+    return [lock, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock), channel], args
 
 
 @generates("fair_look")
@@ -267,7 +264,7 @@ def _read_lock_acquire(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     hold = read_hold_of(lock, owner, _number(counted) + 1)
-    return [lock, epoch_of(lock, owner), hold], [random.choice(LEASES), owner, counted, epoch, _repeat(random)]
+    return [lock, epoch_of(lock, owner), hold], [owner, epoch, _repeat(random), random.choice(LEASES), counted]
 
 
 @generates("read_lock_release")
@@ -275,8 +272,8 @@ def _read_lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, rw_channel_of(lock), epoch_of(lock, owner), read_hold_of(lock, owner, max(_number(counted), 1))],
-        [b"0", random.choice(LEASES), owner, counted, epoch, _repeat(random), _publish(random)],
+        [lock, epoch_of(lock, owner), rw_channel_of(lock), read_hold_of(lock, owner, max(_number(counted), 1))],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"0"],
     )
 
 
@@ -296,7 +293,7 @@ def _write_lock_acquire(random: Random, model: SimulatedRedis) -> Call:
     leases = b"%d" % ((_number(counted) + 1) * int(lease))
     return (
         [lock, epoch_of(lock, owner), read_hold_of(lock, reader, 1)],
-        [lease, owner, counted, epoch, _repeat(random), reader, leases],
+        [owner, epoch, _repeat(random), lease, counted, reader, leases],
     )
 
 
@@ -305,8 +302,8 @@ def _write_lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS) + b":write"
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, rw_channel_of(lock), epoch_of(lock, owner)],
-        [b"1", random.choice(LEASES), owner, counted, epoch, _repeat(random), _publish(random)],
+        [lock, epoch_of(lock, owner), rw_channel_of(lock)],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"1"],
     )
 
 
@@ -314,7 +311,8 @@ def _write_lock_release(random: Random, model: SimulatedRedis) -> Call:
 def _read_write_lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner, side = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS), random.choice((b"read", b"write"))
     epoch = _epoch(random, model, lock, owner)
-    return [lock, rw_channel_of(lock), epoch_of(lock, owner)], [b"0", epoch, _publish(random), side]
+    args = [owner, epoch, _repeat(random), _publish(random), b"0", side]
+    return [lock, epoch_of(lock, owner), rw_channel_of(lock)], args
 
 
 def _number(counted: bytes) -> int:
@@ -397,7 +395,7 @@ def _counter_set(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     value = _few(random)
     channel, message = random.choice(((permits_channel(name), value), (latch_channel(name), b"1")))
-    return [name, channel, done], [number, value, message, _publish(random)]
+    return [name, done, channel], [number, value, _publish(random), message]
 
 
 @generates("semaphore_acquire")
@@ -409,13 +407,13 @@ def _semaphore_acquire(random: Random, model: SimulatedRedis) -> Call:
 @generates("semaphore_release")
 def _semaphore_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, permits_channel(name), done], [number, _few(random), _publish(random)]
+    return [name, done, permits_channel(name)], [number, _few(random), _publish(random)]
 
 
 @generates("semaphore_add")
 def _semaphore_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, permits_channel(name), done], [number, _signed(random), _publish(random)]
+    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random)]
 
 
 @generates("semaphore_drain")
@@ -428,30 +426,30 @@ def _semaphore_drain(random: Random, model: SimulatedRedis) -> Call:
 def _semaphore_undo(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     undone = b"%d" % (int(number) - random.choice((1, 1, 1, 2)))
-    return [name, permits_channel(name), done], [number, undone, _publish(random)]
+    return [name, done, permits_channel(name)], [number, undone, _publish(random)]
 
 
 @generates("permit_acquire")
 def _permit_acquire(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     return (
-        [name, taken_of(name), permits_channel(name), done],
-        [number, random.choice(PERMITS), random.choice(PERMIT_LEASES), _publish(random)],
+        [name, done, permits_channel(name), taken_of(name)],
+        [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES)],
     )
 
 
 @generates("permit_release")
 def _permit_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, taken_of(name), permits_channel(name), done], [number, random.choice(PERMITS), _publish(random)]
+    return [name, done, permits_channel(name), taken_of(name)], [number, random.choice(PERMITS), _publish(random)]
 
 
 @generates("permit_lease")
 def _permit_lease(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     return (
-        [name, taken_of(name), permits_channel(name), done],
-        [number, random.choice(PERMITS), random.choice(PERMIT_LEASES), _publish(random)],
+        [name, done, permits_channel(name), taken_of(name)],
+        [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES)],
     )
 
 
@@ -471,19 +469,19 @@ def _permit_count(random: Random, model: SimulatedRedis) -> Call:
 @generates("permit_set")
 def _permit_set(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, taken_of(name), permits_channel(name), done], [number, _few(random), _publish(random)]
+    return [name, done, permits_channel(name), taken_of(name)], [number, _few(random), _publish(random)]
 
 
 @generates("permit_add")
 def _permit_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, permits_channel(name), done], [number, _signed(random), _publish(random)]
+    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random)]
 
 
 @generates("latch_count_down")
 def _latch_count_down(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, latch_channel(name), done], [number, b"0", _publish(random)]
+    return [name, done, latch_channel(name)], [number, b"0", _publish(random)]
 
 
 def _meddle_with_counters(random: Random, model: SimulatedRedis) -> Step:
@@ -526,11 +524,11 @@ def _token_acquire(random: Random, model: SimulatedRedis) -> Call:
     return (
         [lock, epoch_of(lock, owner)],
         [
-            random.choice(LEASES),
             _token(random, model, lock),
-            former,
             _epoch(random, model, lock, owner),
             _repeat(random),
+            random.choice(LEASES),
+            former,
         ],
     )
 
@@ -540,14 +538,14 @@ def _token_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(TOKEN_LOCKS), random.choice(OWNERS)
     return (
         [lock, epoch_of(lock, owner)],
-        [random.choice(LEASES), _token(random, model, lock), _epoch(random, model, lock, owner)],
+        [_token(random, model, lock), _epoch(random, model, lock, owner), _repeat(random), random.choice(LEASES)],
     )
 
 
 @generates("token_force_unlock")
 def _token_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(TOKEN_LOCKS), random.choice(OWNERS)
-    return [lock, epoch_of(lock, owner)], [_epoch(random, model, lock, owner)]
+    return [lock, epoch_of(lock, owner)], [owner, _epoch(random, model, lock, owner), _repeat(random)]
 
 
 @generates("token_renew")

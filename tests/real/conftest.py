@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: each colour in turn, a proxy before the shared server, and a look past it."""
+"""Fixtures of the fault tests: each runtime in turn, a proxy before the shared server, and a look past it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import redis
 from tests.proxy import Proxy
 from tests.real.fleets import Fleet
 from tests.real.looking import load_scripts
-from tests.real.worlds import WORLDS, World
 from tests.servers import Server
+from tests.worlds.by_runtime import WORLDS
+from tests.worlds.clock import ClockWorld
 
 
 @pytest.fixture(params=WORLDS)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest) -> Iterator[ClockWorld]:
     """Threads, then asyncio."""
     world = WORLDS[request.param]()
     try:

@@ -14,9 +14,10 @@ import redis
 import pyredisson
 from pyredisson.errors import StaleTokenError
 from pyredisson.fencing.redis import AsyncGuard, Guard
-from tests.real.worlds import Actor, World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
 
 
 class HasUrl(Protocol):
@@ -31,7 +32,9 @@ class HasUrl(Protocol):
 class Contenders:
     """Threads and tasks of two clients who all add to one counter, each reading, thinking and writing."""
 
-    def __init__(self, servers: HasUrl, worlds: list[World], name: str, kind: str = "get_lock", **config: Any) -> None:
+    def __init__(
+        self, servers: HasUrl, worlds: list[ClockWorld], name: str, kind: str = "get_lock", **config: Any
+    ) -> None:
         self.counter = 0
         self.written = 0
         self.done = 0
@@ -40,10 +43,10 @@ class Contenders:
         self.clients = []
         self._running: list[Future[Any]] = []
         for world in worlds:
-            client = world.client(servers.url, **{"timeout": 15.0, "lock_watchdog_timeout": 6.0, **config})
+            client = world.from_url(servers.url, **{"timeout": 15.0, "lock_watchdog_timeout": 6.0, **config})
             self.clients.append(client)
             lock = getattr(client, kind)(name)
-            work = self._tasks if world.colour == "asyncio" else self._threads
+            work = self._tasks if world.runtime == "asyncio" else self._threads
             self._running += [world.actor().start(work, lock) for _ in range(3)]
 
     def _threads(self, lock: Any) -> None:
@@ -95,16 +98,16 @@ class FencedContenders(Contenders):
         refused: How often a write, or what should have led to one, came too late.
     """
 
-    def __init__(self, servers: HasUrl, worlds: list[World], name: str, store: Server, **config: Any) -> None:
+    def __init__(self, servers: HasUrl, worlds: list[ClockWorld], name: str, store: Server, **config: Any) -> None:
         self.key = f"{name}-counter"
         self.accepted: list[tuple[int, int]] = []
         self.refused = 0
         self._store = store
-        self._connections = [(world, world.redis(store.url)) for world in worlds]
+        self._connections = [(world, world.redis_from_url(store.url)) for world in worlds]
         super().__init__(servers, worlds, name, "get_fenced_lock", **config)
 
-    def _data(self, colour: str) -> Any:
-        return next(connection for world, connection in self._connections if world.colour == colour)
+    def _data(self, runtime: str) -> Any:
+        return next(connection for world, connection in self._connections if world.runtime == runtime)
 
     def _written(self, value: int, token: int) -> None:
         self.accepted.append((value, token))
@@ -145,11 +148,6 @@ class FencedContenders(Contenders):
                 pass
             except (redis.RedisError, pyredisson.RedissonError) as error:
                 self.errors.append(error)
-
-    def stop(self) -> None:
-        super().stop()
-        for world, connection in self._connections:
-            world.run(getattr(connection, "aclose", connection.close))
 
     def check(self) -> None:
         """No accepted write was lost, and none came under an older token than the one before it."""

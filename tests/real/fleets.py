@@ -8,9 +8,9 @@ from typing import Any
 from pyredisson.core.names import LockNames
 from tests.proxy import Proxy
 from tests.real.looking import load_scripts
-from tests.real.worlds import World
 from tests.servers import VALKEY, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 NODES = 5
 
@@ -48,11 +48,11 @@ class Fleet:
             for index, server in enumerate(self.servers)
         ]
 
-    def clients(self, world: World, **config: Any) -> list[Any]:
+    def clients(self, world: ClockWorld, **config: Any) -> list[Any]:
         """A client of each node."""
-        return [world.client(url, **{**PATIENT, **config}) for url in self.urls()]
+        return [world.from_url(url, **{**PATIENT, **config}) for url in self.urls()]
 
-    def lock(self, world: World, name: str, kind: str = "lock", **config: Any) -> Any:
+    def lock(self, world: ClockWorld, name: str, kind: str = "lock", **config: Any) -> Any:
         """A Redlock over all nodes, with clients of its own."""
         return over(self.clients(world, **config), name, kind)
 

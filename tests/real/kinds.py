@@ -11,8 +11,8 @@ import redis
 from pyredisson.core.names import owner_field, writer_field
 from tests.real.handles import handle
 from tests.real.looking import calls, keys, nothing_left
-from tests.real.worlds import Actor
 from tests.waiting import until
+from tests.worlds.base import Actor
 
 #: What is in Redis for something, to be compared.
 State: TypeAlias = int | tuple[int, ...]

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 
 import redis
 
-import pyredisson
 from pyredisson.core.names import LockNames, owner_field
+from pyredisson.lua import script_names
 from pyredisson.net.resp import script
 from tests.proxy import Proxy
-from tests.real.worlds import Actor
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.base import Actor
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ def calls(*scripts: str) -> Callable[[list[bytes]], bool]:
     return lambda args: args[0].upper() in (b"EVALSHA", b"EVAL") and args[1] in wanted
 
 
-SCRIPTS = sorted(file.stem for file in (Path(pyredisson.__file__).parent / "lua").glob("*.lua"))
+SCRIPTS = script_names()
 #: Ours alone, and gone after a while: epochs, and the numbers of requests.
 RECORDS = ("pyredisson_epoch:", "pyredisson_done:")
 
@@ -133,7 +132,11 @@ def busy(client: Any) -> list[Any]:
     return [
         ownership
         for ownership in client._core.ownerships
-        if ownership.levels or ownership.pending or ownership.loss or ownership.owed or ownership.released_behind
+        if ownership.holds
+        or ownership.pending
+        or ownership.loss
+        or ownership.in_flight.releases_due
+        or ownership.in_flight.released_behind
     ]
 
 

@@ -24,16 +24,16 @@ class Peer:
     """One client and one actor in another process.
 
     Args:
-        colour: ``threads`` or ``asyncio``.
+        runtime: ``threads`` or ``asyncio``.
         url: The server.
         name: The lock's.
         kind: What it is; see ``tests.real.handles.handle``.
         config: Of the client.
     """
 
-    def __init__(self, colour: str, url: str, name: str, kind: str = "lock", **config: Any) -> None:
+    def __init__(self, runtime: str, url: str, name: str, kind: str = "lock", **config: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.real.peers", colour, url, name, kind, json.dumps(config)],
+            [sys.executable, "-m", "tests.real.peers", runtime, url, name, kind, json.dumps(config)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -92,12 +92,12 @@ class Peer:
             pipe.close()
 
 
-def main(colour: str, url: str, name: str, kind: str, config: str) -> None:
+def main(runtime: str, url: str, name: str, kind: str, config: str) -> None:
     """Do what stdin says, until it ends."""
     from tests.real.handles import handle
-    from tests.real.worlds import WORLDS
+    from tests.worlds.by_runtime import WORLDS
 
-    world = WORLDS[colour]()
+    world = WORLDS[runtime]()
     client = world.connected(url, **json.loads(config))
     lock, actor = handle(client, kind, name), world.actor()
     contexts: list[Any] = []

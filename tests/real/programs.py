@@ -1,4 +1,4 @@
-"""Programs that fork, are interrupted, or end in the middle: each runs in a process of its own, in either colour.
+"""Programs that fork, are interrupted, or end in the middle: each runs in a process of its own, in either form.
 
 ``python -m tests.real.programs NAME URL LOCK [ARGUMENTS]`` runs one; it fails by an exception, and says nothing else
 on stderr.
@@ -548,7 +548,7 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
         assert not client._core.wakeups.waiting(LockNames(name).channel)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ownerships = [
-        ownership for ownership in client._core.ownerships if ownership.levels or ownership.pending or ownership.loss
+        ownership for ownership in client._core.ownerships if ownership.holds or ownership.pending or ownership.loss
     ]
     assert not ownerships, ownerships
     try:
@@ -672,7 +672,7 @@ def quorum_interrupted_asyncio(urls: str, name: str, rounds: str) -> None:
 
 @program
 def contend_for_quorum(
-    urls: str, direct_url: str, name: str, colour: str, kind: str, workers: str, rounds: str
+    urls: str, direct_url: str, name: str, runtime: str, kind: str, workers: str, rounds: str
 ) -> None:
     """As ``contend``, by a Redlock. Prints how often too few nodes were reached, and how often it was lost."""
     went_through = {"away": 0, "lost": 0}
@@ -752,7 +752,7 @@ def contend_for_quorum(
         for client in clients:
             await client.close()
 
-    if colour == "threads":
+    if runtime == "threads":
         by_threads()
     else:
         asyncio.run(by_tasks())
@@ -895,7 +895,7 @@ CERTAIN = 0.5
 
 @program
 def contend(
-    url: str, direct_url: str, name: str, colour: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
+    url: str, direct_url: str, name: str, runtime: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
 ) -> None:
     """Read, think, write: exact only if the guard keeps everybody else out. Prints what it went through.
 
@@ -968,7 +968,7 @@ def contend(
         await client.close()
         return list(results)
 
-    results = by_threads() if colour == "threads" else asyncio.run(by_tasks())
+    results = by_threads() if runtime == "threads" else asyncio.run(by_tasks())
     print(*(sum(each[what] for each in results) for what in ("unknown", "away", "lost")))
 
 

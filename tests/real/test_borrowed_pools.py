@@ -13,17 +13,17 @@ from redis.exceptions import RedisError
 
 from pyredisson import Config, LockError
 from tests.proxy import Proxy
-from tests.real.worlds import World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 BUDGET = 1.5
 MARGIN = 1.5  # seconds; this machine may be busy
 
 
-def borrowed(world: World, port: int) -> Any:
+def borrowed(world: ClockWorld, port: int) -> Any:
     settings = {"host": "127.0.0.1", "port": port, "socket_timeout": 20, "socket_connect_timeout": 20}
-    if world.colour == "threads":
+    if world.runtime == "threads":
         return redis.Redis(connection_pool=redis.BlockingConnectionPool(**settings))
     return redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool(**settings))
 
@@ -31,11 +31,11 @@ def borrowed(world: World, port: int) -> Any:
 @pytest.mark.parametrize("wait", [0.0, 0.5])
 @pytest.mark.parametrize("known", [False, True], ids=["first contact", "connected before"])
 def test_a_call_is_over_in_time_though_the_server_is_stopped(
-    world: World, fresh_server: Callable[..., Server], unique_name: str, known: bool, wait: float
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, known: bool, wait: float
 ) -> None:
     server = fresh_server()
     made = borrowed(world, server.port)
-    client = world.adopt(world._redisson()(made, config=Config(timeout=BUDGET)))
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     if known:
         until(lambda: _connects(actor, lock), 20, what="connected")
@@ -55,9 +55,9 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(
     _close(world, made)
 
 
-def test_connections_that_came_too_late_go_back_to_the_pool(world: World, proxy: Proxy, unique_name: str) -> None:
+def test_connections_that_came_too_late_go_back_to_the_pool(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     made = borrowed(world, proxy.port)
-    client = world.adopt(world._redisson()(made, config=Config(timeout=BUDGET)))
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     proxy.latency(1.2, direction="down")
     for _ in range(3):
@@ -76,8 +76,8 @@ def test_connections_that_came_too_late_go_back_to_the_pool(world: World, proxy:
     _close(world, made)
 
 
-def _close(world: World, made: Any) -> None:
-    world.run(made.close if world.colour == "threads" else made.aclose)
+def _close(world: ClockWorld, made: Any) -> None:
+    world.run(made.close if world.runtime == "threads" else made.aclose)
     world.run(made.connection_pool.disconnect)  # A client leaves a pool that it was given as it is.
 
 

@@ -23,9 +23,9 @@ from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import busy, waiting
-from tests.real.worlds import World
 from tests.servers import HOST, REDIS_6, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 
 def slot(name: str) -> int:
@@ -51,8 +51,8 @@ def nothing_left(cluster: RunningCluster, client: Any, name: str) -> None:
 # ---- everything works there ------------------------------------------------------------------------------------------
 
 
-def test_every_primitive(world: World, any_cluster: RunningCluster, unique_name: str) -> None:
-    client, me, other = world.client(any_cluster.url, timeout=6.0), world.actor(), world.actor()
+def test_every_primitive(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
+    client, me, other = world.from_url(any_cluster.url, timeout=6.0), world.actor(), world.actor()
     names = [f"{unique_name}-{kind}" for kind in ("plain", "fair", "spin", "once", "once-fair", "token")]
     plain, fair, spin, once, once_fair, token = names
     locks = [
@@ -111,18 +111,18 @@ def test_every_primitive(world: World, any_cluster: RunningCluster, unique_name:
 
 
 @pytest.mark.parametrize("mode", ["ON", "OFF"])
-def test_how_messages_go_can_be_set(world: World, cluster: RunningCluster, unique_name: str, mode: str) -> None:
+def test_how_messages_go_can_be_set(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str) -> None:
     check_messages(world, cluster, unique_name, mode, sharded=mode == "ON")
 
 
-def test_waiters_are_woken_by_a_message(world: World, any_cluster: RunningCluster, unique_name: str) -> None:
+def test_waiters_are_woken_by_a_message(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
     """By that of a shard where the server has it, which nobody hears who subscribed otherwise, and the reverse."""
     check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
 
 
-def check_messages(world: World, cluster: RunningCluster, unique_name: str, mode: str, *, sharded: bool) -> None:
+def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str, *, sharded: bool) -> None:
     client, holder, waiter = (
-        world.client(cluster.url, sharded_subscription_mode=mode, max_wait_without_check=60.0, timeout=6.0),
+        world.from_url(cluster.url, sharded_subscription_mode=mode, max_wait_without_check=60.0, timeout=6.0),
         world.actor(),
         world.actor(),
     )
@@ -158,14 +158,14 @@ def check_messages(world: World, cluster: RunningCluster, unique_name: str, mode
     nothing_left(cluster, client, unique_name)
 
 
-def test_a_client_that_the_user_made(world: World, cluster: RunningCluster, unique_name: str) -> None:
+def test_a_client_that_the_user_made(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
     """Its settings are used, it stays open, and all of it works although it was told of one node only."""
     port = cluster.masters()[0].port
     kinds: dict[str, Callable[..., Any]] = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
-    yours = kinds[world.colour](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     try:
-        client = world.adopt(redisson(yours))
+        client = world.close_at_end(redisson(yours))
         assert client.url.startswith(f"redis+cluster://{HOST}:")
         actor = world.actor()
         locks = [client.get_lock(f"{unique_name}-{each}") for each in range(12)]
@@ -184,7 +184,7 @@ def test_a_client_that_the_user_made(world: World, cluster: RunningCluster, uniq
         assert world.run(yours.set, f"{unique_name}-mine", "1")
         assert world.run(yours.delete, f"{unique_name}-mine") == 1
     finally:
-        world.run(yours.aclose if world.colour == "asyncio" else yours.close)
+        world.run(yours.aclose if world.runtime == "asyncio" else yours.close)
 
 
 def node_clients(node: Server) -> list[dict[str, str]]:
@@ -193,8 +193,8 @@ def node_clients(node: Server) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["a}b", "a{b", "{}a", "a{}b"])
-def test_names_whose_keys_would_be_scattered_are_refused(world: World, cluster: RunningCluster, name: str) -> None:
-    client = world.client(cluster.url)
+def test_names_whose_keys_would_be_scattered_are_refused(world: ClockWorld, cluster: RunningCluster, name: str) -> None:
+    client = world.from_url(cluster.url)
     for get in (
         client.get_lock,
         client.get_fair_lock,
@@ -212,22 +212,22 @@ def test_names_whose_keys_would_be_scattered_are_refused(world: World, cluster: 
             get(name)
 
 
-def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: World, cluster: RunningCluster) -> None:
-    client = world.client(cluster.url)
+def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: ClockWorld, cluster: RunningCluster) -> None:
+    client = world.from_url(cluster.url)
     assert client.get_lock("{orders}:1").name == "{orders}:1"
     with pytest.raises(ValueError, match="no braces there, as in 'orders:1'"):
         client.get_count_down_latch("{orders}:1")
     assert client.get_count_down_latch("orders").name == "orders"
 
 
-def test_nobody_there(world: World) -> None:
-    client, actor = world.client("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout=0.9), world.actor()
+def test_nobody_there(world: ClockWorld) -> None:
+    client, actor = world.from_url("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout=0.9), world.actor()
     with pytest.raises(redis.ConnectionError):
         actor.do(client.get_lock("x").lock)
 
 
-def test_a_server_that_is_no_cluster(world: World, valkey: Server) -> None:
-    client, actor = world.client(f"redis+cluster://127.0.0.1:{valkey.port}"), world.actor()
+def test_a_server_that_is_no_cluster(world: ClockWorld, valkey: Server) -> None:
+    client, actor = world.from_url(f"redis+cluster://127.0.0.1:{valkey.port}"), world.actor()
     with pytest.raises(redis.ResponseError, match="cluster support disabled"):
         actor.do(client.get_lock("x").lock)
 
@@ -274,9 +274,9 @@ def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_client_that_was_dropped_ends(world: World, cluster: RunningCluster, unique_name: str) -> None:
+def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
     """What it made goes with it: no connection stays at any node."""
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     actor, other = world.actor(), world.actor()
 
     def connections() -> int:
@@ -305,8 +305,8 @@ def test_a_client_that_was_dropped_ends(world: World, cluster: RunningCluster, u
 # ---- the watchdog ----------------------------------------------------------------------------------------------------
 
 
-def test_many_locks_in_many_slots_are_renewed(world: World, cluster: RunningCluster, unique_name: str) -> None:
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=3.6, timeout=6.0), world.actor()
+def test_many_locks_in_many_slots_are_renewed(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.6, timeout=6.0), world.actor()
     # Not numbered: names that are alike but for a few digits share slots more often than chance would have it.
     names = [f"{unique_name}-{uuid.uuid4().hex}" for _ in range(200)]
     assert len({slot(name) for name in names}) > 150
@@ -343,9 +343,9 @@ def to_and_fro(cluster: RunningCluster, unique_name: str) -> Iterator[Callable[.
 
 
 def test_a_hold_moves_with_its_slot(
-    world: World, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
+    world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
+    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
 
@@ -364,10 +364,10 @@ def test_a_hold_moves_with_its_slot(
 
 
 def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
-    world: World, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
+    world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
     """Some of a batch's names are still here, some are there already: each is asked for by itself, then."""
-    client, actor = world.client(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
+    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
     locks = [client.get_lock(f"{{{unique_name}}}{each}") for each in range(6)]
     for lock in locks:
         actor.do(lock.lock)
@@ -389,9 +389,9 @@ def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
     assert world.losses == []
 
 
-def test_waiters_hear_at_the_new_node(world: World, any_cluster: RunningCluster, unique_name: str) -> None:
+def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
     client, holder, waiter = (
-        world.client(any_cluster.url, max_wait_without_check=60.0, timeout=6.0),
+        world.from_url(any_cluster.url, max_wait_without_check=60.0, timeout=6.0),
         world.actor(),
         world.actor(),
     )
@@ -416,8 +416,8 @@ def lock_channel(lock: Any) -> str:
 
 
 @pytest.fixture
-def both_worlds() -> Iterator[list[World]]:
-    from tests.real.worlds import WORLDS
+def both_worlds() -> Iterator[list[ClockWorld]]:
+    from tests.worlds.by_runtime import WORLDS
 
     worlds = [kind() for kind in WORLDS.values()]
     yield worlds
@@ -428,7 +428,7 @@ def both_worlds() -> Iterator[list[World]]:
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
 def test_one_at_a_time_while_slots_move(
-    both_worlds: list[World],
+    both_worlds: list[ClockWorld],
     cluster: RunningCluster,
     unique_name: str,
     to_and_fro: Callable[..., None],
@@ -451,7 +451,7 @@ def test_one_at_a_time_while_slots_move(
 
 @pytest.mark.volume
 def test_one_at_a_time_while_masters_change(
-    both_worlds: list[World], cluster: RunningCluster, unique_name: str, volume: Callable[[int], int]
+    both_worlds: list[ClockWorld], cluster: RunningCluster, unique_name: str, volume: Callable[[int], int]
 ) -> None:
     """``CLUSTER FAILOVER`` loses nothing, so neither do we."""
     contenders = Contenders(cluster, both_worlds, unique_name)
@@ -471,7 +471,7 @@ def test_one_at_a_time_while_masters_change(
 
 @pytest.mark.parametrize("what", ["the master fails over", "the slot moves"])
 def test_a_late_writer_is_refused_wherever_tokens_are_counted(
-    world: World,
+    world: ClockWorld,
     cluster: RunningCluster,
     valkey: Server,
     unique_name: str,
@@ -512,9 +512,9 @@ def test_a_late_writer_is_refused_wherever_tokens_are_counted(
 
 
 def test_a_hold_and_a_waiter_outlive_a_change_of_master(
-    world: World, cluster: RunningCluster, unique_name: str
+    world: ClockWorld, cluster: RunningCluster, unique_name: str
 ) -> None:
-    client = world.client(cluster.url, lock_watchdog_timeout=3.6, max_wait_without_check=60.0, timeout=6.0)
+    client = world.from_url(cluster.url, lock_watchdog_timeout=3.6, max_wait_without_check=60.0, timeout=6.0)
     holder, waiter = world.actor(), world.actor()
     lock, renewed_one = client.get_lock(unique_name), client.get_lock(f"{{{unique_name}}}-renewed")
     holder.do(lock.lock, 60)  # So long a lease that it is not its end that lets the waiter in.
@@ -534,10 +534,10 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     until(cluster.ready, 20, what="the former master follows")
 
 
-def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_name: str) -> None:
+def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, unique_name: str) -> None:
     """Holds at the others are not touched; what was there goes on with the replica, and nobody hangs."""
     cluster = fresh_cluster
-    client = world.client(cluster.url, lock_watchdog_timeout=12.0, max_wait_without_check=60.0, timeout=3.0)
+    client = world.from_url(cluster.url, lock_watchdog_timeout=12.0, max_wait_without_check=60.0, timeout=3.0)
     holder, waiter = world.actor(), world.actor()
     lock, renewed_one = client.get_lock(unique_name), client.get_lock(f"{{{unique_name}}}-renewed")
     victim = cluster.master_of(unique_name)
@@ -568,7 +568,7 @@ def test_a_master_is_killed(world: World, fresh_cluster: RunningCluster, unique_
 
 
 def test_masters_are_killed_under_load(
-    both_worlds: list[World], fresh_cluster: RunningCluster, unique_name: str
+    both_worlds: list[ClockWorld], fresh_cluster: RunningCluster, unique_name: str
 ) -> None:
     """Replication is asynchronous, so a hold may be lost; but everybody goes on, and nothing stays behind."""
     cluster = fresh_cluster

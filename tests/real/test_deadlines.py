@@ -15,9 +15,10 @@ from pyredisson.errors import LockLostError, OutcomeUnknownError
 from pyredisson.events import Lost, RenewalFailed, Renewed
 from tests.proxy import Proxy
 from tests.real.looking import RENEW, Tally, await_waiter, held, nothing_left, side_by_side
-from tests.real.worlds import WITHIN, Actor, World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.base import Actor
+from tests.worlds.clock import PATIENCE_WITH_FAULTS, ClockWorld
 
 AWAY = (rx.ConnectionError, rx.TimeoutError, OutcomeUnknownError)
 LATE = 0.25  # seconds after another alarm for the same moment rang, on this machine that may be busy
@@ -25,7 +26,7 @@ LATE = 0.25  # seconds after another alarm for the same moment rang, on this mac
 
 @pytest.mark.parametrize("outage", ["blackhole", "cut", "unanswered"])
 def test_a_renewal_that_never_gets_through_is_told_at_the_deadline(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -46,7 +47,7 @@ def test_a_renewal_that_never_gets_through_is_told_at_the_deadline(
 
     assert not lost_before_its_time
     (told,) = world.when(Lost)
-    assert before + certain_for(2400) <= told < due.result(WITHIN) + LATE
+    assert before + certain_for(2400) <= told < due.result(PATIENCE_WITH_FAULTS) + LATE
     assert world.losses == [(unique_name, actor.number)]
     assert len(world.heard(RenewalFailed)) >= 2  # It did not wait for the next period.
     assert lease.lost
@@ -66,7 +67,7 @@ def another_proxy(valkey: Server) -> Iterator[Proxy]:
 
 
 def test_a_loss_is_told_before_anybody_else_gets_the_lock(
-    world: World, proxy: Proxy, another_proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, another_proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client, other = world.connected(proxy.url, lock_watchdog_timeout=0.8), world.connected(another_proxy.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
@@ -79,7 +80,7 @@ def test_a_loss_is_told_before_anybody_else_gets_the_lock(
     another_proxy.latency(0.1)
     proxy.blackhole()
     for call in waiting:
-        call.result(WITHIN)
+        call.result()
     assert lease.lost
     (told,) = world.when(Lost)
     assert told <= taken[0]
@@ -93,7 +94,7 @@ def test_a_loss_is_told_before_anybody_else_gets_the_lock(
 
 @pytest.mark.parametrize("levels", [1, 3])
 def test_after_a_loss_each_level_says_so_and_then_it_is_over(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, levels: int
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, levels: int
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=1.5)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -115,7 +116,7 @@ def test_after_a_loss_each_level_says_so_and_then_it_is_over(
 
 
 def test_an_outage_shorter_than_the_lease_costs_nothing(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=2.7)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -137,7 +138,9 @@ def test_an_outage_shorter_than_the_lease_costs_nothing(
 # --- the server is stopped ---
 
 
-def test_no_call_hangs_on_a_stopped_server(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+def test_no_call_hangs_on_a_stopped_server(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
     server = fresh_server()
     client = world.connected(server.url, timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
@@ -149,7 +152,7 @@ def test_no_call_hangs_on_a_stopped_server(world: World, fresh_server: Callable[
         await_waiter(direct, client, unique_name)
     server.pause()
     # A new client, too: the kernel takes its connection, and nobody answers.
-    stranger = world.client(server.url, timeout=1.5)
+    stranger = world.from_url(server.url, timeout=1.5)
     calls_of_one = [
         (world.actor(), [free.lock, free.try_lock]),
         (world.actor(), [free.is_locked]),
@@ -183,7 +186,7 @@ def test_no_call_hangs_on_a_stopped_server(world: World, fresh_server: Callable[
 
 
 def test_a_server_stopped_past_the_lease_is_a_loss_told_at_the_deadline(
-    world: World, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
     client = world.connected(server.url, timeout=1.5, lock_watchdog_timeout=1.5)
@@ -194,7 +197,7 @@ def test_a_server_stopped_past_the_lease_is_a_loss_told_at_the_deadline(
     due = world.alarm(time.monotonic() + certain_for(1500))  # Nothing that was sent later is answered.
     until(lambda: world.losses, what="told")
     (told,) = world.when(Lost)
-    assert told < due.result(WITHIN) + LATE
+    assert told < due.result(PATIENCE_WITH_FAULTS) + LATE
     with pytest.raises(LockLostError):
         lease.ensure_held()
     server.resume()
@@ -208,7 +211,7 @@ def test_a_server_stopped_past_the_lease_is_a_loss_told_at_the_deadline(
 
 
 def test_a_server_stopped_for_less_than_the_lease_is_no_loss(
-    world: World, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
     client = world.connected(server.url, lock_watchdog_timeout=2.4)
@@ -224,8 +227,8 @@ def test_a_server_stopped_for_less_than_the_lease_is_no_loss(
     assert not world.losses
 
 
-def test_a_fixed_lease_ends_by_itself(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url, timeout=4.5)
+def test_a_fixed_lease_ends_by_itself(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(proxy.url, timeout=4.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     renewals = Tally(proxy, RENEW)
     actor.do(lock.lock, 0.3)

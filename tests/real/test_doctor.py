@@ -144,11 +144,11 @@ def test_what_sentinels_watch(watched: SentinelSet) -> None:
     assert node.url == f"{watched.url}/0"
     assert node.facts is not None
     assert node.facts.run_id == watched.master().info()["run_id"]
-    assert node.watch is not None
-    assert node.watch.master == (HOST, watched.servers[0].port)
-    assert {each.master for each in node.watch.sentinels} == {f"{HOST}:{watched.servers[0].port}"}
-    assert {each.address for each in node.followers} == {f"{HOST}:{each.port}" for each in watched.servers[1:]}
-    assert all(each.state == "online" and each.behind is not None for each in node.followers)
+    assert node.sentinels is not None
+    assert node.sentinels.master == (HOST, watched.servers[0].port)
+    assert {each.master for each in node.sentinels.answers} == {f"{HOST}:{watched.servers[0].port}"}
+    assert {each.address for each in node.replicas} == {f"{HOST}:{each.port}" for each in watched.servers[1:]}
+    assert all(each.state == "online" and each.behind is not None for each in node.replicas)
 
     watched.sentinels[0].kill()
     report = examine([watched.url])
@@ -162,7 +162,7 @@ def test_what_sentinels_watch(watched: SentinelSet) -> None:
     watched.sentinels[2].kill()
     report = examine([watched.url.replace("://", "://:s3cret@")])
     assert report.grade is Grade.CRITICAL
-    assert "no sentinel tells" in texts(report)
+    assert "no sentinel knows" in texts(report)
     assert "s3cret" not in report.as_json()
 
 
@@ -180,14 +180,14 @@ def test_sentinels_that_are_behind(watched: SentinelSet) -> None:
     assert "do not agree on the master" in texts(report)
     assert f"{HOST}:{behind.port} says {HOST}:{old.port}" in texts(report)
     [node] = report.nodes
-    assert node.watch is not None
-    assert node.watch.master == (HOST, new.port), "that of most"
+    assert node.sentinels is not None
+    assert node.sentinels.master == (HOST, new.port), "that of most"
 
 
 def test_a_service_that_sentinels_do_not_know(watched: SentinelSet) -> None:
     report = examine([watched.url.replace(f"/{SERVICE}", "/others")])
     assert report.grade is Grade.CRITICAL
-    assert "no sentinel tells where 'others' is" in texts(report)
+    assert "no sentinel knows where 'others' is" in texts(report)
 
 
 def test_a_master_without_replicas(watched: SentinelSet) -> None:
@@ -208,7 +208,7 @@ def test_a_cluster(cluster: RunningCluster) -> None:
     assert {each.facts.run_id for each in node.masters if each.facts} == {
         each.info()["run_id"] for each in cluster.masters()
     }
-    assert [len(each.followers) for each in node.masters] == [1, 1, 1]
+    assert [len(each.replicas) for each in node.masters] == [1, 1, 1]
     assert node.unserved == 0
 
 
@@ -228,7 +228,7 @@ def test_a_cluster_with_slots_that_nobody_serves(fresh_cluster: RunningCluster) 
                 with suppress(redis.ResponseError):  # Nobody serves it there already.
                     fresh_cluster.command(node, "CLUSTER", "DELSLOTS", slot)
         report = examine([fresh_cluster.url])
-        return report.grade is Grade.CRITICAL and "nobody serves 1 of the slots" in texts(report)
+        return report.grade is Grade.CRITICAL and "no node serves 1 of the slots" in texts(report)
 
     # What was said before of who serves it may still be on its way to those who have just forgotten.
     until(seen_without, within=20)

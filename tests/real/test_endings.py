@@ -13,13 +13,13 @@ from pyredisson.errors import ClientClosedError
 from pyredisson.events import HolderGone
 from tests.proxy import Proxy
 from tests.real.looking import ACQUIRE, await_waiter, held, listeners, nothing_left, waiting
-from tests.real.worlds import World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 
 def test_a_holder_that_ends_frees_its_lock_within_the_lease(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.connected(valkey.url, lock_watchdog_timeout=1.8)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
@@ -35,13 +35,13 @@ def test_a_holder_that_ends_frees_its_lock_within_the_lease(
     until(lambda: len(world.heard(HolderGone)) == 1, what="its end is told")
     (told,) = world.heard(HolderGone)
     assert told.name == unique_name
-    assert ("wait_for" in told.hint) == (world.colour == "asyncio")
+    assert ("wait_for" in told.hint) == (world.runtime == "asyncio")
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
 
 
 def test_a_successor_does_not_walk_into_the_lock_of_the_dead(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.connected(valkey.url, lock_watchdog_timeout=1.5)
     lock = client.get_lock(unique_name)
@@ -65,8 +65,8 @@ def test_a_successor_does_not_walk_into_the_lock_of_the_dead(
 # --- close() ---
 
 
-def test_close_wakes_those_who_wait(world: World, valkey: Server, direct: redis.Redis, unique_name: str) -> None:
-    client, other = world.client(valkey.url), world.client(valkey.url)
+def test_close_wakes_those_who_wait(world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str) -> None:
+    client, other = world.from_url(valkey.url), world.from_url(valkey.url)
     theirs = other.get_lock(unique_name)
     lock, holder = client.get_lock(unique_name), world.actor()
     waiters = [world.actor() for _ in range(4)]
@@ -94,9 +94,9 @@ def test_close_wakes_those_who_wait(world: World, valkey: Server, direct: redis.
 
 
 def test_close_leaves_what_is_held_to_its_lease(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client, other = world.connected(valkey.url, lock_watchdog_timeout=1.5), world.client(valkey.url)
+    client, other = world.connected(valkey.url, lock_watchdog_timeout=1.5), world.from_url(valkey.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
@@ -108,8 +108,10 @@ def test_close_leaves_what_is_held_to_its_lease(
     waiter.do(theirs.unlock)
 
 
-def test_close_in_the_middle_of_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url, timeout=0.9)
+def test_close_in_the_middle_of_an_acquire(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(proxy.url, timeout=0.9)
     lock, actor = client.get_lock(unique_name), world.actor()
     late = proxy.hold_request(ACQUIRE, None)
     call = actor.start(lock.lock, 0.5)
@@ -121,10 +123,10 @@ def test_close_in_the_middle_of_an_acquire(world: World, proxy: Proxy, direct: r
 
 
 def test_close_while_others_come_and_go(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
 ) -> None:
     for index in range(volume(50)):
-        client = world.client(valkey.url, lock_watchdog_timeout=1.0)
+        client = world.from_url(valkey.url, lock_watchdog_timeout=1.0)
         lock = client.get_lock(f"{unique_name}-{index}")
         actors = [world.actor() for _ in range(4)]
         calls = [actor.start(call) for actor in actors for call in (lock.lock, lock.unlock) * 5]
@@ -141,10 +143,10 @@ def test_close_while_others_come_and_go(
 
 
 def test_threads_and_descriptors_do_not_grow_with_the_clients(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     def use() -> None:
-        client = world.client(valkey.url)
+        client = world.from_url(valkey.url)
         lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
         holder.do(lock.lock)
         assert waiter.do(lock.try_lock, 0.05) is False

@@ -14,9 +14,9 @@ from pyredisson.errors import OutcomeUnknownError
 from tests.proxy import Held, Proxy, Toxic
 from tests.real.kinds import FAIR, FAMILY, LATCH, SEMAPHORE, Kind
 from tests.real.looking import ANY_SCRIPT, Tally, about, await_waiting, side_by_side
-from tests.real.worlds import World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 #: What happens to the k-th request that matches.
 FAULTS: dict[str, Callable[[Proxy, Callable[[list[bytes]], bool], int], Toxic]] = {
@@ -33,12 +33,12 @@ each_fault = pytest.mark.parametrize("fault", FAULTS)
 @each_kind
 @each_fault
 def test_each_request_in_turn(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
 ) -> None:
     def one_run(k: int) -> None:
         """All goes well but for the k-th request, and its copies."""
         name = f"{unique_name}-{k}"
-        client, actor = world.client(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
+        client, actor = world.from_url(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
         handle, permit = kind.of(client, name), None
         wrong = FAULTS[fault](proxy, about(ANY_SCRIPT, name), k)
         for step in kind.run:
@@ -61,14 +61,14 @@ def test_each_request_in_turn(
 @pytest.mark.parametrize("fault", ["reply lost", "late"])
 @each_kind
 def test_each_request_of_a_waiter_in_turn(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
 ) -> None:
-    theirs, holders = world.client(valkey.url), {k: world.actor() for k in (1, 2, 3)}
+    theirs, holders = world.from_url(valkey.url), {k: world.actor() for k in (1, 2, 3)}
 
     def one_wait(k: int) -> None:
         name = f"{unique_name}-{k}"
         let_in = kind.block(holders[k], theirs, name)
-        client, actor = world.client(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
+        client, actor = world.from_url(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
         handle = kind.of(client, name)
         asked = Tally(proxy, about(kind.asks, name))
         wrong = FAULTS[fault](proxy, about(kind.asks, name), k)
@@ -96,10 +96,10 @@ def test_each_request_of_a_waiter_in_turn(
 
 @pytest.mark.parametrize("kind", FAMILY, ids=str)
 def test_a_waiter_lives_through_an_outage(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
-    let_in = kind.block(world.actor(), world.client(valkey.url), unique_name)
-    client, actor = world.client(proxy.url, timeout=3.0, max_wait_without_check=60.0), world.actor()
+    let_in = kind.block(world.actor(), world.from_url(valkey.url), unique_name)
+    client, actor = world.from_url(proxy.url, timeout=3.0, max_wait_without_check=60.0), world.actor()
     handle = kind.of(client, unique_name)
     waiting = actor.start(getattr(handle, kind.take))
     await_waiting(direct, handle)
@@ -116,7 +116,7 @@ def test_a_waiter_lives_through_an_outage(
 
 @pytest.mark.parametrize("which", ["take", "give"])
 def test_what_cannot_be_settled_is_made_good_behind(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, which: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, which: str
 ) -> None:
     def give_up(kind: Kind) -> None:
         name = f"{unique_name}-{kind}"
@@ -156,9 +156,9 @@ def test_what_cannot_be_settled_is_made_good_behind(
 
 
 def test_a_place_in_the_queue_is_given_up_behind_an_outage(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    theirs, holder, third = world.client(valkey.url), world.actor(), world.actor()
+    theirs, holder, third = world.from_url(valkey.url), world.actor(), world.actor()
     let_in = FAIR.block(holder, theirs, unique_name)
     client, actor = world.connected(proxy.url), world.actor()
     handle, queue = FAIR.of(client, unique_name), LockNames(unique_name).queue
@@ -179,9 +179,9 @@ def test_a_place_in_the_queue_is_given_up_behind_an_outage(
 
 
 def test_permits_wanted_by_many_are_conserved(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, timeout=4.5)
+    client = world.from_url(proxy.url, timeout=4.5)
     semaphore, actors = SEMAPHORE.of(client, unique_name), [world.actor() for _ in range(8)]
     actors[0].do(semaphore.try_set_permits, 3)
     match = about(ANY_SCRIPT, unique_name)

@@ -1,6 +1,6 @@
 """Processes that hold or wait for each kind of the family, and are killed or stopped in the middle of it.
 
-What becomes of a killed process does not depend on its colour: it is of threads here, and who stays is of tasks.
+What becomes of a killed process does not depend on its runtime: it is of threads here, and who stays is of tasks.
 What a stopped one finds when it goes on is looked at in both.
 """
 
@@ -19,9 +19,10 @@ from pyredisson.core.names import LockNames
 from tests.real.kinds import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
 from tests.real.looking import await_waiting, channels, load_scripts
 from tests.real.peers import Peer, PeerError
-from tests.real.worlds import Actor, World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
 
 LEASE = 1.5  # Longer than a busy machine stands still at times.
 #: For such a machine, too. What is bounded here would take 10 s and more if nobody saw to it.
@@ -47,9 +48,9 @@ def scripts_run(direct: redis.Redis) -> int:
 @pytest.mark.parametrize("lease", [None, LEASE])
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
 def test_a_killed_holder_is_followed_within_its_lease(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     theirs, actor = kind.opponent(client, unique_name), world.actor()
     with Peer("threads", valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
         peer.do("lock", lease)
@@ -66,9 +67,9 @@ def test_a_killed_holder_is_followed_within_its_lease(
 
 @by_a_task
 def test_a_killed_reader_ends_no_other_read(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client, reader, writer = world.client(valkey.url), world.actor(), world.actor()
+    client, reader, writer = world.from_url(valkey.url), world.actor(), world.actor()
     both = client.get_read_write_lock(unique_name)
     read, write = both.read_lock(), both.write_lock()
     with Peer("threads", valkey.url, unique_name, "read_lock", lock_watchdog_timeout=LEASE) as peer:
@@ -89,9 +90,9 @@ def test_a_killed_reader_ends_no_other_read(
 
 @by_a_task
 def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     permits, actor = PERMITS.of(client, unique_name), world.actor()
     actor.do(permits.try_set_permits, 2)
     with Peer("threads", valkey.url, unique_name, PERMITS.name) as peer:
@@ -112,9 +113,9 @@ def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
 
 @by_a_task
 def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     semaphore, actor = SEMAPHORE.of(client, unique_name), world.actor()
     actor.do(semaphore.try_set_permits, 1)
     with Peer("threads", valkey.url, unique_name, SEMAPHORE.name) as peer:
@@ -134,9 +135,9 @@ def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
 @by_a_task
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
 def test_a_killed_waiter_delays_nobody(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
-    client, holder, waiter = world.client(valkey.url), world.actor(), world.actor()
+    client, holder, waiter = world.from_url(valkey.url), world.actor(), world.actor()
     let_in = kind.block(holder, client, unique_name)
     handle = kind.of(client, unique_name)
     with Peer("threads", valkey.url, unique_name, kind.name) as peer:
@@ -168,7 +169,7 @@ class Queue:
     believed_for: Callable[[], float]
 
 
-def queue_up(world: World, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
+def queue_up(world: ClockWorld, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
     client = world.connected(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
     let_in, waiter = FAIR.block(world.actor(), client, name), world.actor()
     lock, names = FAIR.of(client, name), LockNames(name)
@@ -196,7 +197,7 @@ def comes_when_the_first_has_had_its_time(queue: Queue) -> None:
 
 @by_a_task
 def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     with Peer("threads", valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
         queue = queue_up(world, valkey, direct, unique_name, peer)
@@ -209,10 +210,10 @@ def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_mos
 @pytest.mark.parametrize("place", ["head", "second"])
 @by_a_task
 def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, place: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, place: str
 ) -> None:
     """It meant to wait for 2 s; what it waited for had 30 s left, and the settings believe in waiters for 300."""
-    client, names = world.client(valkey.url, max_wait_without_check=60.0), LockNames(unique_name)
+    client, names = world.from_url(valkey.url, max_wait_without_check=60.0), LockNames(unique_name)
     lock, (holder, first, last) = FAIR.of(client, unique_name), (world.actor() for _ in range(3))
     holder.do(lock.lock, 30)
     served = first.start(lock.lock) if place == "second" else None
@@ -222,7 +223,7 @@ def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
         peer.send("try_lock", 2.0)
         until(lambda: direct.llen(names.queue) == before + 1, what="it is queued up")
         began = time.monotonic()
-        waits = last.start(FAIR.of(world.client(valkey.url, max_wait_without_check=60.0), unique_name).lock)
+        waits = last.start(FAIR.of(world.from_url(valkey.url, max_wait_without_check=60.0), unique_name).lock)
         until(lambda: direct.llen(names.queue) == before + 2, what="somebody is behind it")
         peer.kill()
     holder.do(lock.unlock)
@@ -240,11 +241,11 @@ def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
 
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
 def test_a_holder_that_was_stopped_past_its_lease_is_told_before_it_writes(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     theirs, actor = kind.opponent(client, unique_name), world.actor()
-    with Peer(world.colour, valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
         peer.do("enter")
         peer.do("ensure_held")
         assert actor.do(theirs.try_lock) is False
@@ -269,12 +270,12 @@ def test_a_holder_that_was_stopped_past_its_lease_is_told_before_it_writes(
 
 
 def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     permits, actor = PERMITS.of(client, unique_name), world.actor()
     actor.do(permits.try_set_permits, 1)
-    with Peer(world.colour, valkey.url, unique_name, PERMITS.name) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, PERMITS.name) as peer:
         permit = peer.do("acquire", LEASE)
         peer.stop()
         began = time.monotonic()
@@ -295,9 +296,9 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
 
 
 def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    with Peer(world.colour, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
         queue = queue_up(world, valkey, direct, unique_name, peer)
         peer.stop()
         comes_when_the_first_has_had_its_time(queue)
@@ -314,12 +315,12 @@ def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_mo
 
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)
 def test_a_stopped_waiter_takes_nothing_that_is_anothers(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     load_scripts(valkey)
-    client, holder = world.client(valkey.url), world.actor()
+    client, holder = world.from_url(valkey.url), world.actor()
     let_in = kind.block(holder, client, unique_name)
-    with Peer(world.colour, valkey.url, unique_name, kind.name) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, kind.name) as peer:
         before_it = scripts_run(direct)
         peer.send(kind.take)
         # Once before it listens, and once after: nothing that it asked is still to be answered when it is stopped.

@@ -18,16 +18,17 @@ import redis
 from tests.proxy import Proxy
 from tests.real import programs
 from tests.real.looking import ANY_SCRIPT, held, nothing_left
-from tests.real.worlds import TasksWorld, ThreadsWorld
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.threads import ThreadsWorld
 
 
 @contextmanager
 def contention(url: str, name: str) -> Iterator[None]:
     """Somebody else takes the lock all the time, and lets it go again."""
     world = ThreadsWorld()
-    lock = world.client(url).get_lock(name)
+    lock = world.from_url(url).get_lock(name)
     over = threading.Event()
 
     def take_turns() -> None:
@@ -181,9 +182,9 @@ def test_cancelled_at_random(
     at_once: int,
     contended: bool,
 ) -> None:
-    world, rounds = TasksWorld(), volume(2000)
+    world, rounds = AsyncioWorld(), volume(2000)
     with contention(valkey.url, unique_name) if contended else nullcontext():
-        cancelled = Cancelled(world.client(valkey.url), unique_name)
+        cancelled = Cancelled(world.from_url(valkey.url), unique_name)
         world.run(cancelled.many, rounds, at_once)
     assert cancelled.together == 1
     nothing_left(direct, cancelled.client, unique_name)
@@ -194,10 +195,10 @@ def test_cancelled_at_random(
 def test_cancelled_at_random_on_a_bad_link(
     proxy: Proxy, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
 ) -> None:
-    world, rounds = TasksWorld(), volume(800)
+    world, rounds = AsyncioWorld(), volume(800)
     proxy.latency(0.001, 0.004, direction="both")
     lost = [proxy.drop_reply(ANY_SCRIPT, k, then="reset") for k in range(10, rounds, 10)]
-    cancelled = Cancelled(world.client(proxy.url, timeout=2.0), unique_name)
+    cancelled = Cancelled(world.from_url(proxy.url, timeout=2.0), unique_name)
     world.run(cancelled.many, rounds, 4, 0.03, lambda: sum(each.hits for each in lost) >= len(lost) // 2)
     assert cancelled.together == 1
     proxy.clear()
@@ -211,8 +212,8 @@ def test_cancelled_at_random_on_a_bad_link(
 def test_cancelled_while_the_reply_is_awaited(
     proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Any
 ) -> None:
-    world = TasksWorld()
-    client = world.client(proxy.url, timeout=4.5)
+    world = AsyncioWorld()
+    client = world.from_url(proxy.url, timeout=4.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     late = proxy.hold_request(ANY_SCRIPT, 1 if method == "lock" else 2, then=then)
 

@@ -20,12 +20,12 @@ import redis.exceptions as rx
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, Proxy, parse_request
 from tests.real.looking import INFO, RENEW, Tally, await_waiter, held, nothing_left
-from tests.real.worlds import World
 from tests.servers import HOST, REDIS_7, Build, Server, free_port
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 
-def works(world: World, client: Any, direct: redis.Redis, name: str, *, period: float) -> None:
+def works(world: ClockWorld, client: Any, direct: redis.Redis, name: str, *, period: float) -> None:
     """All that a lock does, once: nested, waited for, renewed, handed over."""
     lock, holder, waiter = client.get_lock(name), world.actor(), world.actor()
     holder.do(lock.is_locked)  # It connects in its own time: that of an acquire is a sixth of the lease.
@@ -75,17 +75,19 @@ def tls(fresh_server: Callable[..., Server], certificate: tuple[Path, Path]) -> 
     return server, f"rediss://{HOST}:{port}/0?ssl_ca_certs={crt}"
 
 
-def test_tls(world: World, tls: tuple[Server, str], unique_name: str) -> None:
+def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> None:
     server, url = tls
-    client = world.client(url, timeout=9.0, lock_watchdog_timeout=2.1)
+    client = world.from_url(url, timeout=9.0, lock_watchdog_timeout=2.1)
     assert client.url.startswith("rediss://")
     with server.client(decode_responses=True) as direct:
         works(world, client, direct, unique_name, period=0.7)
 
 
-def test_tls_under_load(world: World, tls: tuple[Server, str], unique_name: str, volume: Callable[[int], int]) -> None:
+def test_tls_under_load(
+    world: ClockWorld, tls: tuple[Server, str], unique_name: str, volume: Callable[[int], int]
+) -> None:
     server, url = tls
-    client = world.client(url, timeout=9.0)
+    client = world.from_url(url, timeout=9.0)
     actors, locks = [world.actor() for _ in range(8)], [client.get_lock(f"{unique_name}-{k}") for k in range(3)]
     calls = [
         actor.start(call)
@@ -99,9 +101,11 @@ def test_tls_under_load(world: World, tls: tuple[Server, str], unique_name: str,
         nothing_left(direct, client, *(lock.name for lock in locks))
 
 
-def test_tls_lives_through_a_kill_of_its_connections(world: World, tls: tuple[Server, str], unique_name: str) -> None:
+def test_tls_lives_through_a_kill_of_its_connections(
+    world: ClockWorld, tls: tuple[Server, str], unique_name: str
+) -> None:
     server, url = tls
-    client = world.client(url, timeout=9.0, max_wait_without_check=60.0)
+    client = world.from_url(url, timeout=9.0, max_wait_without_check=60.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     with server.client(decode_responses=True) as direct:
         for _ in range(3):
@@ -117,21 +121,21 @@ def test_tls_lives_through_a_kill_of_its_connections(world: World, tls: tuple[Se
 
 
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
-    world: World, tls: tuple[Server, str], unique_name: str
+    world: ClockWorld, tls: tuple[Server, str], unique_name: str
 ) -> None:
     _, url = tls
-    client = world.client(url.partition("?")[0], timeout=15.0)
+    client = world.from_url(url.partition("?")[0], timeout=15.0)
     began = time.monotonic()
     with pytest.raises(rx.ConnectionError, match=r"(?i)certificate"):
         world.actor().do(client.get_lock(unique_name).lock)
     assert time.monotonic() - began < 4.5, "it was not at once: it took a try's time, or all of it"
 
 
-def test_a_handshake_that_stalls_is_an_error_in_time(world: World, unique_name: str) -> None:
+def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
     with socket.socket() as mute:
         mute.bind((HOST, 0))
         mute.listen()
-        client = world.client(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8)
+        client = world.from_url(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8)
         began = time.monotonic()
         with pytest.raises((rx.ConnectionError, rx.TimeoutError)):
             world.actor().do(client.get_lock(unique_name).lock)
@@ -142,19 +146,19 @@ def test_a_handshake_that_stalls_is_an_error_in_time(world: World, unique_name: 
 
 
 def test_a_unix_socket(
-    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str, tmp_path_factory: Any
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, tmp_path_factory: Any
 ) -> None:
     path = tmp_path_factory.mktemp("s") / "s"
     if len(str(path)) > 100:
         pytest.skip(f"the kernel takes no such long name for a socket: {path}")
     server = fresh_server(build, "--unixsocket", str(path), "--requirepass", "swordfish")
-    client = world.client(f"unix://:swordfish@{path}?db=0", timeout=9.0, lock_watchdog_timeout=2.1)
+    client = world.from_url(f"unix://:swordfish@{path}?db=0", timeout=9.0, lock_watchdog_timeout=2.1)
     assert "swordfish" not in client.url
     with server.client(decode_responses=True) as direct:
         works(world, client, direct, unique_name, period=0.7)
         server.kill()
         with pytest.raises(rx.ConnectionError) as error:
-            world.actor().do(world.client(f"unix://:swordfish@{path}").get_lock(unique_name).lock)
+            world.actor().do(world.from_url(f"unix://:swordfish@{path}").get_lock(unique_name).lock)
         assert "swordfish" not in str(error.value)
 
 
@@ -165,7 +169,7 @@ SPELLINGS = ("correct-horse", "battery")
 
 
 def test_no_password_is_ever_shown(
-    world: World, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = fresh_server()
     with server.client() as direct:
@@ -174,12 +178,12 @@ def test_no_password_is_ever_shown(
     shown: list[str] = []
     with caplog.at_level(logging.DEBUG), Proxy(server.port) as proxy:
         clients = [
-            world.client(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0, lock_watchdog_timeout=3.0),
-            world.client(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0),
-            world.client(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=3.0),
-            world.client(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=3.0),
+            world.from_url(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0, lock_watchdog_timeout=3.0),
+            world.from_url(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0),
+            world.from_url(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=3.0),
+            world.from_url(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=3.0),
         ]
-        wrong = world.client(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=3.0)
+        wrong = world.from_url(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=3.0)
         actor, other = world.actor(), world.actor()
         for client in clients:
             lock = client.get_lock(unique_name)
@@ -211,18 +215,18 @@ def test_no_password_is_ever_shown(
 # --- slow links ---
 
 
-def test_latency_with_jitter(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_latency_with_jitter(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     proxy.latency(0.02, 0.03, direction="both")
-    client = world.client(proxy.url, timeout=9.0, lock_watchdog_timeout=3.0)
+    client = world.from_url(proxy.url, timeout=9.0, lock_watchdog_timeout=3.0)
     works(world, client, direct, unique_name, period=1.0)
     assert proxy.hits["latency"] > 20
     assert not world.losses
 
 
-def test_slices_of_one_byte(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_slices_of_one_byte(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     proxy.refuse_request(INFO, "NOPERM")  # Its reply is long: it would take seconds, byte by byte.
     proxy.slice(1)
-    client = world.client(proxy.url, timeout=30.0)
+    client = world.from_url(proxy.url, timeout=30.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(lock.lock)
     taken = waiter.start(lock.lock)
@@ -236,7 +240,7 @@ def test_slices_of_one_byte(world: World, proxy: Proxy, direct: redis.Redis, uni
     assert not world.losses
 
 
-def test_a_reply_that_trickles_in_is_as_good_as_none(world: World, unique_name: str) -> None:
+def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         listener.listen()
@@ -244,7 +248,7 @@ def test_a_reply_that_trickles_in_is_as_good_as_none(world: World, unique_name: 
         trickle = threading.Thread(target=_trickle, args=(listener, over))
         trickle.start()
         try:
-            client = world.client(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
+            client = world.from_url(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
             began = time.monotonic()
             with pytest.raises(OutcomeUnknownError):
                 world.actor().do(client.get_lock(unique_name).lock)
@@ -281,7 +285,7 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
         connection.close()
 
 
-def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: World, unique_name: str) -> None:
+def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
     """Its end comes together with the answer to the greeting: before anybody has asked anything."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
@@ -290,7 +294,7 @@ def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: World, 
         hangs_up = threading.Thread(target=_greet_and_leave, args=(listener, over))
         hangs_up.start()
         try:
-            client = world.client(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
+            client = world.from_url(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
             for ask in (client.get_lock(unique_name).lock, client.get_lock(unique_name).is_locked):
                 call = world.actor().start(ask)
                 with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
@@ -317,7 +321,7 @@ def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
 
 
 def test_a_slow_link_does_not_stop_the_renewal(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.connected(proxy.url, timeout=3.0, lock_watchdog_timeout=2.7)
     lock, actor = client.get_lock(unique_name), world.actor()

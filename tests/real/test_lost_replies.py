@@ -24,9 +24,10 @@ from tests.real.looking import (
     nothing_left,
     side_by_side,
 )
-from tests.real.worlds import ThreadsWorld, World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+from tests.worlds.threads import ThreadsWorld
 
 # What is done: its method, its script, the holds before it and after it.
 OPERATIONS = {
@@ -42,7 +43,9 @@ THENS: list[Then] = ["reset", "hang"]
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("lost", [1, 2])
-def test_counts_once(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then, lost: int) -> None:
+def test_counts_once(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then, lost: int
+) -> None:
     def count(operation: str) -> None:
         method, script, before, after = OPERATIONS[operation]
         client = world.connected(proxy.url, timeout=3.3)
@@ -66,7 +69,7 @@ def test_counts_once(world: World, proxy: Proxy, direct: redis.Redis, unique_nam
 
 @pytest.mark.parametrize("then", THENS)
 def test_that_cannot_be_settled_is_said_and_made_good_behind(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     def give_up(operation: str) -> None:
         method, _, before, after = OPERATIONS[operation]
@@ -111,7 +114,7 @@ def test_that_cannot_be_settled_is_said_and_made_good_behind(
 
 @pytest.mark.parametrize("then", THENS)
 def test_an_unlock_called_again_continues_the_one_that_failed(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     def go_on(holds: int) -> None:
         client = world.connected(proxy.url, timeout=1.2)
@@ -136,7 +139,7 @@ def test_an_unlock_called_again_continues_the_one_that_failed(
 
 @pytest.mark.parametrize("then", THENS)
 def test_of_each_script_of_a_nested_run_in_turn(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     def one_run(k: int) -> None:
         client, actor = world.connected(proxy.url, timeout=3.3), world.actor()
@@ -156,7 +159,7 @@ def test_of_each_script_of_a_nested_run_in_turn(
 
 @pytest.mark.parametrize("then", THENS)
 def test_of_a_renewal_is_asked_again_and_nothing_is_lost(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=3.9)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -176,9 +179,9 @@ def test_of_a_renewal_is_asked_again_and_nothing_is_lost(
 
 
 def test_of_one_owner_holds_up_others_by_one_patience_at_most(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, timeout=6.0)
+    client = world.from_url(proxy.url, timeout=6.0)
     actor, other = world.actor(), world.actor()
     lock, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     actor.do(lock.lock)
@@ -195,15 +198,15 @@ def test_of_one_owner_holds_up_others_by_one_patience_at_most(
 
     # Threads have a connection each. Tasks share one: when that falls silent it does so for all of them, for a third
     # of the budget, and then all of them go by another.
-    assert took < (1.8 if world.colour == "threads" else 3.8)
+    assert took < (1.8 if world.runtime == "threads" else 3.8)
     hanging.result(10)
     nothing_left(direct, client, unique_name, another.name)
 
 
 def test_under_many_at_once_counts_once_for_each(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, timeout=3.6)
+    client = world.from_url(proxy.url, timeout=3.6)
     actors = [world.actor() for _ in range(12)]
     locks = [client.get_lock(f"{unique_name}-{index}") for index in range(12)]
     lost = [proxy.drop_reply(ANY_SCRIPT, k, then=then) for k, then in zip((3, 9, 14, 20, 31), THENS * 3, strict=False)]

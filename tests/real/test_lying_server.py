@@ -17,7 +17,7 @@ from tests.command_line import programs
 from tests.proxy import Proxy
 from tests.real.handles import handle
 from tests.real.looking import ANY_SCRIPT, side_by_side
-from tests.real.worlds import World
+from tests.worlds.clock import ClockWorld
 
 #: Answers that no script gives, but for the first byte that makes them RESP.
 NONSENSE = {
@@ -73,7 +73,7 @@ def clear(error: BaseException | None) -> bool:
 
 
 @pytest.mark.parametrize("what", NONSENSE)
-def test_an_answer_that_makes_no_sense(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+def test_an_answer_that_makes_no_sense(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
     def ask(kind: str) -> None:
         name = f"{unique_name}-{kind}"
         client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
@@ -99,7 +99,9 @@ def test_an_answer_that_makes_no_sense(world: World, proxy: Proxy, unique_name: 
 
 
 @pytest.mark.parametrize("what", ["a word", "an array of a word", "arrays in an array"])
-def test_a_renewal_that_makes_no_sense_is_asked_again(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+def test_a_renewal_that_makes_no_sense_is_asked_again(
+    world: ClockWorld, proxy: Proxy, unique_name: str, what: str
+) -> None:
     client, actor = world.connected(proxy.url, lock_watchdog_timeout=3.0), world.actor()
     locks = [client.get_lock(f"{unique_name}-{index}") for index in range(2)]
     for lock in locks:
@@ -113,7 +115,7 @@ def test_a_renewal_that_makes_no_sense_is_asked_again(world: World, proxy: Proxy
 
 
 @pytest.mark.parametrize("method", ["lock", "try_lock", "unlock", "force_unlock"])
-def test_a_request_that_is_always_overtaken(world: World, proxy: Proxy, unique_name: str, method: str) -> None:
+def test_a_request_that_is_always_overtaken(world: ClockWorld, proxy: Proxy, unique_name: str, method: str) -> None:
     client, actor = world.connected(proxy.url, timeout=1.5), world.actor()
     lock = client.get_lock(unique_name)
     if method == "unlock":
@@ -128,7 +130,7 @@ def test_a_request_that_is_always_overtaken(world: World, proxy: Proxy, unique_n
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-def test_a_reply_without_end(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+def test_a_reply_without_end(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
     client, actor = world.connected(proxy.url, timeout=1.0), world.actor()
     lock = client.get_lock(unique_name)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -146,7 +148,7 @@ def test_a_reply_without_end(world: World, proxy: Proxy, unique_name: str, what:
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-def test_a_message_without_end(world: World, proxy: Proxy, unique_name: str, what: str) -> None:
+def test_a_message_without_end(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
     """The subscriber leaves the connection, and hears on another one."""
     client, holder, waiter = world.connected(proxy.url), world.actor(), world.actor()
     lock = client.get_lock(unique_name)

@@ -20,9 +20,9 @@ from tests.proxy import Held, Proxy
 from tests.real import programs
 from tests.real.handles import handle
 from tests.real.looking import ANY_SCRIPT, channels, keys, load_scripts
-from tests.real.worlds import WORLDS
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.by_runtime import WORLDS
 
 #: What the connections of those who keep the counter are called.
 COUNTER = "counter"
@@ -124,12 +124,12 @@ class Saboteur:
 
 
 class Contenders:
-    """Some processes of both colours that contend for one thing."""
+    """Some processes of both forms that contend for one thing."""
 
     def __init__(self, url: str, server: Server, name: str, count: int, *arguments: object) -> None:
         self.processes = [
-            programs.start("contend", url, server.url, name, colour, *arguments)
-            for colour in islice(cycle(WORLDS), count)
+            programs.start("contend", url, server.url, name, runtime, *arguments)
+            for runtime in islice(cycle(WORLDS), count)
         ]
 
     def under_way(self) -> bool:
@@ -215,6 +215,7 @@ def test_one_at_a_time_whatever_goes_wrong(
         over(direct, kind, unique_name)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", ["fair_lock", "write_lock", "permit_expirable_semaphore"])
 def test_one_at_a_time_though_one_is_killed_in_the_middle(
     valkey: Server, direct: redis.Redis, unique_name: str, kind: str

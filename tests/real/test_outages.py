@@ -15,9 +15,9 @@ from pyredisson.errors import LockLostError, LockTimeoutError, OutcomeUnknownErr
 from tests.proxy import Proxy
 from tests.real.looking import ACQUIRE, RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
 from tests.real.patience import await_renewals, changed, renewed_every
-from tests.real.worlds import World
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 AWAY = (RedisConnectionError, RedisTimeoutError)
 MARGIN = 2.0  # seconds; this machine may be busy
@@ -27,8 +27,8 @@ MARGIN = 2.0  # seconds; this machine may be busy
 
 
 @pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked", "force_unlock", "get_hold_count"])
-def test_nobody_there_at_first_raises_at_once(world: World, unique_name: str, method: str) -> None:
-    client = world.client(f"redis://{HOST}:{NOBODYS_PORT}", timeout=20.0)
+def test_nobody_there_at_first_raises_at_once(world: ClockWorld, unique_name: str, method: str) -> None:
+    client = world.from_url(f"redis://{HOST}:{NOBODYS_PORT}", timeout=20.0)
     lock, actor = client.get_lock(unique_name), world.actor()
     began = time.monotonic()
 
@@ -41,9 +41,9 @@ def test_nobody_there_at_first_raises_at_once(world: World, unique_name: str, me
     assert waiting(client, unique_name) == 0
 
 
-def test_nobody_there_at_first_and_then_somebody_is(world: World, proxy: Proxy, unique_name: str) -> None:
+def test_nobody_there_at_first_and_then_somebody_is(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     proxy.cut()
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(2):
         with pytest.raises(AWAY):
@@ -54,9 +54,11 @@ def test_nobody_there_at_first_and_then_somebody_is(world: World, proxy: Proxy, 
 
 
 @pytest.mark.parametrize("wait", [0, 0.5])
-def test_one_who_takes_connections_and_says_nothing(world: World, proxy: Proxy, unique_name: str, wait: float) -> None:
+def test_one_who_takes_connections_and_says_nothing(
+    world: ClockWorld, proxy: Proxy, unique_name: str, wait: float
+) -> None:
     proxy.blackhole()
-    client = world.client(proxy.url, timeout=0.9)
+    client = world.from_url(proxy.url, timeout=0.9)
     lock, actor = client.get_lock(unique_name), world.actor()
     began = time.monotonic()
     with pytest.raises(AWAY):
@@ -67,8 +69,8 @@ def test_one_who_takes_connections_and_says_nothing(world: World, proxy: Proxy, 
 # --- in the middle ---
 
 
-def test_cut_off_while_holding(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url)
+def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(proxy.url)
     lock, other = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     actor = world.actor()
     actor.do(lock.lock)
@@ -86,9 +88,9 @@ def test_cut_off_while_holding(world: World, proxy: Proxy, direct: redis.Redis, 
 
 
 def test_connections_that_were_cut_behind_our_back_are_no_outage(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(10):
         actor.do(lock.lock)
@@ -104,10 +106,10 @@ def test_connections_that_were_cut_behind_our_back_are_no_outage(
 
 
 def test_the_server_dies_and_comes_back_empty(
-    world: World, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url, lock_watchdog_timeout=30.0)
+    client = world.from_url(server.url, lock_watchdog_timeout=30.0)
     renewed_every(client, 0.4)
     lock, actor, other = client.get_lock(unique_name), world.actor(), world.actor()
     context = lock.hold()
@@ -134,10 +136,10 @@ def test_the_server_dies_and_comes_back_empty(
 
 @pytest.mark.parametrize("method", ["lock", "unlock"])
 def test_the_server_dies_in_the_middle(
-    world: World, fresh_server: Callable[..., Server], unique_name: str, method: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, method: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url, timeout=15.0)
+    client = world.from_url(server.url, timeout=15.0)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
     if method == "lock":
@@ -171,10 +173,10 @@ def _unread(server: Server) -> bool:
 
 @pytest.mark.parametrize("outage", ["cut", "blackhole"])
 def test_a_waiter_lives_through_it(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str
 ) -> None:
-    theirs = world.client(valkey.url).get_lock(unique_name)
-    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=0.4, max_wait_without_check=1.0)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=0.4, max_wait_without_check=1.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     taken = waiter.start(lock.lock)
@@ -195,12 +197,14 @@ def test_a_waiter_lives_through_it(
     nothing_left(direct, client, unique_name)
 
 
-def test_waiters_live_through_a_restart(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+def test_waiters_live_through_a_restart(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
     server = fresh_server()
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     lock, holder = client.get_lock(unique_name), world.actor()
     waiters = [world.actor() for _ in range(3)]
-    holder.do(world.client(server.url).get_lock(unique_name).lock, 60)
+    holder.do(world.from_url(server.url).get_lock(unique_name).lock, 60)
     calls = [call for waiter in waiters for call in (waiter.start(lock.lock), waiter.start(lock.unlock))]
     until(lambda: waiting(client, unique_name) == 3, what="three wait")
     server.kill()
@@ -215,10 +219,10 @@ def test_waiters_live_through_a_restart(world: World, fresh_server: Callable[...
 @pytest.mark.parametrize("outage", ["cut", "blackhole"])
 @pytest.mark.parametrize("how", ["try_lock", "hold"])
 def test_a_wait_that_ends_meanwhile_raises_and_does_not_say_no(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str, how: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str, how: str
 ) -> None:
-    theirs = world.client(valkey.url).get_lock(unique_name)
-    client = world.client(proxy.url, ping_interval=0.1, ping_timeout=0.3)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, ping_interval=0.1, ping_timeout=0.3)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     waiter.do(lock.is_locked)  # There is a connection.
@@ -244,9 +248,9 @@ def test_a_wait_that_ends_meanwhile_raises_and_does_not_say_no(
 
 
 def test_an_unlock_that_does_not_get_through_ends_the_renewal(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, lock_watchdog_timeout=1.8)
+    client = world.from_url(proxy.url, lock_watchdog_timeout=1.8)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.is_locked)  # There is a connection.
     actor.do(lock.lock)
@@ -271,9 +275,9 @@ def test_an_unlock_that_does_not_get_through_ends_the_renewal(
 
 
 def test_a_partial_unlock_that_gets_through_at_last_resumes_the_renewal(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
@@ -297,9 +301,9 @@ def test_a_partial_unlock_that_gets_through_at_last_resumes_the_renewal(
 @pytest.mark.parametrize("healed", ["between", "after"])
 @pytest.mark.parametrize("kind", ["with", "hold"])
 def test_nested_blocks_strand_no_hold(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: str, healed: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: str, healed: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     outer, inner = (lock, lock) if kind == "with" else (lock.hold(), lock.hold())
     actor.do(world.enter(outer))
@@ -326,9 +330,9 @@ def test_nested_blocks_strand_no_hold(
 @pytest.mark.parametrize("healed", ["before the outer one is left", "after"])
 @pytest.mark.parametrize("outage", ["cut", "blackhole"])
 def test_the_inner_block_cannot_be_entered(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str, healed: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str, healed: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(world.enter(lock))
     with changed(client, timeout=0.3):
@@ -345,9 +349,9 @@ def test_the_inner_block_cannot_be_entered(
 
 
 def test_an_unlock_after_a_re_entry_that_failed_ends_the_renewal_too(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
     proxy.blackhole()
@@ -366,9 +370,9 @@ def test_an_unlock_after_a_re_entry_that_failed_ends_the_renewal_too(
 
 
 def test_an_outer_block_goes_on_after_an_inner_one_that_could_not_be_left(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     outer, inner = lock.hold(), lock.hold()
@@ -389,9 +393,9 @@ def test_an_outer_block_goes_on_after_an_inner_one_that_could_not_be_left(
 
 
 def test_a_retry_is_not_disturbed_by_the_background(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.is_locked)  # There is a connection.
     for _ in range(2):

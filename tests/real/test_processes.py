@@ -12,19 +12,19 @@ import redis
 from tests.real import programs
 from tests.real.looking import held, nothing_left
 from tests.real.peers import Peer, PeerError
-from tests.real.worlds import World
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 # --- stopped and killed ---
 
 
 def test_a_holder_that_was_stopped_past_its_lease_learns_that_it_lost(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.colour, valkey.url, unique_name, lock_watchdog_timeout=2.0) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, lock_watchdog_timeout=2.0) as peer:
         peer.do("enter")
         peer.do("ensure_held")
         assert actor.do(lock.try_lock) is False
@@ -49,11 +49,11 @@ def test_a_holder_that_was_stopped_past_its_lease_learns_that_it_lost(
 
 
 def test_a_plain_holder_that_was_stopped_learns_it_from_its_unlock(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.colour, valkey.url, unique_name, lock_watchdog_timeout=1.8) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, lock_watchdog_timeout=1.8) as peer:
         peer.do("lock")
         peer.do("lock")
         peer.stop()
@@ -72,11 +72,11 @@ def test_a_plain_holder_that_was_stopped_learns_it_from_its_unlock(
 
 
 def test_a_waiter_that_was_stopped_takes_nothing_that_is_anothers(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.colour, valkey.url, unique_name) as peer:
+    with Peer(world.runtime, valkey.url, unique_name) as peer:
         actor.do(lock.lock)
         peer.send("lock")
         until(lambda: direct.pubsub_numsub(f"redisson_lock__channel:{{{unique_name}}}")[0][1] == 1, what="it waits")
@@ -94,11 +94,11 @@ def test_a_waiter_that_was_stopped_takes_nothing_that_is_anothers(
 
 @pytest.mark.parametrize("lease", [None, 1.2])
 def test_a_killed_holder_is_followed_within_its_lease(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, lease: float | None
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, lease: float | None
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.colour, valkey.url, unique_name, lock_watchdog_timeout=1.2) as peer:
+    with Peer(world.runtime, valkey.url, unique_name, lock_watchdog_timeout=1.2) as peer:
         peer.do("lock", lease)
         taken = actor.start(lock.lock)
         peer.kill()

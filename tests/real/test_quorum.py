@@ -16,9 +16,10 @@ from pyredisson.events import GivenBack, Lost
 from tests.real import programs
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.looking import RELEASE, busy
-from tests.real.worlds import Actor, World
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
 
 #: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
 NODE_TIMEOUT = 0.5
@@ -56,7 +57,7 @@ def one_round(actor: Actor, lock: Any) -> bool:
 
 
 @pytest.mark.parametrize("down", [0, 1, 2])
-def test_a_minority_may_be_killed(world: World, fleet: Fleet, unique_name: str, down: int) -> None:
+def test_a_minority_may_be_killed(world: ClockWorld, fleet: Fleet, unique_name: str, down: int) -> None:
     alice, bob = world.actor(), world.actor()
     mine, theirs = (fleet.lock(world, unique_name) for _ in range(2))
     alice.do(mine.lock)
@@ -78,7 +79,9 @@ def test_a_minority_may_be_killed(world: World, fleet: Fleet, unique_name: str, 
     assert not world.losses
 
 
-def test_three_killed_are_named_and_one_that_comes_back_is_enough(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_three_killed_are_named_and_one_that_comes_back_is_enough(
+    world: ClockWorld, fleet: Fleet, unique_name: str
+) -> None:
     alice = world.actor()
     # Who is gone refuses, and costs no timeout.
     lock = fleet.lock(world, unique_name, restart_guard=False, quorum_retry_timeout=0.5)
@@ -113,7 +116,7 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(world: World, 
     alice.do(lock.unlock)
 
 
-def test_who_waits_lives_through_the_outage_of_a_majority(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_who_waits_lives_through_the_outage_of_a_majority(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice = world.actor()
     lock = fleet.lock(world, unique_name, restart_guard=False)
     alice.do(lock.lock)
@@ -140,7 +143,7 @@ def fleet_tries(fleet: Fleet) -> list[bool]:
 
 @pytest.mark.parametrize("known", [True, False], ids=["while connected", "before the first contact"])
 def test_two_stopped_cost_one_node_timeout(
-    world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str, known: bool
+    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str, known: bool
 ) -> None:
     alice = world.actor()
     lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
@@ -161,7 +164,7 @@ def test_two_stopped_cost_one_node_timeout(
 
 
 def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
-    world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str
+    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
 ) -> None:
     alice = world.actor()
     clients = fleet.clients(world, quorum_node_timeout=0.3)
@@ -181,7 +184,7 @@ def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
 # --- slow, or cut off in one direction ---
 
 
-def test_a_slow_node_does_not_keep_the_others_waiting(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_a_slow_node_does_not_keep_the_others_waiting(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     slow = fleet.proxy(2)
     alice = world.actor()
     lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
@@ -198,7 +201,7 @@ def test_a_slow_node_does_not_keep_the_others_waiting(world: World, fleet: Fleet
 
 
 def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
-    world: World, fleet: Fleet, unique_name: str
+    world: ClockWorld, fleet: Fleet, unique_name: str
 ) -> None:
     mute = [fleet.proxy(index) for index in (0, 1)]
     alice, bob = world.actor(), world.actor()
@@ -206,7 +209,7 @@ def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
     lock = over(clients, unique_name)
     alice.do(lock.lock)
     alice.do(lock.unlock)
-    theirs = world.client(fleet.servers[2].url).get_lock(unique_name)
+    theirs = world.from_url(fleet.servers[2].url).get_lock(unique_name)
     bob.do(theirs.lock)
     for proxy in mute:
         proxy.blackhole("down")
@@ -226,7 +229,9 @@ def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
     fleet.free(unique_name)
 
 
-def test_what_was_taken_behind_a_cut_is_given_back_once_it_heals(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_what_was_taken_behind_a_cut_is_given_back_once_it_heals(
+    world: ClockWorld, fleet: Fleet, unique_name: str
+) -> None:
     proxies = [fleet.proxy(index) for index in (0, 1, 2)]
     alice = world.actor()
     clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
@@ -251,7 +256,7 @@ def test_what_was_taken_behind_a_cut_is_given_back_once_it_heals(world: World, f
 
 
 def test_a_lost_quorum_is_told_before_anybody_else_gets_it(
-    world: World, fleet: Fleet, stopped: Callable[..., None], unique_name: str
+    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
 ) -> None:
     alice, bob = world.actor(), world.actor()
     config = {"lock_watchdog_timeout": 3.0, "quorum_node_timeout": NODE_TIMEOUT}
@@ -284,7 +289,7 @@ def test_a_lost_quorum_is_told_before_anybody_else_gets_it(
 
 
 def _then(result: Any, done: Callable[[], None]) -> Any:
-    """``done`` after a call of either colour."""
+    """``done`` after a call of either form."""
     if result is None:
         return done()
 
@@ -298,7 +303,7 @@ def _then(result: Any, done: Callable[[], None]) -> Any:
 # --- many, and what they cost ---
 
 
-def test_a_hundred_are_renewed_by_one_script_a_node(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice = world.actor()
     period = 1.5
     clients = fleet.clients(world, lock_watchdog_timeout=3 * period)
@@ -329,7 +334,7 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: World, fleet: Fleet, 
     assert not any(any(fleet.holders(lock.name)) for lock in locks[::33])
 
 
-def test_nothing_is_left_of_closed_clients(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_nothing_is_left_of_closed_clients(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice, bob = world.actor(), world.actor()
 
     def use() -> None:
@@ -355,29 +360,29 @@ def test_nothing_is_left_of_closed_clients(world: World, fleet: Fleet, unique_na
 # --- the caller leaves ---
 
 
-@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
 def test_interrupted_while_nodes_do_not_answer(
-    fleet: Fleet, stopped: Callable[..., None], unique_name: str, colour: str
+    fleet: Fleet, stopped: Callable[..., None], unique_name: str, runtime: str
 ) -> None:
     stopped(0, 3)
-    said = programs.run(f"quorum_interrupted_{colour}", " ".join(fleet.urls()), unique_name, 12)
+    said = programs.run(f"quorum_interrupted_{runtime}", " ".join(fleet.urls()), unique_name, 12)
     assert said.split() == ["12"]
     for index in (0, 3):
         fleet.servers[index].resume()
     fleet.free(unique_name)
 
 
-def test_two_members_on_one_server_are_found_out(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_two_members_on_one_server_are_found_out(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice = world.actor()
-    clients = [*fleet.clients(world)[:4], world.client(fleet.servers[0].url)]
+    clients = [*fleet.clients(world)[:4], world.from_url(fleet.servers[0].url)]
     with pytest.raises(ValueError, match=r"node 1 .* and node 5 .* one server"):
         alice.do(over(clients, unique_name).lock)
     fleet.free(unique_name)
 
 
-def test_nobody_there_at_all_raises_at_once(world: World, unique_name: str) -> None:
+def test_nobody_there_at_all_raises_at_once(world: ClockWorld, unique_name: str) -> None:
     alice = world.actor()
-    clients = [world.client(f"redis://:sesame@{HOST}:{NOBODYS_PORT}", **PATIENT) for _ in range(NODES)]
+    clients = [world.from_url(f"redis://:sesame@{HOST}:{NOBODYS_PORT}", **PATIENT) for _ in range(NODES)]
     lock = over(clients, unique_name)
     began = time.monotonic()
     with pytest.raises(QuorumUnreachableError) as caught:

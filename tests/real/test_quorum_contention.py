@@ -1,4 +1,4 @@
-"""Several processes of both colours contend for a quorum while its nodes come and go: still one at a time.
+"""Several processes of both forms contend for a quorum while its nodes come and go: still one at a time.
 
 As :mod:`tests.real.test_mutual_exclusion`, with five nodes, and the counter on a sixth server.
 """
@@ -14,9 +14,9 @@ import pytest
 
 from tests.real import programs
 from tests.real.fleets import NODES, Fleet
-from tests.real.worlds import WORLDS
 from tests.servers import VALKEY, Server
 from tests.waiting import until
+from tests.worlds.by_runtime import WORLDS
 
 
 class Havoc:
@@ -103,7 +103,7 @@ def test_one_at_a_time_while_nodes_come_and_go(
     with counter.client(decode_responses=True) as direct:
         arguments = (" ".join(fleet.urls()), counter.url, unique_name)
         processes = [
-            programs.start("contend_for_quorum", *arguments, colour, kind, workers, rounds) for colour in WORLDS
+            programs.start("contend_for_quorum", *arguments, runtime, kind, workers, rounds) for runtime in WORLDS
         ]
         try:
             until(lambda: direct.exists(f"{unique_name}-counter"), within=20, what="it has begun")

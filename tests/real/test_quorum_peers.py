@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from tests.real.fleets import Fleet
-from tests.real.worlds import World
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 LEASE = 20
 
@@ -70,7 +70,7 @@ class RedlockNg:
 
 @pytest.mark.parametrize("peer", [Pottery, RedlockNg])
 def test_they_exclude_each_other(
-    world: World, fleet: Fleet, unique_name: str, peer: Callable[[Fleet, str], Any]
+    world: ClockWorld, fleet: Fleet, unique_name: str, peer: Callable[[Fleet, str], Any]
 ) -> None:
     theirs, alice = peer(fleet, unique_name), world.actor()
     mine = fleet.lock(world, theirs.key, "token_lock")
@@ -95,7 +95,7 @@ def test_they_exclude_each_other(
 
 @pytest.mark.parametrize("peer", [Pottery, RedlockNg])
 def test_they_share_nodes_of_which_two_are_down(
-    world: World, fleet: Fleet, unique_name: str, peer: Callable[[Fleet, str], Any]
+    world: ClockWorld, fleet: Fleet, unique_name: str, peer: Callable[[Fleet, str], Any]
 ) -> None:
     theirs, alice = peer(fleet, unique_name), world.actor()
     mine = fleet.lock(world, theirs.key, "token_lock")

@@ -17,18 +17,20 @@ from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonErr
 from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.looking import load_scripts
-from tests.real.worlds import Actor, ThreadActor, World
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
+from tests.worlds.threads import ThreadActor
 
 A, B, C, D, E = range(NODES)
 
 
-def clients_of(world: World, fleet: Fleet, reached: tuple[int, ...], **config: Any) -> list[Any]:
+def clients_of(world: ClockWorld, fleet: Fleet, reached: tuple[int, ...], **config: Any) -> list[Any]:
     """A client of each node, of which only these are to be reached."""
     nowhere = f"redis://{HOST}:{NOBODYS_PORT}"
     return [
-        world.client(url if index in reached else nowhere, **{**PATIENT, **config})
+        world.from_url(url if index in reached else nowhere, **{**PATIENT, **config})
         for index, url in enumerate(fleet.urls())
     ]
 
@@ -50,7 +52,7 @@ def grown_up(fleet: Fleet) -> None:
 # --- the hole that the guard closes ---
 
 
-def test_without_the_guard_a_restart_lets_two_in(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_without_the_guard_a_restart_lets_two_in(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice, bob = world.actor(), world.actor()
     mine = over(clients_of(world, fleet, (A, B, C), restart_guard=False), unique_name)
     theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=False), unique_name)
@@ -63,7 +65,7 @@ def test_without_the_guard_a_restart_lets_two_in(world: World, fleet: Fleet, uni
     assert bob.do(theirs.validity) > 0
 
 
-def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice, bob = world.actor(), world.actor()
     mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
     theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
@@ -83,7 +85,7 @@ def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: World, fleet:
     fleet.free(unique_name)
 
 
-def test_a_new_client_tells_it_by_its_age(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_a_new_client_tells_it_by_its_age(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice, bob = world.actor(), world.actor()
     grown_up(fleet)
     mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
@@ -103,7 +105,7 @@ def test_a_new_client_tells_it_by_its_age(world: World, fleet: Fleet, unique_nam
     fleet.free(unique_name)
 
 
-def test_the_delay_is_over_at_some_time(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_the_delay_is_over_at_some_time(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
     theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=2.5), unique_name)
     bob.do(theirs.lock)
@@ -116,7 +118,7 @@ def test_the_delay_is_over_at_some_time(world: World, fleet: Fleet, unique_name:
     fleet.free(unique_name)
 
 
-def test_the_longest_lease_asked_for_sets_the_delay(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
     theirs = over(clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=0.5), unique_name)
     assert bob.do(theirs.try_lock, 0, 60) is True
@@ -129,7 +131,7 @@ def test_the_longest_lease_asked_for_sets_the_delay(world: World, fleet: Fleet, 
     assert 50 < barred.seconds <= 60
 
 
-def test_what_a_barred_node_took_is_given_back(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_what_a_barred_node_took_is_given_back(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
     clients = clients_of(world, fleet, (C, D, E))
     theirs = over(clients, unique_name)
@@ -147,7 +149,7 @@ def test_what_a_barred_node_took_is_given_back(world: World, fleet: Fleet, uniqu
 
 
 def test_a_node_that_kept_its_data_refuses_as_before(
-    world: World, fresh_server: Callable[..., Server], tmp_path: Path, unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], tmp_path: Path, unique_name: str
 ) -> None:
     folders = iter(range(NODES))
 
@@ -175,7 +177,7 @@ def test_a_node_that_kept_its_data_refuses_as_before(
         fleet.close()
 
 
-def test_a_restarted_holders_node_does_not_end_the_hold(world: World, fleet: Fleet, unique_name: str) -> None:
+def test_a_restarted_holders_node_does_not_end_the_hold(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice, bob = world.actor(), world.actor()
     config = {"lock_watchdog_timeout": 4.5}
     mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
@@ -194,7 +196,7 @@ def test_a_restarted_holders_node_does_not_end_the_hold(world: World, fleet: Fle
 
 
 def test_a_first_start_of_all_votes_and_is_told_of_once(
-    world: World, fleet: Fleet, unique_name: str, caplog: pytest.LogCaptureFixture
+    world: ClockWorld, fleet: Fleet, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = world.actor()
     lock = fleet.lock(world, unique_name)
@@ -220,13 +222,13 @@ def silent(fresh_server: Callable[..., Server]) -> Server:
 
 
 def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
-    world: World, fleet: Fleet, silent: Server, unique_name: str, caplog: pytest.LogCaptureFixture
+    world: ClockWorld, fleet: Fleet, silent: Server, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = world.actor()
     url = f"redis://ann:sesame@{HOST}:{silent.port}/0"
-    clients = [world.client(each, **PATIENT) for each in fleet.urls()[:2]]
-    nowhere = [world.client(f"redis://{HOST}:{NOBODYS_PORT}") for _ in range(2)]
-    lock = over([*clients, world.client(url, **PATIENT), *nowhere], unique_name)
+    clients = [world.from_url(each, **PATIENT) for each in fleet.urls()[:2]]
+    nowhere = [world.from_url(f"redis://{HOST}:{NOBODYS_PORT}") for _ in range(2)]
+    lock = over([*clients, world.from_url(url, **PATIENT), *nowhere], unique_name)
     with caplog.at_level(logging.WARNING, "pyredisson"):
         for _ in range(3):
             alice.do(lock.lock)
@@ -237,7 +239,7 @@ def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
     assert line.levelno == logging.WARNING
     assert "sesame" not in line.getMessage()
 
-    strict = over([*clients, world.client(url, strict_server=True, **PATIENT), *nowhere], unique_name)
+    strict = over([*clients, world.from_url(url, strict_server=True, **PATIENT), *nowhere], unique_name)
     # One that may not be used is none: two of five are left.
     with pytest.raises((QuorumUnreachableError, RedissonError), match="INFO"):
         alice.do(strict.lock)

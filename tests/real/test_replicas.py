@@ -15,9 +15,9 @@ from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real.looking import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.real.patience import await_renewals, changed, renewed_every
-from tests.real.worlds import World
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 PATIENCE = 0.3  # seconds, for replicas that are to be missed
 #: For those that are to acknowledge something, however busy the machine is.
@@ -97,9 +97,9 @@ TAKEN: dict[str, Callable[[Any, str], tuple[Callable[..., Any], Callable[..., An
 
 @pytest.mark.parametrize("kind", TAKEN)
 def test_what_takes_waits_and_what_gives_back_does_not(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str, kind: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
-    client, actor = world.client(pair.master.url, **PATIENT), world.actor()
+    client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     if kind == "semaphore":
         actor.do(client.get_semaphore(unique_name).try_set_permits, 1)
     take, give_back = TAKEN[kind](client, unique_name)
@@ -114,9 +114,9 @@ def test_what_takes_waits_and_what_gives_back_does_not(
 
 @pytest.mark.parametrize("kind", TAKEN)
 def test_what_no_replica_acknowledged_is_given_back(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str, kind: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
-    client, actor = world.client(pair.master.url, **PATIENT), world.actor()
+    client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     if kind == "semaphore":
         actor.do(client.get_semaphore(unique_name).try_set_permits, 1)
     take, give_back = TAKEN[kind](client, unique_name)
@@ -143,8 +143,8 @@ def test_what_no_replica_acknowledged_is_given_back(
     assert not world.losses
 
 
-def test_a_permit_is_given_back(world: World, pair: Set, unique_name: str) -> None:
-    client, actor = world.client(pair.master.url, **PATIENT), world.actor()
+def test_a_permit_is_given_back(world: ClockWorld, pair: Set, unique_name: str) -> None:
+    client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     permits = client.get_permit_expirable_semaphore(unique_name)
     actor.do(permits.try_set_permits, 2)
     actor.do(permits.release, actor.do(permits.acquire))
@@ -155,8 +155,8 @@ def test_a_permit_is_given_back(world: World, pair: Set, unique_name: str) -> No
     assert actor.do(permits.acquired_permits) == 0
 
 
-def test_drained_permits_are_given_back(world: World, pair: Set, unique_name: str) -> None:
-    client, actor = world.client(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
+def test_drained_permits_are_given_back(world: ClockWorld, pair: Set, unique_name: str) -> None:
+    client, actor = world.from_url(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
     semaphore = client.get_semaphore(unique_name)
     actor.do(semaphore.try_set_permits, 3)
     pair.stop()
@@ -165,8 +165,8 @@ def test_drained_permits_are_given_back(world: World, pair: Set, unique_name: st
     assert actor.do(semaphore.available_permits) == 3
 
 
-def test_a_nested_hold_is_given_back_alone(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(pair.master.url, **PATIENT)
+def test_a_nested_hold_is_given_back_alone(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(pair.master.url, **PATIENT)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
@@ -181,8 +181,8 @@ def test_a_nested_hold_is_given_back_alone(world: World, pair: Set, direct: redi
     assert not world.losses
 
 
-def test_what_is_refused_waits_for_nobody(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(pair.master.url, slaves_sync_timeout=10.0)
+def test_what_is_refused_waits_for_nobody(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(pair.master.url, slaves_sync_timeout=10.0)
     holder, other = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
     holder.do(lock.lock)
@@ -199,9 +199,9 @@ def test_what_is_refused_waits_for_nobody(world: World, pair: Set, direct: redis
 
 
 def test_whoever_waits_for_replicas_is_in_nobodys_way(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(pair.master.url, **PATIENT)
+    client = world.from_url(pair.master.url, **PATIENT)
     renewed_every(client, 0.3)
     holder, other, asker = world.actor(), world.actor(), world.actor()
     lock = client.get_lock(unique_name)
@@ -222,8 +222,10 @@ def test_whoever_waits_for_replicas_is_in_nobodys_way(
     assert not world.losses
 
 
-def test_a_waiter_is_told_when_its_turn_comes(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(pair.master.url, **PATIENT)
+def test_a_waiter_is_told_when_its_turn_comes(
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(pair.master.url, **PATIENT)
     holder, waiter = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
     holder.do(lock.lock)
@@ -238,11 +240,11 @@ def test_a_waiter_is_told_when_its_turn_comes(world: World, pair: Set, direct: r
 
 
 def test_min_replicas_counts_those_that_are_not_there(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
     actor = world.actor()
-    one = world.client(pair.master.url, min_replicas=1, **PATIENT).get_lock(unique_name)
-    two = world.client(pair.master.url, min_replicas=2, slaves_sync_timeout=1.5).get_lock(unique_name)
+    one = world.from_url(pair.master.url, min_replicas=1, **PATIENT).get_lock(unique_name)
+    two = world.from_url(pair.master.url, min_replicas=2, slaves_sync_timeout=1.5).get_lock(unique_name)
     actor.do(one.lock)
     actor.do(one.unlock)
     with pytest.raises(NoSyncedSlavesError, match=r"2 replicas.*1 did"):
@@ -250,16 +252,16 @@ def test_min_replicas_counts_those_that_are_not_there(
     assert not direct.exists(unique_name)
 
 
-def test_min_replicas_where_there_are_none(world: World, valkey: Server, unique_name: str) -> None:
-    client, actor = world.client(valkey.url, slaves_sync_timeout=PATIENCE, min_replicas=1), world.actor()
+def test_min_replicas_where_there_are_none(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+    client, actor = world.from_url(valkey.url, slaves_sync_timeout=PATIENCE, min_replicas=1), world.actor()
     with pytest.raises(NoSyncedSlavesError):
         actor.do(client.get_lock(unique_name).try_lock)
     with valkey.client() as direct:
         assert not direct.exists(unique_name)
 
 
-def test_without_the_check_nobody_is_asked(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client, actor = world.client(pair.master.url, check_lock_synced_slaves=False), world.actor()
+def test_without_the_check_nobody_is_asked(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client, actor = world.from_url(pair.master.url, check_lock_synced_slaves=False), world.actor()
     pair.stop()
     before = waits(direct)
     lock = client.get_lock(unique_name)
@@ -268,10 +270,10 @@ def test_without_the_check_nobody_is_asked(world: World, pair: Set, direct: redi
     assert waits(direct) == before
 
 
-def test_without_replicas_nothing_more_is_sent(world: World, proxy: Proxy, unique_name: str) -> None:
+def test_without_replicas_nothing_more_is_sent(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     waited = Tally(proxy, WAIT)
     requests = Tally(proxy, lambda args: args[0].upper() in (b"EVALSHA", b"EVAL", b"WAIT", b"PING"))
-    client, actor = world.client(proxy.url), world.actor()
+    client, actor = world.from_url(proxy.url), world.actor()
     lock = client.get_lock(unique_name)
     for _ in range(3):
         actor.do(lock.lock)
@@ -281,10 +283,10 @@ def test_without_replicas_nothing_more_is_sent(world: World, proxy: Proxy, uniqu
 
 
 def test_replicas_that_are_gone_are_asked_once_more_and_again_when_they_are_back(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyredisson.core.replicas.LOOK_AGAIN", 0.2)
-    client, actor = world.client(pair.master.url, **PATIENT), world.actor()
+    client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
 
     def once() -> int:
@@ -307,10 +309,10 @@ def test_replicas_that_are_gone_are_asked_once_more_and_again_when_they_are_back
 
 
 def test_a_wait_without_answer_is_a_wait_that_failed(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
     with Proxy(pair.master.port) as proxy:
-        client, actor = world.client(proxy.url, **PATIENT), world.actor()
+        client, actor = world.from_url(proxy.url, **PATIENT), world.actor()
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
         actor.do(lock.unlock)
@@ -328,10 +330,10 @@ def test_a_wait_without_answer_is_a_wait_that_failed(
 
 
 def test_an_acquire_without_answer_is_repeated_and_acknowledged(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
     with Proxy(pair.master.port) as proxy:
-        client, actor = world.client(proxy.url, **PATIENT), world.actor()
+        client, actor = world.from_url(proxy.url, **PATIENT), world.actor()
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
         actor.do(lock.unlock)
@@ -348,11 +350,11 @@ def test_an_acquire_without_answer_is_repeated_and_acknowledged(
 
 @pytest.mark.parametrize("least", [0, 1])
 def test_a_user_who_may_not_wait(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-wait")
     url = f"redis://ann:sesame@{HOST}:{pair.master.port}/0"
-    client, actor = world.client(url, min_replicas=least, **PATIENT), world.actor()
+    client, actor = world.from_url(url, min_replicas=least, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
     if least:
         for _ in range(2):
@@ -367,14 +369,14 @@ def test_a_user_who_may_not_wait(
     [event] = world.heard(ServerUnsafe)
     assert event.setting == "wait"
     assert [record.name for record in caplog.records] == ["pyredisson.server"]
-    strict = world.client(url, strict_server=True).get_lock(unique_name)
+    strict = world.from_url(url, strict_server=True).get_lock(unique_name)
     with pytest.raises(NoSyncedSlavesError, match="NOPERM"):
         actor.do(strict.lock)
     assert not direct.exists(unique_name)
 
 
-def test_many_at_once(world: World, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(pair.master.url, **PATIENT)
+def test_many_at_once(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(pair.master.url, **PATIENT)
     actors = [world.actor() for _ in range(20)]
     lock = client.get_lock(unique_name)
     for _ in range(3):
@@ -387,11 +389,11 @@ def test_many_at_once(world: World, pair: Set, direct: redis.Redis, unique_name:
 
 @pytest.mark.parametrize("count", [2])
 def test_every_build_knows_how(
-    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str, count: int
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, count: int
 ) -> None:
     several = Set(fresh_server, build, count)
     several.in_step(count)
-    client, actor = world.client(several.master.url, min_replicas=count, **PATIENT), world.actor()
+    client, actor = world.from_url(several.master.url, min_replicas=count, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     for replica in several.replicas:
@@ -425,15 +427,15 @@ def on_all(three: list[Set], ask: Callable[[redis.Redis], Any]) -> list[Any]:
     return answers
 
 
-def quorum(world: World, three: list[Set], name: str, kind: str = "get_lock", **config: Any) -> Any:
+def quorum(world: ClockWorld, three: list[Set], name: str, kind: str = "get_lock", **config: Any) -> Any:
     config = {"quorum_node_timeout": NODE_TIMEOUT, "restart_guard": False, **config}
-    clients = [world.client(each.master.url, **config) for each in three]
+    clients = [world.from_url(each.master.url, **config) for each in three]
     return clients[0].get_red_lock(*[getattr(client, kind)(name) for client in clients])
 
 
 @pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock", "get_token_lock", "get_fenced_lock"])
 def test_a_node_whose_replicas_are_silent_has_no_vote(
-    world: World, three: list[Set], unique_name: str, kind: str
+    world: ClockWorld, three: list[Set], unique_name: str, kind: str
 ) -> None:
     """What a user demands of a server in so many words, ``min_replicas``, is demanded of each node of a quorum."""
     actor = world.actor()
@@ -474,7 +476,9 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(
     assert not world.losses
 
 
-def test_the_replicas_of_all_nodes_are_waited_for_at_once(world: World, three: list[Set], unique_name: str) -> None:
+def test_the_replicas_of_all_nodes_are_waited_for_at_once(
+    world: ClockWorld, three: list[Set], unique_name: str
+) -> None:
     actor = world.actor()
     lock = quorum(world, three, unique_name, min_replicas=1)
     actor.do(lock.lock)
@@ -492,7 +496,9 @@ def test_the_replicas_of_all_nodes_are_waited_for_at_once(world: World, three: l
         each.go()
 
 
-def test_a_waiter_for_a_quorum_gets_it_once_replicas_are_back(world: World, three: list[Set], unique_name: str) -> None:
+def test_a_waiter_for_a_quorum_gets_it_once_replicas_are_back(
+    world: ClockWorld, three: list[Set], unique_name: str
+) -> None:
     actor = world.actor()
     lock = quorum(world, three, unique_name, min_replicas=1)
     for each in three[:2]:
@@ -508,7 +514,7 @@ def test_a_waiter_for_a_quorum_gets_it_once_replicas_are_back(world: World, thre
     until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="free everywhere")
 
 
-def test_without_a_number_a_quorum_asks_no_replica(world: World, three: list[Set], unique_name: str) -> None:
+def test_without_a_number_a_quorum_asks_no_replica(world: ClockWorld, three: list[Set], unique_name: str) -> None:
     """The other nodes are what replicas are elsewhere."""
     actor = world.actor()
     lock = quorum(world, three, unique_name, quorum_node_timeout=10.0)
@@ -522,9 +528,9 @@ def test_without_a_number_a_quorum_asks_no_replica(world: World, three: list[Set
 
 @pytest.mark.parametrize("least", [0, 1])
 def test_all_of_several_wait_for_replicas_as_each_alone(
-    world: World, pair: Set, direct: redis.Redis, unique_name: str, least: int
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int
 ) -> None:
-    client, actor = world.client(pair.master.url, min_replicas=least, **PATIENT), world.actor()
+    client, actor = world.from_url(pair.master.url, min_replicas=least, **PATIENT), world.actor()
     names = [f"{unique_name}-{number}" for number in range(3)]
     both = client.get_multi_lock(*[client.get_lock(name) for name in names])
     before = waits(direct)

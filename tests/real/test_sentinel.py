@@ -28,10 +28,10 @@ from tests.proxy import Proxy
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import ACQUIRE, INFO, busy
 from tests.real.patience import await_renewals, changed, renewed_every
-from tests.real.worlds import World
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 
 @pytest.fixture
@@ -57,9 +57,11 @@ def eventually(call: Callable[[], Any], within: float = 15.0) -> Any:
     return done[0]
 
 
-def test_the_master_is_found_though_a_sentinel_is_dead(world: World, watched: SentinelSet, unique_name: str) -> None:
+def test_the_master_is_found_though_a_sentinel_is_dead(
+    world: ClockWorld, watched: SentinelSet, unique_name: str
+) -> None:
     watched.sentinels[0].kill()
-    client, actor = world.client(watched.url, slaves_sync_timeout=10.0), world.actor()
+    client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     assert client._core.server.facts.run_id == watched.servers[0].info()["run_id"]
@@ -68,20 +70,22 @@ def test_the_master_is_found_though_a_sentinel_is_dead(world: World, watched: Se
     actor.do(lock.unlock)
 
 
-def test_nobody_knows_the_service(world: World, watched: SentinelSet, unique_name: str) -> None:
-    client, actor = world.client(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
+def test_nobody_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+    client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
     with pytest.raises(rx.ConnectionError, match="knows no 'others'"):
         actor.do(client.get_lock(unique_name).lock)
-    nobody = world.client(f"redis+sentinel://:s3cret@{HOST}:{NOBODYS_PORT}/{SERVICE}")
+    nobody = world.from_url(f"redis+sentinel://:s3cret@{HOST}:{NOBODYS_PORT}/{SERVICE}")
     with pytest.raises(rx.ConnectionError, match="no sentinel tells") as caught:
         actor.do(nobody.get_lock(unique_name).lock)
     assert "s3cret" not in str(caught.value) + repr(nobody)
 
 
 @pytest.mark.parametrize("how", ["kill", "fail over"])
-def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelSet, unique_name: str, how: str) -> None:
+def test_a_held_lock_goes_on_and_waiters_get_it(
+    world: ClockWorld, watched: SentinelSet, unique_name: str, how: str
+) -> None:
     config = {"max_wait_without_check": 2.0, "min_replicas": 2, "slaves_sync_timeout": 3.0}
-    client = world.client(watched.url, lock_watchdog_timeout=60.0, **config)
+    client = world.from_url(watched.url, lock_watchdog_timeout=60.0, **config)
     renewed_every(client, 1.0)
     holder, waiter = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
@@ -115,7 +119,7 @@ def test_a_held_lock_goes_on_and_waiters_get_it(world: World, watched: SentinelS
         waiter.do(lock.unlock)
 
 
-def test_under_load_nobody_is_in_at_once(world: World, watched: SentinelSet, unique_name: str) -> None:
+def test_under_load_nobody_is_in_at_once(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
     """With an acknowledgement of both replicas, whichever is promoted knows of each hold."""
     contenders = Contenders(watched, [world], unique_name, min_replicas=2, slaves_sync_timeout=0.5)
     try:
@@ -128,7 +132,7 @@ def test_under_load_nobody_is_in_at_once(world: World, watched: SentinelSet, uni
 
 
 def test_a_late_writer_is_refused_across_a_failover(
-    world: World, watched: SentinelSet, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, watched: SentinelSet, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     """Tokens grow although the server that counts them is another afterwards.
 
@@ -150,10 +154,10 @@ def test_a_late_writer_is_refused_across_a_failover(
 
 
 def test_a_master_that_was_replaced_is_left_before_it_knows(
-    world: World, watched: SentinelSet, unique_name: str
+    world: ClockWorld, watched: SentinelSet, unique_name: str
 ) -> None:
     """The sentinels tell the old one after seconds; until then it would go on locking."""
-    client, actor = world.client(watched.url, check_lock_synced_slaves=False), world.actor()
+    client, actor = world.from_url(watched.url, check_lock_synced_slaves=False), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     actor.do(lock.unlock)
@@ -177,18 +181,18 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
 @pytest.fixture
 def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
-    for module in ("sentinel", "pubsub"):
-        monkeypatch.setattr(f"pyredisson.{module}.ASK_AGAIN", 600.0)
+    for module in ("sentinel", "subscriber"):
+        monkeypatch.setattr(f"pyredisson.net.{module}.ASK_AGAIN", 600.0)
 
 
 @pytest.mark.parametrize("synced", [False, True], ids=["alone", "with replicas"])
 @pytest.mark.parametrize("behind", [False, True], ids=["sentinels know", "sentinels learn later"])
 def test_a_demoted_master_says_so_and_the_new_one_is_asked(
-    world: World, watched: SentinelSet, unique_name: str, asked_seldom: None, behind: bool, synced: bool
+    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None, behind: bool, synced: bool
 ) -> None:
     """``READONLY`` was surely not executed, so it is nobody's error: the same call goes on at the new master."""
     config = {"timeout": 15.0, "check_lock_synced_slaves": synced, "slaves_sync_timeout": 10.0}
-    client, actor = world.client(watched.url, **config), world.actor()
+    client, actor = world.from_url(watched.url, **config), world.actor()
     held, other = client.get_lock(f"{unique_name}-held"), client.get_lock(unique_name)
     for lock in (held, other):
         actor.do(lock.lock)
@@ -220,10 +224,10 @@ def refusals(server: Server) -> int:
 
 
 def test_a_renewal_finds_the_new_master(
-    world: World, watched: SentinelSet, unique_name: str, asked_seldom: None
+    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
 ) -> None:
     """Also in a client that does nothing else."""
-    client, actor = world.client(watched.url, slaves_sync_timeout=10.0), world.actor()
+    client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0), world.actor()
     renewed_every(client, 0.5)
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
@@ -238,9 +242,9 @@ def test_a_renewal_finds_the_new_master(
 
 
 def test_a_sentinel_that_is_behind_is_not_asked_for_ever(
-    world: World, watched: SentinelSet, unique_name: str, asked_seldom: None
+    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
 ) -> None:
-    client, actor = world.client(watched.url, timeout=15.0, slaves_sync_timeout=10.0), world.actor()
+    client, actor = world.from_url(watched.url, timeout=15.0, slaves_sync_timeout=10.0), world.actor()
     lock = client.get_lock(unique_name)
     old, new = watched.hand_over()
     behind, *others = watched.sentinels
@@ -264,7 +268,7 @@ STATES = {
 @pytest.mark.parametrize("first", ["request", "connection"])
 @pytest.mark.parametrize("state", STATES)
 def test_what_a_master_cannot_take_yet_is_asked_again(
-    world: World, proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch, state: str, first: str
+    world: ClockWorld, proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch, state: str, first: str
 ) -> None:
     """Sentinels have named it, so it will soon be ready, or replaced."""
 
@@ -273,7 +277,7 @@ def test_what_a_master_cannot_take_yet_is_asked_again(
 
     monkeypatch.setattr(Sentinels, "locate", lambda self, timeout: (HOST, proxy.port))
     monkeypatch.setattr(Sentinels, "locate_async", there)
-    client, actor = world.client(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0), world.actor()
+    client, actor = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0), world.actor()
     lock = client.get_lock(unique_name)
     refusal = proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
     taking = actor.start(lock.lock)
@@ -282,7 +286,7 @@ def test_what_a_master_cannot_take_yet_is_asked_again(
     refusal.remove()
     taking.result(20)
     actor.do(lock.unlock)
-    impatient = world.client(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0)
+    impatient = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0)
     proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
     others = (f"{unique_name}-{number}" for number in itertools.count())
 
@@ -298,7 +302,7 @@ def test_what_a_master_cannot_take_yet_is_asked_again(
 
 @pytest.mark.parametrize("who", ["the same client", "another client"])
 def test_a_waiter_hears_of_a_release_at_the_new_master(
-    world: World, watched: SentinelSet, unique_name: str, who: str
+    world: ClockWorld, watched: SentinelSet, unique_name: str, who: str
 ) -> None:
     """The old one is cut off with its connections open: a subscriber that waited for their end would hear nothing."""
     config = {
@@ -309,8 +313,8 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
         "lock_watchdog_timeout": 300.0,  # Nor does the end of a lease wake anybody.
         "check_lock_synced_slaves": False,
     }
-    client = world.client(watched.url, **config)
-    theirs = client if who == "the same client" else world.client(watched.url, **config)
+    client = world.from_url(watched.url, **config)
+    theirs = client if who == "the same client" else world.from_url(watched.url, **config)
     holder, waiter = world.actor(), world.actor()
     holder.do(theirs.get_lock(unique_name).lock)
     watched.in_step()  # Else the failover could lose the hold, and wake nobody.
@@ -333,16 +337,16 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
     assert not world.losses
 
 
-def test_a_subscriber_of_a_users_client_follows(world: World, watched: SentinelSet, unique_name: str) -> None:
+def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
     """As soon as their client has found the new master for a request."""
     addresses = [(HOST, each.port) for each in watched.sentinels]
     kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
-    theirs = kinds[world.colour](addresses)
+    theirs = kinds[world.runtime](addresses)
     master = theirs.master_for(SERVICE, socket_timeout=2.0)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}
     config = pyredisson.Config(lock_watchdog_timeout=300.0, check_lock_synced_slaves=False, **patient)
-    client = world.adopt(redisson(master, config=config))
+    client = world.close_at_end(redisson(master, config=config))
     try:
         holder, waiter = world.actor(), world.actor()
         lock = client.get_lock(unique_name)
@@ -377,7 +381,7 @@ class Told:
 
 
 def test_all_connections_go_where_one_of_them_has_found_the_master(
-    world: World, fresh_server: Callable[..., Server]
+    world: ClockWorld, fresh_server: Callable[..., Server]
 ) -> None:
     """The subscriber is led to the new one, say; the old one goes on, cut off, and does not know that it is none."""
     old, new = fresh_server(), fresh_server()
@@ -386,7 +390,7 @@ def test_all_connections_go_where_one_of_them_has_found_the_master(
     async def use() -> list[str]:
         link: Any = (
             threads_connections.OwnLink(redis.Connection, {}, told)
-            if world.colour == "threads"
+            if world.runtime == "threads"
             else asyncio_connections.AsyncOwnLink(redis.asyncio.Connection, {}, told)
         )
         asked = []
@@ -399,17 +403,17 @@ def test_all_connections_go_where_one_of_them_has_found_the_master(
         link.close()
         return asked
 
-    asked = run(use()) if world.colour == "threads" else world.run(use)
+    asked = run(use()) if world.runtime == "threads" else world.run(use)
     assert asked == [str(old.port), str(old.port), str(new.port)]
 
 
-def test_a_client_of_the_users_that_sentinels_lead(world: World, watched: SentinelSet, unique_name: str) -> None:
+def test_a_client_of_the_users_that_sentinels_lead(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
     addresses = [(HOST, each.port) for each in watched.sentinels]
     kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
-    theirs = kinds[world.colour](addresses)
+    theirs = kinds[world.runtime](addresses)
     master = theirs.master_for(SERVICE)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.colour]
-    client = world.adopt(redisson(master, config=pyredisson.Config(slaves_sync_timeout=10.0)))
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
+    client = world.close_at_end(redisson(master, config=pyredisson.Config(slaves_sync_timeout=10.0)))
     try:
         actor = world.actor()
         lock = client.get_lock(unique_name)

@@ -15,9 +15,9 @@ import pytest
 from pyredisson.errors import LockLostError
 from tests.real.looking import held, nothing_left
 from tests.real.patience import renewed_every
-from tests.real.worlds import World
 from tests.servers import VALKEY, Build, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 
 class Clock:
@@ -54,8 +54,8 @@ def clock(fresh_server: Callable[..., Server], tmp_path: Path) -> Clock:
     return Clock(fresh_server(Build(VALKEY.id, lambda: [str(program)], VALKEY.wanted)), file)
 
 
-def test_forward_ends_every_lease_and_the_holder_is_told(world: World, clock: Clock, unique_name: str) -> None:
-    client = world.client(clock.server.url)
+def test_forward_ends_every_lease_and_the_holder_is_told(world: ClockWorld, clock: Clock, unique_name: str) -> None:
+    client = world.from_url(clock.server.url)
     renewed_every(client, 0.3)
     lock, holder, other = client.get_lock(unique_name), world.actor(), world.actor()
     context = lock.hold()
@@ -72,8 +72,8 @@ def test_forward_ends_every_lease_and_the_holder_is_told(world: World, clock: Cl
         nothing_left(direct, client, unique_name)
 
 
-def test_backward_makes_leases_long_and_loses_none(world: World, clock: Clock, unique_name: str) -> None:
-    client = world.client(clock.server.url)
+def test_backward_makes_leases_long_and_loses_none(world: ClockWorld, clock: Clock, unique_name: str) -> None:
+    client = world.from_url(clock.server.url)
     renewed_every(client, 0.3)
     lock, holder = client.get_lock(unique_name), world.actor()
     lease = holder.do(world.enter(lock.hold()))

@@ -19,9 +19,9 @@ from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real.looking import INFO, Tally, load_scripts
 from tests.real.patience import changed
-from tests.real.worlds import World
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 
 def seen_by(client: Any) -> list[tuple[ServerFacts, ServerFacts | None]]:
@@ -36,8 +36,8 @@ def own(fresh_server: Callable[..., Server]) -> Server:
     return fresh_server()
 
 
-def test_the_facts_are_those_of_the_server(world: World, server: Server, unique_name: str) -> None:
-    client, actor = world.client(server.url), world.actor()
+def test_the_facts_are_those_of_the_server(world: ClockWorld, server: Server, unique_name: str) -> None:
+    client, actor = world.from_url(server.url), world.actor()
     lock = client.get_lock(unique_name)
     assert client._core.server.facts is None
     actor.do(lock.lock)
@@ -52,9 +52,9 @@ def test_the_facts_are_those_of_the_server(world: World, server: Server, unique_
     assert not world.heard(ServerUnsafe)
 
 
-def test_a_connection_is_asked_once(world: World, proxy: Proxy, unique_name: str) -> None:
+def test_a_connection_is_asked_once(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     asked = Tally(proxy, INFO)
-    client, actor = world.client(proxy.url), world.actor()
+    client, actor = world.from_url(proxy.url), world.actor()
     lock = client.get_lock(unique_name)
     for _ in range(5):
         actor.do(lock.lock)
@@ -62,8 +62,8 @@ def test_a_connection_is_asked_once(world: World, proxy: Proxy, unique_name: str
     assert asked.count == 1
 
 
-def test_after_a_restart_it_is_another_run(world: World, own: Server, unique_name: str) -> None:
-    client, actor = world.client(own.url), world.actor()
+def test_after_a_restart_it_is_another_run(world: ClockWorld, own: Server, unique_name: str) -> None:
+    client, actor = world.from_url(own.url), world.actor()
     seen = seen_by(client)
     lock = client.get_lock(unique_name)
     actor.do(lock.is_locked)
@@ -75,8 +75,10 @@ def test_after_a_restart_it_is_another_run(world: World, own: Server, unique_nam
     assert seen[1][0].uptime <= 10
 
 
-def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(world: World, proxy: Proxy, unique_name: str) -> None:
-    client, actor = world.client(proxy.url), world.actor()
+def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(
+    world: ClockWorld, proxy: Proxy, unique_name: str
+) -> None:
+    client, actor = world.from_url(proxy.url), world.actor()
     lock = client.get_lock(unique_name)
     silent = proxy.drop_reply(INFO, None)
     with pytest.raises(redis.exceptions.RedisError), changed(client, timeout=0.6):
@@ -93,18 +95,18 @@ def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(world: World, 
     actor.do(lock.unlock)
 
 
-def users_client(world: World, url: str) -> tuple[Any, Any]:
+def users_client(world: ClockWorld, url: str) -> tuple[Any, Any]:
     """A client over a pool of the user's, and the pool."""
-    if world.colour == "threads":
+    if world.runtime == "threads":
         pool = redis.BlockingConnectionPool.from_url(url)
         return pyredisson.Redisson(redis.Redis(connection_pool=pool)), pool
     awaited = redis.asyncio.BlockingConnectionPool.from_url(url)
     return pyredisson.asyncio.Redisson(redis.asyncio.Redis(connection_pool=awaited)), awaited
 
 
-def test_a_users_pool_is_asked_once_and_after_a_break(world: World, own: Server, unique_name: str) -> None:
+def test_a_users_pool_is_asked_once_and_after_a_break(world: ClockWorld, own: Server, unique_name: str) -> None:
     users, pool = users_client(world, own.url)
-    client, actor = world.adopt(users), world.actor()
+    client, actor = world.close_at_end(users), world.actor()
     seen = seen_by(client)
     lock = client.get_lock(unique_name)
     for _ in range(3):
@@ -135,9 +137,9 @@ def evicting(build: Build, fresh_server: Callable[..., Server]) -> Server:
 
 
 def test_a_policy_that_evicts_is_warned_of_once(
-    world: World, evicting: Server, unique_name: str, caplog: pytest.LogCaptureFixture
+    world: ClockWorld, evicting: Server, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client, actors = world.client(evicting.url), [world.actor() for _ in range(3)]
+    client, actors = world.from_url(evicting.url), [world.actor() for _ in range(3)]
     lock = client.get_lock(unique_name)
     with caplog.at_level(logging.WARNING, "pyredisson"):
         for future in [actor.start(lock.is_locked) for actor in actors]:
@@ -150,8 +152,8 @@ def test_a_policy_that_evicts_is_warned_of_once(
     assert "maxmemory-policy noeviction" in record.getMessage()
 
 
-def test_strictly_it_is_an_error_and_nothing_is_taken(world: World, evicting: Server, unique_name: str) -> None:
-    client, actor = world.client(evicting.url, strict_server=True), world.actor()
+def test_strictly_it_is_an_error_and_nothing_is_taken(world: ClockWorld, evicting: Server, unique_name: str) -> None:
+    client, actor = world.from_url(evicting.url, strict_server=True), world.actor()
     lock = client.get_lock(unique_name)
     for call in (lock.lock, lock.try_lock, lock.is_locked):
         with pytest.raises(RedissonError, match="noeviction"):
@@ -175,33 +177,33 @@ def replica(own: Server, fresh_server: Callable[..., Server]) -> Server:
     return server
 
 
-def test_a_replica_given_as_master_is_warned_of(world: World, replica: Server, unique_name: str) -> None:
-    client, actor = world.client(replica.url), world.actor()
+def test_a_replica_given_as_master_is_warned_of(world: ClockWorld, replica: Server, unique_name: str) -> None:
+    client, actor = world.from_url(replica.url), world.actor()
     with pytest.raises(redis.exceptions.ReadOnlyError):
         actor.do(client.get_lock(unique_name).try_lock)
     [event] = world.heard(ServerUnsafe)
     assert event.setting == "role"
-    strict = world.client(replica.url, strict_server=True)
+    strict = world.from_url(replica.url, strict_server=True)
     with pytest.raises(RedissonError, match="replica"):
         actor.do(strict.get_lock(unique_name).try_lock)
 
 
 def test_a_user_who_may_not_ask_is_served_unless_strictly(
-    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server(build)
     with server.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-info")
     load_scripts(server)
     url = f"redis://ann:sesame@{HOST}:{server.port}/0"
-    client, actor = world.client(url), world.actor()
+    client, actor = world.from_url(url), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     actor.do(lock.unlock)
     assert client._core.server.facts is None
     assert client._core.server.refusal is not None
     assert not world.heard(ServerUnsafe)
-    strict = world.client(url, strict_server=True)
+    strict = world.from_url(url, strict_server=True)
     with pytest.raises(RedissonError, match="INFO") as caught:
         actor.do(strict.get_lock(unique_name).lock)
     assert "sesame" not in str(caught.value)

@@ -19,9 +19,9 @@ from pyredisson.events import RenewalFailed
 from tests.proxy import Proxy
 from tests.real.looking import ACQUIRE, ANY_SCRIPT, RELEASE, RENEW, await_waiter, busy, held, load_scripts, nothing_left
 from tests.real.patience import await_renewals, renewed_every
-from tests.real.worlds import World
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 # --- out of memory ---
 
@@ -43,9 +43,11 @@ def fill(direct: redis.Redis) -> None:
         direct.set("more", "y")
 
 
-def test_out_of_memory_an_acquire_fails_clean(world: World, full: tuple[Server, redis.Redis], unique_name: str) -> None:
+def test_out_of_memory_an_acquire_fails_clean(
+    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
+) -> None:
     server, direct = full
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     lock, free, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
     actor.do(lock.lock)
     fill(direct)
@@ -62,9 +64,11 @@ def test_out_of_memory_an_acquire_fails_clean(world: World, full: tuple[Server, 
     actor.do(free.unlock)
 
 
-def test_out_of_memory_what_gives_back_works(world: World, full: tuple[Server, redis.Redis], unique_name: str) -> None:
+def test_out_of_memory_what_gives_back_works(
+    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
+) -> None:
     server, direct = full
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     renewed_every(client, 0.3)
     lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
     for _ in range(3):
@@ -84,10 +88,10 @@ def test_out_of_memory_what_gives_back_works(world: World, full: tuple[Server, r
 
 
 def test_out_of_memory_a_waiter_is_served_or_told(
-    world: World, full: tuple[Server, redis.Redis], unique_name: str
+    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
 ) -> None:
     server, direct = full
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(lock.lock)
     waiting = waiter.start(lock.lock)
@@ -101,11 +105,11 @@ def test_out_of_memory_a_waiter_is_served_or_told(
 
 @pytest.mark.parametrize("holds", [1, 2])
 def test_out_of_memory_and_a_lost_reply_at_once(
-    world: World, full: tuple[Server, redis.Redis], unique_name: str, holds: int
+    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str, holds: int
 ) -> None:
     server, direct = full
     with Proxy(server.port) as proxy:
-        client = world.client(proxy.url)
+        client = world.from_url(proxy.url)
         lock, actor = client.get_lock(unique_name), world.actor()
         for _ in range(holds):
             actor.do(lock.lock)
@@ -125,10 +129,10 @@ def test_out_of_memory_and_a_lost_reply_at_once(
 
 
 def test_the_server_forgets_its_scripts_under_load(
-    world: World, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int]
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int]
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     renewed_every(client, 0.1)
     actors, rounds = [world.actor() for _ in range(6)], volume(1000)
     shared, kept = client.get_lock(unique_name), client.get_lock(f"{unique_name}-kept")
@@ -178,10 +182,10 @@ NOT_NOW = {
 
 @pytest.mark.parametrize("state", NOT_NOW)
 def test_a_request_that_the_server_cannot_take_now(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, state: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, state: str
 ) -> None:
     text, kind = NOT_NOW[state]
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
 
     # An acquire: told at once, and nothing is left of it.
@@ -207,9 +211,9 @@ def test_a_request_that_the_server_cannot_take_now(
 
 
 def test_a_renewal_that_the_server_cannot_take_now(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
@@ -226,10 +230,10 @@ def test_a_renewal_that_the_server_cannot_take_now(
 
 
 def test_a_waiter_lives_through_a_state_of_the_server(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    theirs = world.client(valkey.url).get_lock(unique_name)
-    client = world.client(proxy.url, max_wait_without_check=0.3)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, max_wait_without_check=0.3)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     waiting = waiter.start(lock.lock)
@@ -248,10 +252,10 @@ def test_a_waiter_lives_through_a_state_of_the_server(
 
 
 def test_a_primary_that_was_demoted_and_promoted_again(
-    world: World, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     renewed_every(client, 0.4)
     lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
     actor.do(lock.lock)
@@ -272,10 +276,10 @@ def test_a_primary_that_was_demoted_and_promoted_again(
 
 
 def test_a_script_of_somebody_elses_keeps_the_server_busy(
-    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server(build, "--lua-time-limit", "20")
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
     actor.do(lock.lock)
     with server.client(decode_responses=True) as direct, server.client(socket_timeout=20) as bore:
@@ -322,8 +326,10 @@ WORDS = {"zset": "sorted set"}
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_key_of_another_type(world: World, valkey: Server, direct: redis.Redis, unique_name: str, kind: str) -> None:
-    client = world.client(valkey.url)
+def test_a_key_of_another_type(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: str
+) -> None:
+    client = world.from_url(valkey.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     OTHERS[kind](direct, unique_name)
     before = direct.dump(unique_name) if kind != "stream" else direct.xlen(unique_name)
@@ -341,9 +347,9 @@ def test_a_key_of_another_type(world: World, valkey: Server, direct: redis.Redis
 
 
 def test_a_key_that_becomes_another_type_while_held(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     renewed_every(client, 0.3)
     lock, another, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
     actor.do(another.lock)
@@ -368,9 +374,9 @@ def test_a_key_that_becomes_another_type_while_held(
 
 @pytest.mark.parametrize("step", ["renewal", "re-entry", "partial unlock"])
 def test_a_key_without_an_end_gets_one_again(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, step: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, step: str
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     if step == "renewal":
         renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -413,10 +419,10 @@ def _evict(direct: redis.Redis, name: str) -> None:
 
 @pytest.mark.parametrize("how", MEDDLING)
 def test_a_hold_that_others_end_is_told(
-    world: World, fresh_server: Callable[..., Server], unique_name: str, how: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     context = lock.hold()
@@ -439,9 +445,9 @@ def test_a_hold_that_others_end_is_told(
 
 @pytest.mark.parametrize("holds", [1, 2])
 def test_a_hold_that_others_ended_is_told_by_its_unlock_at_the_latest(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, holds: int
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, holds: int
 ) -> None:
-    client = world.client(valkey.url)
+    client = world.from_url(valkey.url)
     lock, actor, other = client.get_lock(unique_name), world.actor(), world.actor()
     for _ in range(holds):
         actor.do(lock.lock)
@@ -486,13 +492,13 @@ PROFILES = {
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_is_not_permitted_is_named_and_not_half_done(
-    world: World, build: Build, fresh_server: Callable[..., Server], unique_name: str, profile: str
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, profile: str
 ) -> None:
     rules, named, what = PROFILES[profile]
     server = fresh_server(build)
     load_scripts(server)
     with user(server, *rules) as url, server.client(decode_responses=True) as direct:
-        client = world.client(url, timeout=20.0)
+        client = world.from_url(url, timeout=20.0)
         lock, actor, holder = client.get_lock(unique_name), world.actor(), world.actor()
         began = time.monotonic()
         if what == "acquire":
@@ -507,7 +513,7 @@ def test_what_is_not_permitted_is_named_and_not_half_done(
             with user(server):
                 actor.do(lock.unlock)
         else:
-            theirs = world.client(server.url).get_lock(unique_name)
+            theirs = world.from_url(server.url).get_lock(unique_name)
             holder.do(theirs.lock)
             assert actor.do(lock.try_lock) is False  # That needs none of it.
             for _ in range(2):
@@ -522,22 +528,24 @@ def test_what_is_not_permitted_is_named_and_not_half_done(
         nothing_left(direct, client, unique_name)
 
 
-def test_a_wrong_password_is_said_at_once(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+def test_a_wrong_password_is_said_at_once(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
     server = fresh_server()
     with user(server) as url:
-        client = world.client(url.replace("sesame", "abracadabra"))
+        client = world.from_url(url.replace("sesame", "abracadabra"))
         with pytest.raises(rx.AuthenticationError) as error:
             world.actor().do(client.get_lock(unique_name).lock)
         assert "abracadabra" not in repr(error.value) + repr(client)
 
 
 def test_permissions_taken_away_while_waiting(
-    world: World, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
     with user(server) as url, server.client(decode_responses=True) as direct:
-        client = world.client(url, max_wait_without_check=0.5)
-        theirs = world.client(server.url).get_lock(unique_name)
+        client = world.from_url(url, max_wait_without_check=0.5)
+        theirs = world.from_url(server.url).get_lock(unique_name)
         lock, actor, holder = client.get_lock(unique_name), world.actor(), world.actor()
         holder.do(theirs.lock)
         waiting = actor.start(lock.lock)
@@ -555,10 +563,10 @@ def test_permissions_taken_away_while_waiting(
 
 
 def test_the_server_is_full_of_clients_while_we_hold(
-    world: World, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.client(server.url)
+    client = world.from_url(server.url)
     renewed_every(client, 0.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
@@ -578,12 +586,12 @@ def test_the_server_is_full_of_clients_while_we_hold(
 
 @pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
 def test_the_users_one_connection_is_busy(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, pool: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, pool: str
 ) -> None:
-    module = redis if world.colour == "threads" else redis.asyncio
+    module = redis if world.runtime == "threads" else redis.asyncio
     connections = getattr(module, pool).from_url(valkey.url, max_connections=1)
     theirs = module.Redis(connection_pool=connections)
-    client = world.adopt(_made(world, theirs))
+    client = world.close_at_end(_made(world, theirs))
     renewed_every(client, 0.3)
     lock, actor, user_of_it = client.get_lock(unique_name), world.actor(), world.actor()
     actor.do(lock.lock)
@@ -599,25 +607,25 @@ def test_the_users_one_connection_is_busy(
     actor.do(lock.unlock)
     nothing_left(direct, client, unique_name)
     world.run(client.close)
-    world.run(theirs.aclose if world.colour == "asyncio" else theirs.close)
-    if world.colour == "asyncio":
+    world.run(theirs.aclose if world.runtime == "asyncio" else theirs.close)
+    if world.runtime == "asyncio":
         world.run(connections.disconnect)
     else:
         connections.disconnect()
 
 
-def _made(world: World, redis_client: Any, **config: Any) -> Any:
+def _made(world: ClockWorld, redis_client: Any, **config: Any) -> Any:
     import pyredisson
     import pyredisson.asyncio
 
-    module = pyredisson if world.colour == "threads" else pyredisson.asyncio
-    return module.Redisson(redis_client, config=pyredisson.Config(on_lock_lost=world._lost, **config))
+    module = pyredisson if world.runtime == "threads" else pyredisson.asyncio
+    return module.Redisson(redis_client, config=pyredisson.Config(on_lock_lost=world.on_lock_lost, **config))
 
 
 def test_one_renewal_that_is_refused_for_good_does_not_end_the_others(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)

@@ -13,8 +13,8 @@ from pyredisson.errors import OutcomeUnknownError
 from tests.clusters import RunningCluster
 from tests.proxy import Proxy
 from tests.real.looking import RELEASE
-from tests.real.worlds import World
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 LEASE = 20.0  # seconds; what is left to its lease is free that late
 
@@ -26,7 +26,7 @@ def freed_in(direct: Any, name: str) -> float:
 
 
 def test_a_key_of_another_type_keeps_no_other_lock_from_being_freed(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.connected(proxy.url, timeout=1.2, lock_watchdog_timeout=LEASE)
     names = [f"{unique_name}-{index}" for index in range(2)]
@@ -47,11 +47,11 @@ def test_a_key_of_another_type_keeps_no_other_lock_from_being_freed(
 
 
 def test_a_node_that_is_stopped_keeps_no_lock_on_the_others_from_being_freed(
-    world: World, fresh_cluster: RunningCluster
+    world: ClockWorld, fresh_cluster: RunningCluster
 ) -> None:
     fresh_cluster.be_patient()
     client, owner, other = (
-        world.client(fresh_cluster.url, timeout=1.5, lock_watchdog_timeout=LEASE),
+        world.from_url(fresh_cluster.url, timeout=1.5, lock_watchdog_timeout=LEASE),
         *(world.actor() for _ in range(2)),
     )
     names = iter(lambda: f"test-{uuid.uuid4().hex}", "")
@@ -69,12 +69,12 @@ def test_a_node_that_is_stopped_keeps_no_lock_on_the_others_from_being_freed(
         # What a block owes whose end could not wait.
         core = client._core
         (ownership,) = core.ownerships.of(here)
-        assert ownership.owe(block=True)
+        assert ownership.release_later(block=True)
 
         async def settle() -> None:
             core.watchdog.settle(ownership)
 
-        world.run(settle if world.colour == "asyncio" else lambda: core.watchdog.settle(ownership))
+        world.run(settle if world.runtime == "asyncio" else lambda: core.watchdog.settle(ownership))
         with fresh_cluster.client(here, decode_responses=True) as direct:
             assert freed_in(direct, here) < LEASE / 4
     finally:

@@ -23,9 +23,9 @@ import redis
 import pyredisson
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
 from tests.real.looking import busy
-from tests.real.worlds import ThreadsWorld
 from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.threads import ThreadsWorld
 
 PACKAGE = str(Path(pyredisson.__file__).parent)
 
@@ -227,7 +227,7 @@ def test_that_closes_the_client(
 ) -> None:
     stride = max(3, 20 - volume(17))  # Each third step at the full volume.
     world = ThreadsWorld()
-    held = world.client(valkey.url).get_lock(unique_name)
+    held = world.from_url(valkey.url).get_lock(unique_name)
     if waits:
         world.actor().do(held.lock)
     at, over = 1, False

@@ -12,8 +12,8 @@ from pyredisson.events import GivenBack
 from tests.proxy import Held, Proxy, Then
 from tests.real.looking import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
 from tests.real.patience import changed, renewed_every
-from tests.real.worlds import World
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 THENS: list[Then] = ["reset", "hang"]
 
@@ -30,8 +30,8 @@ def refused(late: Held) -> bool:
 # --- twice ---
 
 
-def test_every_request_comes_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url)
+def test_every_request_comes_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     twice = proxy.duplicate_request(ANY_SCRIPT, None)
     counts = []
@@ -49,8 +49,8 @@ def test_every_request_comes_twice(world: World, proxy: Proxy, direct: redis.Red
     assert not world.losses
 
 
-def test_renewals_come_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url)
+def test_renewals_come_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     twice = proxy.duplicate_request(RENEW, None)
@@ -61,8 +61,10 @@ def test_renewals_come_twice(world: World, proxy: Proxy, direct: redis.Redis, un
     nothing_left(direct, client, unique_name)
 
 
-def test_what_others_wait_for_comes_twice(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.client(proxy.url)
+def test_what_others_wait_for_comes_twice(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(proxy.url)
     lock, actors = client.get_lock(unique_name), [world.actor() for _ in range(4)]
     proxy.duplicate_request(ANY_SCRIPT, None)
     for actor in actors:
@@ -85,8 +87,10 @@ def test_what_others_wait_for_comes_twice(world: World, proxy: Proxy, direct: re
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("before", [0, 1])
-def test_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then) -> None:
-    client = world.client(proxy.url)
+def test_an_acquire(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
+) -> None:
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.is_locked)  # There is a connection.
     for _ in range(before):
@@ -109,9 +113,9 @@ def test_an_acquire(world: World, proxy: Proxy, direct: redis.Redis, unique_name
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("before", [1, 2])
 def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(before):
         actor.do(lock.lock)
@@ -131,9 +135,9 @@ def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
 
 @pytest.mark.parametrize("then", THENS)
 def test_a_force_unlock_does_not_free_the_next_holder(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    client, other = world.client(proxy.url), world.client(proxy.url)
+    client, other = world.from_url(proxy.url), world.from_url(proxy.url)
     lock, actor, next_one = client.get_lock(unique_name), world.actor(), world.actor()
     actor.do(lock.lock)
     late = proxy.hold_request(FORCE, then=then)
@@ -151,9 +155,9 @@ def test_a_force_unlock_does_not_free_the_next_holder(
 
 @pytest.mark.parametrize("then", THENS)
 def test_a_renewal_raises_no_lock_from_the_dead(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     late = proxy.hold_request(RENEW, then=then)
@@ -173,9 +177,9 @@ def test_a_renewal_raises_no_lock_from_the_dead(
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("method", ["lock", "unlock"])
 def test_what_its_caller_gave_up(
-    world: World, proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Then
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Then
 ) -> None:
-    client = world.client(proxy.url)
+    client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.is_locked)  # There is a connection.
     script = ACQUIRE

@@ -14,9 +14,9 @@ from pyredisson.core.names import LockNames
 from pyredisson.events import ConnectionDown, ConnectionUp
 from tests.proxy import Proxy
 from tests.real.looking import await_waiter, held, listeners, nothing_left, waiting
-from tests.real.worlds import World
 from tests.servers import REDIS_6, Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 # Nothing here is served by the regular look: that comes later than any of these waits may last.
 NEVER = {"max_wait_without_check": 60.0}
@@ -24,9 +24,9 @@ NEVER = {"max_wait_without_check": 60.0}
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_and_the_lock_is_given_back_meanwhile(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str, when: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, when: str
 ) -> None:
-    client, other = world.client(valkey.url, **NEVER), world.client(valkey.url)
+    client, other = world.from_url(valkey.url, **NEVER), world.from_url(valkey.url)
     lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
     holder, waiter = world.actor(), world.actor()
     for _ in range(5):
@@ -46,9 +46,9 @@ def test_killed_and_the_lock_is_given_back_meanwhile(
 
 
 def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    clients = [world.client(valkey.url, **NEVER) for _ in range(3)]
+    clients = [world.from_url(valkey.url, **NEVER) for _ in range(3)]
     actors = [world.actor() for _ in range(6)]
     locks = [client.get_lock(unique_name) for client in clients]
     inside: list[int] = []
@@ -77,10 +77,10 @@ def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
 
 
 def test_silent_and_found_out_by_a_ping_without_an_answer(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=1.2, **NEVER)
-    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=1.2, **NEVER)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     taken = waiter.start(lock.lock)
@@ -99,10 +99,10 @@ def test_silent_and_found_out_by_a_ping_without_an_answer(
 
 
 def test_the_confirmation_never_comes(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, ping_interval=0.2, ping_timeout=0.3, **NEVER)
-    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=0.3, **NEVER)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     silent = [proxy.drop_reply("SUBSCRIBE", 1, then="hang"), proxy.hold_request("SUBSCRIBE", 2)]
@@ -116,10 +116,10 @@ def test_the_confirmation_never_comes(
 
 
 def test_without_any_subscription_a_waiter_looks_by_itself(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, max_wait_without_check=0.4)
-    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, max_wait_without_check=0.4)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     proxy.hold_request("SUBSCRIBE", None)
@@ -134,10 +134,10 @@ def test_without_any_subscription_a_waiter_looks_by_itself(
 
 
 def test_a_healthy_but_quiet_subscription_is_kept(
-    world: World, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(proxy.url, ping_interval=0.1, ping_timeout=20.0, **NEVER)
-    theirs = world.client(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, ping_interval=0.1, ping_timeout=20.0, **NEVER)
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
     holder.do(theirs.lock)
     taken = waiter.start(lock.lock)
@@ -150,13 +150,15 @@ def test_a_healthy_but_quiet_subscription_is_kept(
     nothing_left(direct, client, unique_name)
 
 
-def test_dropped_for_its_output_buffer(world: World, fresh_server: Callable[..., Server], unique_name: str) -> None:
+def test_dropped_for_its_output_buffer(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
     # Valkey counts no buffer for a payload that it need not copy.
     server = fresh_server(REDIS_6)
     server.config_set("client-output-buffer-limit", "pubsub 32kb 16kb 1")
-    client = world.client(server.url, **NEVER)
+    client = world.from_url(server.url, **NEVER)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    theirs = world.client(server.url).get_lock(unique_name)
+    theirs = world.from_url(server.url).get_lock(unique_name)
     holder.do(theirs.lock)
     taken = waiter.start(lock.lock)
     with server.client(decode_responses=True) as direct:
@@ -173,9 +175,9 @@ def test_dropped_for_its_output_buffer(world: World, fresh_server: Callable[...,
 
 
 def test_messages_that_mean_nothing_give_nobody_the_lock(
-    world: World, valkey: Server, direct: redis.Redis, unique_name: str
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.client(valkey.url, **NEVER)
+    client = world.from_url(valkey.url, **NEVER)
     lock, holder, waiters = client.get_lock(unique_name), world.actor(), [world.actor() for _ in range(3)]
     holder.do(lock.lock)
     taken = [waiter.start(lock.lock) for waiter in waiters]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.runtime import Refused
+from pyredisson.core.runtime import Rejected
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp
@@ -22,9 +22,10 @@ from pyredisson.net.cluster import ClusterLink, NodeSubscribers
 from pyredisson.net.resp import script
 from pyredisson.net.slots import Ask, Moved, read_redirection, slot_of
 from pyredisson.net.subscriber import Conversation
-from tests.simulation.cluster_histories import ClusterHistory
+from tests.simulation.cluster_history import ClusterHistory
+from tests.simulation.history import quiet
 from tests.simulation.seeds import finding, first_of
-from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
+from tests.simulation.topology_history import CONFIG, TopologyPlan, counted, overlaps_of
 from tests.simulator.cluster import SimulatedCluster
 from tests.simulator.faults import Faults
 from tests.simulator.network import Network
@@ -36,16 +37,16 @@ from tests.simulator.world import Task, World
 CHUNKS = 8
 
 #: Slots move and replicas take over, without anything going wrong.
-CALM = Plan(failovers=2, faults=Faults(), calm=True, config=replace(CONFIG, timeout=3.0))
+CALM = TopologyPlan(failovers=2, faults=Faults(), calm=True, config=replace(CONFIG, timeout=3.0))
 
 #: Masters fail, and nobody waits for replicas.
-FAILING = Plan(failovers=3)
+FAILING = TopologyPlan(failovers=3)
 
 #: Masters fail, but none of them goes on alone; and whatever was taken, the replica that takes over knows of it.
-SYNCED = Plan(failovers=3, isolate=False, config=replace(CONFIG, min_replicas=1))
+SYNCED = TopologyPlan(failovers=3, isolate=False, config=replace(CONFIG, min_replicas=1))
 
 #: The same, by the default settings: where replicas are connected they are waited for.
-CHECKED = Plan(failovers=3, isolate=False, config=replace(CONFIG, check_lock_synced_slaves=True))
+CHECKED = TopologyPlan(failovers=3, isolate=False, config=replace(CONFIG, check_lock_synced_slaves=True))
 
 #: Tokens follow the servers' clock.
 CLOCKED = replace(FAILING, kinds=("fenced_lock",), isolate=False, config=replace(CONFIG, fence_from_clock=True))
@@ -58,7 +59,7 @@ CLOCKED = replace(FAILING, kinds=("fenced_lock",), isolate=False, config=replace
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_breaks_a_rule_while_slots_move(chunk: int, volume: Callable[[int], int]) -> None:
     """Nothing is lost by moving slots, so nobody is ever in at once."""
-    seen = counted(partial(ClusterHistory, plan=Plan()), range(chunk, max(80, volume(600)), CHUNKS))
+    seen = counted(partial(ClusterHistory, plan=TopologyPlan()), range(chunk, max(80, volume(600)), CHUNKS))
     assert overlaps_of(seen) == set()
     assert seen["migrate"] > 0, "no slot was moved, so nothing was tested"
 
@@ -74,7 +75,7 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_what_is_waited_for_is_not_lost(plan: TopologyPlan, chunk: int, volume: Callable[[int], int]) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
     seen = counted(partial(ClusterHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
     assert seen["promote"] > 0
@@ -102,7 +103,7 @@ def test_while_all_is_well_no_call_fails() -> None:
 
 def test_without_faults_nothing_is_lost_or_unknown() -> None:
     for seed in range(10):
-        result = ClusterHistory(seed, quiet(Plan())).run()
+        result = ClusterHistory(seed, quiet(TopologyPlan())).run()
         assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
@@ -113,8 +114,8 @@ def test_a_seed_is_a_history_of_the_cluster() -> None:
 
 def test_a_seed_is_the_same_history_in_another_process() -> None:
     code = (
-        "from tests.simulation.cluster_histories import ClusterHistory\n"
-        "from tests.simulation.sentinel_histories import SentinelHistory\n"
+        "from tests.simulation.cluster_history import ClusterHistory\n"
+        "from tests.simulation.sentinel_history import SentinelHistory\n"
         "from tests.simulation.test_cluster_histories import FAILING\n"
         "from tests.simulation.test_sentinel_histories import CHECKED\n"
         "print([ClusterHistory(seed, FAILING).run().world.trace for seed in range(3)])\n"
@@ -267,7 +268,7 @@ def _old_address(patch: pytest.MonkeyPatch) -> None:
 
 def _not_asked_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cluster, "PAUSE_FIRST", 1e6)
-    patch.setattr(cluster, "NotNow", Refused)
+    patch.setattr(cluster, "NotNow", Rejected)
 
 
 def dropped_without_a_word(self: Watchdog) -> None:

@@ -10,7 +10,8 @@ from functools import partial
 
 import pytest
 
-from tests.simulation.histories import History, Plan, quiet
+from tests.simulation.history import quiet
+from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.seeds import runs
 
 CHUNKS = 8
@@ -23,7 +24,7 @@ SEEDED = ("lock", "spin_lock", "fair_lock")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None:
     seeds = range(chunk, volume(20_000), CHUNKS)
-    assert sum(result.grants for result in runs(History, seeds)) > 0
+    assert sum(result.grants for result in runs(LockHistory, seeds)) > 0
 
 
 #: Seeds that found a bug once. Others may have taken its place since, but what was found is looked for again for ever.
@@ -39,26 +40,26 @@ ONCE_FOUND = {
 
 @pytest.mark.parametrize("seed", ONCE_FOUND)
 def test_what_was_found_once(seed: int) -> None:
-    History(seed).run()
+    LockHistory(seed).run()
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_breaks_a_rule_of_the_fair_lock(chunk: int, volume: Callable[[int], int]) -> None:
     seeds = range(chunk, volume(10_000), CHUNKS)
-    assert sum(result.grants for result in runs(partial(History, plan=Plan(kind="fair_lock")), seeds)) > 0
+    assert sum(result.grants for result in runs(partial(LockHistory, plan=LockPlan(kind="fair_lock")), seeds)) > 0
 
 
 def test_without_faults_nothing_is_ever_lost_or_unknown() -> None:
     for seed in range(100):
-        result = History(seed, quiet(Plan())).run()
+        result = LockHistory(seed, quiet(LockPlan())).run()
         assert (result.lost, result.unknown, result.errors) == (0, 0, 0) or result.lost, f"seed {seed}: {result}"
 
 
 @pytest.mark.parametrize("kind", SEEDED)
 def test_a_seed_is_a_history(kind: str) -> None:
     def trace(seed: int) -> str:
-        return History(seed, Plan(kind=kind)).run().world.trace
+        return LockHistory(seed, LockPlan(kind=kind)).run().world.trace
 
     assert [trace(seed) for seed in range(5)] == [trace(seed) for seed in range(5)]
     assert trace(7) != trace(8)
@@ -67,8 +68,8 @@ def test_a_seed_is_a_history(kind: str) -> None:
 @pytest.mark.parametrize("kind", SEEDED)
 def test_a_seed_is_the_same_history_in_another_process(kind: str) -> None:
     code = (
-        "from tests.simulation.histories import History, Plan\n"
-        f"print([History(seed, Plan(kind={kind!r})).run().world.trace for seed in range(5)])"
+        "from tests.simulation.lock_history import LockHistory, LockPlan\n"
+        f"print([LockHistory(seed, LockPlan(kind={kind!r})).run().world.trace for seed in range(5)])"
     )
 
     def run(hash_seed: str) -> str:

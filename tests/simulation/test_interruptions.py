@@ -1,22 +1,24 @@
-"""Cancellation at every point at which a call can be cancelled, walked one by one; the same for Ctrl-C at every port.
+"""Calls of a lock, interrupted at every point at which they can be.
 
-Whatever the point: afterwards nothing is held that was not held before, nobody is queued or subscribed, the next one
-gets the lock at once, and the owner itself can go on.
+Whatever the point: afterwards nothing is held that was not held before, nothing is queued or subscribed, the next owner
+gets the lock at once, and the interrupted one can go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
+from tests.simulation.interruptions import INTERRUPTIONS, Scene, walk
 from tests.simulator.checkers import LockRules, leftovers
 from tests.simulator.faults import Faults
-from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import Cancelled, Process, Task, World
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Task
 
 CONFIG = Config(lock_watchdog_timeout=6.0, timeout=1.2, max_wait_without_check=2.0)
 
@@ -100,19 +102,15 @@ CASES = {
 }
 
 
-class Scene:
+class LockScene(Scene):
     """A holder who contends for a second, a victim that is interrupted, and one who comes afterwards."""
 
     #: How the victim's field in Redis ends.
     suffix = ""
 
     def __init__(self, case: Case, seed: int) -> None:
+        super().__init__(seed, CONFIG)
         self.case = case
-        self.world = World(seed)
-        self.process: Process = self.world.process("victim")
-        self.client = SimulatedClient(self.process, config=CONFIG)
-        self.other = SimulatedClient(self.world.process("other"), config=CONFIG)
-        self.owner = SimulatedOwner(self.world)
         self.lock = self.make(self.client)
         self.theirs = self.make(self.other)
         self.rules()
@@ -125,14 +123,6 @@ class Scene:
         """What is checked all along."""
         LockRules(self.world, [self.client, self.other])
 
-    def perform(self, work: Awaitable[None], owner: SimulatedOwner | None = None) -> None:
-        async def run() -> None:
-            await work
-
-        task = self.process.start(run(), "step", owner)
-        self.world.run(until=task.done, seconds=60)
-        task.outcome.result()
-
     def count(self) -> int:
         entry = self.world.node.redis.dump().get(b"orders")
         if entry is None:
@@ -141,7 +131,6 @@ class Scene:
         return int(entry.value.get(f"{self.client.id}:{self.owner.number}{self.suffix}".encode(), b"0"))
 
     def begin(self) -> Task[None]:
-        """Set the scene up and start the call that is to be interrupted."""
         self.perform(self.case.before(self.lock), self.owner)
         assert self.count() == self.case.holds_before
         if self.case.contended:
@@ -152,34 +141,20 @@ class Scene:
 
             self.other.runtime.process.start(hold(), "holder")
             self.world.run(seconds=0.2)
-        if self.case.reply_lost:  # The first one; the repetition is answered.
-            self.world.faults = Faults(lose_reply=1.0)
-            self.world.after(0.2, lambda: setattr(self.world, "faults", Faults()))
+        if self.case.reply_lost:
+            self.lose_replies()
         self.client.runtime.calls = 0
-
-        async def call() -> None:
-            await self.case.call(self.lock)
 
         async def wait_behind() -> None:
             await self.world.pause_of(self.other.runtime.process, 0.05)
             async with self.make(self.other):
                 pass
 
-        called = self.process.start(call(), "call", self.owner)
+        called = self.call(lambda: self.case.call(self.lock))
         self.others = [self.other.runtime.process.start(wait_behind(), "behind") for _ in range(self.case.behind)]
         return called
 
-    def finish(self, task: Task[None]) -> bool:
-        """Let the call end. Returns whether it was interrupted."""
-        self.world.run(until=task.done, seconds=60)
-        try:
-            task.outcome.result()
-        except Cancelled:
-            return True
-        return False
-
     def check(self, *, interrupted: bool) -> None:
-        """After an interruption: nothing is left behind, and everybody can go on."""
         self.world.faults = Faults()
         self.world.run(seconds=1.5)
         if interrupted:
@@ -192,77 +167,18 @@ class Scene:
             each.outcome.result()
 
         async def take() -> None:
-            assert await self.theirs.try_lock(0.5), "the lock is not to be had"
+            assert await self.theirs.try_lock(0.5), "the lock is not free"
             await self.theirs.unlock()
 
-        task = self.other.runtime.process.start(take(), "next")
-        self.world.run(until=task.done, seconds=10)
-        task.outcome.result()
+        self.perform_next(take())
         self.perform(self.lock.lock(), self.owner)
         assert self.count() == 1
         self.perform(self.lock.unlock(), self.owner)
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])
-        self.world.end()
-
-
-def walk(
-    case: Case,
-    interrupt: Callable[[Scene, Task[None], int], None],
-    points: Callable[[Scene, Task[None]], int],
-    make: Callable[[Case, int], Scene] = Scene,
-) -> int:
-    """Run the case as often as it can be interrupted, each time at the next point."""
-    interrupted = 0
-    for seed in range(3):
-        scene = make(case, seed)
-        task = scene.begin()
-        assert not scene.finish(task)
-        scene.world.end()
-        for point in range(1, points(scene, task) + 1):
-            scene = make(case, seed)
-            task = scene.begin()
-            interrupt(scene, task, point)
-            was = scene.finish(task)
-            assert was or task.suspensions < task.cancel_at, "a cancellation was swallowed"
-            interrupted += was
-            scene.check(interrupted=was)
-    return interrupted
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_cancelled_wherever_it_waits(name: str) -> None:
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.cancel_at = point
-
-    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_interrupted_before_and_after_each_request(name: str) -> None:
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        scene.client.runtime.interrupt_at = frozenset({point})
-
-    assert walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls) >= 3
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_closed_wherever_it_waits(name: str) -> None:
-    """As by ``aclose()``: the coroutine may wait for nothing any more, and the watchdog finishes what it left."""
-
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.close_at = point
-
-    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_cancelled_twice(name: str) -> None:
-    """The second cancellation comes while the first is being cleaned up after."""
-
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.cancel_at = point
-        scene.world.after(0.0012, task.cancel)
-        scene.world.after(0.0031, task.cancel)
-
-    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions) >= 3
+@pytest.mark.parametrize("how", INTERRUPTIONS)
+def test_interrupted_call_leaves_nothing_behind(name: str, how: str) -> None:
+    assert walk(partial(LockScene, CASES[name]), INTERRUPTIONS[how]) >= 3

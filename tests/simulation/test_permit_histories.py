@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.permit_histories import PermitHistory, Plan, quiet
+from tests.simulation.history import quiet
+from tests.simulation.permit_history import PermitHistory, PermitPlan
 from tests.simulation.seeds import runs
 
 CHUNKS = 4
@@ -17,7 +18,7 @@ CHUNKS = 4
 def test_no_seed_loses_or_invents_anything(chunk: int, volume: Callable[[int], int]) -> None:
     taken = unknown = cancelled = 0
     for result in runs(PermitHistory, range(chunk, volume(2_000), CHUNKS)):
-        taken += result.taken
+        taken += result.grants
         unknown += result.unknown
         cancelled += result.cancelled
     assert taken > 0
@@ -27,9 +28,9 @@ def test_no_seed_loses_or_invents_anything(chunk: int, volume: Callable[[int], i
 
 def test_without_faults_nothing_is_ever_unknown() -> None:
     for seed in range(30):
-        result = PermitHistory(seed, quiet(Plan())).run()
+        result = PermitHistory(seed, quiet(PermitPlan())).run()
         assert (result.unknown, result.cancelled) == (0, 0), f"seed {seed}"
-        assert result.taken > 0
+        assert result.grants > 0
 
 
 def test_a_seed_is_a_history() -> None:

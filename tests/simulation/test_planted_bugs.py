@@ -13,13 +13,15 @@ import math
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from pyredisson.core import client, scripts, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.outcomes import ACQUIRED, Acquired
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
@@ -28,15 +30,16 @@ from pyredisson.kinds.non_reentrant import NonReentrant
 from pyredisson.kinds.permit_block import PermitBlock
 from pyredisson.net.resp import script
 from tests import contract
-from tests.contract.simulated import SimulatedWorld
-from tests.simulation.histories import History, Plan
-from tests.simulation.permit_histories import PermitHistory
+from tests.simulation.interruptions import INTERRUPTIONS, walk
+from tests.simulation.lock_history import LockHistory, LockPlan
+from tests.simulation.permit_history import PermitHistory
 from tests.simulation.seeds import finding
 from tests.simulation.test_dead_waiters import random_scene
-from tests.simulation.test_interruptions import CASES, Scene
+from tests.simulation.test_interruptions import CASES, LockScene
 from tests.simulation.test_scenes import SCENES, play
 from tests.simulator.runtime import SimulatedOwner
 from tests.simulator.world import Cancelled
+from tests.worlds.simulated import SimulatedWorld
 
 FIRST = 12
 SEEDS = 60
@@ -69,14 +72,14 @@ def in_code(target: object, name: str, value: object) -> Bug:
     return Bug(lambda patch: patch.setattr(target, name, value))
 
 
-def _granted_from_the_reply(self: Ownership, level: Level, deadline: float) -> None:
+def _granted_from_the_reply(self: Ownership, level: Hold, deadline: float) -> None:
     ORIGINAL_GRANTED(self, level, deadline + 0.4)
 
 
-def _granted_without_counting(self: Ownership, level: Level, deadline: float) -> None:
+def _granted_without_counting(self: Ownership, level: Hold, deadline: float) -> None:
     ORIGINAL_GRANTED(self, level, deadline)
-    if len(self.levels) > 1:
-        self.levels.pop()
+    if len(self.holds) > 1:
+        self.holds.pop()
 
 
 def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
@@ -87,12 +90,12 @@ def _never_expires(self: Ownership, now: float) -> bool:
     return False
 
 
-async def _no_compensation(self: lock.LockCore, ownership: Ownership, holds_before: int, level: Level) -> None:
+async def _no_compensation(self: lock.LockCore, ownership: Ownership, holds_before: int, level: Hold) -> None:
     return None
 
 
 async def _no_settling_on_leaving(self: client.ClientCore, ownership: Ownership) -> None:
-    ownership.pending = None
+    ownership.in_flight.pending = None
 
 
 def _confirmed_silently(self: Wakeups, channel: str) -> None:
@@ -101,24 +104,24 @@ def _confirmed_silently(self: Wakeups, channel: str) -> None:
         entry.confirmed = True
 
 
-def _doubt_under_the_same_epoch(self: Ownership, turn: int) -> None:
-    if turn == self.turn:
-        self.doubtful = True
+def _doubt_under_the_same_epoch(self: Ownership, request_id: int) -> None:
+    if request_id == self.request_id:
+        self.in_flight.doubtful = True
 
 
-def _never_over(self: Ownership, turn: int) -> int:
+def _never_over(self: Ownership, request_id: int) -> int:
     return self.epoch
 
 
 def _unknown_is_failed(
     self: client.ClientCore, failure: Failure, ownership: Ownership, what: str, lease_ms: int
 ) -> BaseException:
-    ownership.pending = None
+    ownership.in_flight.pending = None
     return failure.cause
 
 
 def _renewable_whatever_was_asked(self: Ownership) -> bool:
-    return self.loss is None and any(level.watchdog for level in self.levels)
+    return self.loss is None and any(level.watchdog for level in self.holds)
 
 
 async def _settle_whoever_has_it(self: Backlog) -> None:
@@ -136,7 +139,7 @@ def _sweep_without_looking(self: OwnershipTable) -> None:
 
 
 async def _stays_in_the_queue(self: lock.LockCore, ownership: Ownership, *, at_once: bool = True) -> None:
-    ownership.queued_ms = 0
+    ownership.may_stand_in_queue(0)
 
 
 def _by_its_score(name: str) -> Bug:
@@ -155,35 +158,35 @@ READ_FENCED = scripts.read_acquire_fenced
 BUGS = {
     "an unlock does not look who holds": in_script(
         "lock_release",
-        ("local held = redis.call('hget', KEYS[1], ARGV[3])", "local held = redis.call('hvals', KEYS[1])[1]"),
+        ("local held = redis.call('hget', KEYS[1], ARGV[1])", "local held = redis.call('hvals', KEYS[1])[1]"),
     ),
     "an unlock deletes at count 2": in_script("lock_release", ("if left > 0 then", "if left > 1 then")),
-    "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")),
-    "an unlock does not store the epoch": in_script("lock_release", ("ARGV[5] ~= '0' and", "false and")),
+    "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")),
+    "an unlock does not store the epoch": in_script("lock_release", ("ARGV[2] ~= '0' and", "false and")),
     "a partial unlock shortens the TTL": in_script(
-        "lock_release", ("math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[2]))", "ARGV[2]")
+        "lock_release", ("math.max(redis.call('pttl', KEYS[1]), lease)", "lease")
     ),
     "a partial unlock forgets the TTL": in_script(
         "lock_release",
         (
-            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held))",
-            "redis.call('hincrby', KEYS[1], ARGV[3], left - tonumber(held)) redis.call('persist', KEYS[1])",
+            "redis.call('hincrby', KEYS[1], ARGV[1], left - tonumber(held))",
+            "redis.call('hincrby', KEYS[1], ARGV[1], left - tonumber(held)) redis.call('persist', KEYS[1])",
         ),
     ),
     "a re-entry shortens the TTL": in_script(
-        "lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if true then")
+        "lock_acquire", ("if redis.call('pttl', key) < tonumber(ms) then", "if true then")
     ),
     "a re-entry is not counted": in_script(
         "lock_acquire",
-        ("redis.call('hincrby', KEYS[1], ARGV[2], 1)\nelseif", "redis.call('hexists', KEYS[1], ARGV[2])\nelseif"),
+        ("redis.call('hincrby', KEYS[1], ARGV[1], 1)\nelseif", "redis.call('hexists', KEYS[1], ARGV[1])\nelseif"),
     ),
-    "an acquire sets no TTL": in_script("lock_acquire", ("redis.pcall('pexpire', KEYS[1], ARGV[1])", "1")),
+    "an acquire sets no TTL": in_script("lock_acquire", ("redis.pcall('pexpire', KEYS[1], ARGV[4])", "1")),
     "an acquire does not look who holds": in_script("lock_acquire", ("if not held then", "if false then")),
-    "an acquire does not check the epoch": in_script("lock_acquire", ("tonumber(stored) > tonumber(ARGV[4])", "false")),
+    "an acquire does not check the epoch": in_script("lock_acquire", ("tonumber(stored) > tonumber(ARGV[2])", "false")),
     "a repeated acquire counts twice": in_script(
-        "lock_acquire", ("if held == ARGV[3] then", "if held == ARGV[3] or ARGV[5] == '1' then")
+        "lock_acquire", ("if held == ARGV[5] then", "if held == ARGV[5] or ARGV[3] == '1' then")
     ),
-    "an acquire ignores what is counted": in_script("lock_acquire", ("if ARGV[3] ~= '0' then", "if false then")),
+    "an acquire ignores what is counted": in_script("lock_acquire", ("if ARGV[5] ~= '0' then", "if false then")),
     "a renewal does not look who holds": in_script(
         "lock_renew", ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
     ),
@@ -203,7 +206,7 @@ BUGS = {
         )[0]
     ),
     "a deadline is no end": in_code(
-        Ownership, "remaining", lambda self, now: 1.0 if self.levels and not self.loss else 0.0
+        Ownership, "remaining", lambda self, now: 1.0 if self.holds and not self.loss else 0.0
     ),
     "a late acquire counts as held": in_code(Ownership, "expire", _never_expires),
     "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),
@@ -230,24 +233,30 @@ BUGS = {
         ),
     ),
     "a fenced acquire without a TTL to wait for is taken": in_code(
-        scripts, "read_acquire_fenced", lambda reply: (None if reply == -1 else READ_FENCED(reply)[0], None)
+        scripts,
+        "read_acquire_fenced",
+        lambda reply: (
+            ACQUIRED if reply == -1 else Acquired() if isinstance(READ_FENCED(reply), Acquired) else READ_FENCED(reply)
+        ),
     ),
     "a lock that is not reentrant counts": in_code(NonReentrant, "_make_ready", lock.LockCore._make_ready),
-    "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[7] ~= '' then", "if true then")),
-    "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[2]) then", "then")),
-    "a fair lock's dead head stays": in_script("fair_acquire", ("if ends > now then", "if ends ~= 0 then")),
+    "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[6] ~= '' then", "if true then")),
+    "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[1])", "")),
+    "a fair lock's dead head stays": in_script(
+        "fair_acquire", ("believed_until(head) <= now", "believed_until(head) == 0")
+    ),
     "a fair lock's entry without a score stays": in_script(
         "fair_acquire",
         (
-            "local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '0')",
-            "local score = tonumber(redis.call('zscore', KEYS[4], waiter) or '1e15')",
+            "local score = tonumber(redis.call('zscore', timeouts, waiter) or '0')",
+            "local score = tonumber(redis.call('zscore', timeouts, waiter) or '1e15')",
         ),
     ),
     "a fair lock rings the last one": in_script(
         "fair_release",
         (
-            "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. head, ARGV[1])",
-            "reply = 1 + redis.call(ARGV[7], KEYS[2] .. ':' .. redis.call('lindex', KEYS[4], -1), ARGV[1])",
+            "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])",
+            "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. redis.call('lindex', queue, -1), ARGV[7])",
         ),
     ),
     "a fair waiter that goes away stays in the queue": in_code(lock.LockCore, "_leave_queue", _stays_in_the_queue),
@@ -260,17 +269,17 @@ BUGS = {
         fair_lock, "alive_ms", lambda left, most: math.ceil(min(left, most) * 900)
     ),
     "a live fair waiter does not say that it is": in_script(
-        "fair_look", ("or '0') < now + lives then", "or '0') < now + lives - 1e6 then")
+        "fair_look", ("or '0') < beats then", "or '0') < beats - 1e6 then")
     ),
     "a fair waiter is dropped by what it said the last time": in_script(
         "fair_acquire",
         (
-            "if not queued or tonumber(redis.call('hget', KEYS[5], ARGV[2]) or '0') < now + alive then",
-            "if not redis.call('hget', KEYS[5], ARGV[2]) then",
+            "if not queued or tonumber(redis.call('hget', alive, ARGV[1]) or '0') < now + lives then",
+            "if not redis.call('hget', alive, ARGV[1]) then",
         ),
     ),
     "what a fair waiter said is forgotten before its score is over": in_script(
-        "fair_acquire", ("local lasts = math.ceil(", "local lasts = alive -- ")
+        "fair_acquire", ("local lasts = math.ceil(", "local lasts = lives -- ")
     ),
     "nobody looks whether the one before it is dead": in_script(
         "fair_look", ("again = math.min(again, ends - now)\n                break", "break")
@@ -279,16 +288,16 @@ BUGS = {
         "semaphore_release", ("if number == ARGV[1] then", "if false then")
     ),
     "a late acquire of permits takes them": in_script(
-        "semaphore_acquire", ("elseif number and tonumber(number) > tonumber(ARGV[1]) then", "elseif false then")
+        "semaphore_acquire", ("if number and tonumber(number) > tonumber(ARGV[1]) then", "if false then")
     ),
     "a release of permits tells nobody": in_script(
-        "semaphore_release", ("redis.call(ARGV[3], KEYS[2], string.format('%.0f', total))", "")
+        "semaphore_release", ("redis.call(ARGV[3], KEYS[3], string.format('%.0f', total))", "")
     ),
     "what an interrupted acquire took is kept": in_script(
         "semaphore_undo", ("if number == ARGV[2] and", "if false and")
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
-    "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[2], ARGV[2])", "")),
+    "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
     "a permit is certain from its reply on": in_code(PermitBlock, "_granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
@@ -333,7 +342,7 @@ def _found_by_contract() -> str | None:
 def _found_by_history(limit: int) -> str | None:
     for seed in range(limit):
         try:
-            History(seed).run()
+            LockHistory(seed).run()
         except BaseException as error:
             return f"history {seed}: {finding(error)}"
     return None
@@ -343,7 +352,7 @@ def _found_by_other_histories(limit: int) -> str | None:
     for seed in range(limit):
         try:
             PermitHistory(seed).run()
-            History(seed, Plan(kind="fair_lock")).run()
+            LockHistory(seed, LockPlan(kind="fair_lock")).run()
             random_scene(seed)
         except BaseException as error:
             return f"history {seed} of permits, of a fair lock, or of its queue: {finding(error)}"
@@ -361,21 +370,10 @@ def _found_by_scene() -> str | None:
 
 def _found_by_interruption(seed: int) -> str | None:
     for name, case in CASES.items():
-        scene = Scene(case, seed)
         try:
-            task = scene.begin()
-            scene.finish(task)
-            points = task.suspensions
-            scene.world.end()
-            for point in range(1, points + 1):
-                scene = Scene(case, seed)
-                task = scene.begin()
-                task.cancel_at = point
-                scene.check(interrupted=scene.finish(task))
+            walk(partial(LockScene, case), INTERRUPTIONS["cancelled"], seeds=[seed])
         except (Exception, Cancelled) as error:
             return f"{name}, cancelled: {finding(error)}"
-        finally:
-            scene.world.end()
     return None
 
 

@@ -18,7 +18,8 @@ from pyredisson.quorum.decisions import certain_until
 from pyredisson.quorum.fan_out import MemberCore
 from pyredisson.quorum.hold import Keeper, MultiHold
 from pyredisson.quorum.restart_guard import RestartGuard, Starts
-from tests.simulation.quorum_histories import Plan, QuorumHistory, quiet
+from tests.simulation.history import quiet
+from tests.simulation.quorum_history import QuorumHistory, QuorumPlan
 from tests.simulation.seeds import finding, first_of
 from tests.simulator.checkers import QuorumRules, leftovers
 from tests.simulator.runtime import SimulatedClient, SimulatedOwner
@@ -47,8 +48,8 @@ def test_no_seed_breaks_a_rule_of_the_quorum(chunk: int, volume: Callable[[int],
 
 def test_without_faults_nothing_is_unknown_or_unreachable() -> None:
     for seed in range(40):
-        result = QuorumHistory(seed, quiet(Plan())).run()
-        assert (result.unknown, result.unreachable) == (0, 0), f"seed {seed}: {result}"
+        result = QuorumHistory(seed, quiet(QuorumPlan())).run()
+        assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
 def test_a_seed_is_a_history_of_the_quorum() -> None:
@@ -357,7 +358,7 @@ def _of_any(deadlines: Any, quorum: int) -> float:
 
 def _explains_and_forgets(self: MemberCore, failure: Any, ownership: Any, what: str, lease_ms: int) -> Exception:
     if isinstance(failure, Unanswered):
-        ownership.pending = None
+        ownership.in_flight.pending = None
     return multi_lock.NotReached(failure.cause)
 
 
@@ -366,13 +367,13 @@ async def _gives_nothing_back(self: Any, *_: Any) -> None:
 
 
 def _later_never(member: Any, ownership: Any, lease: int) -> None:
-    ownership.pending = None
+    ownership.in_flight.pending = None
 
 
 def _epoch_unchecked(patch: pytest.MonkeyPatch) -> None:
     target = script("lock_acquire")
     text = target.text.decode()
-    changed = text.replace("tonumber(stored) > tonumber(ARGV[4])", "false")
+    changed = text.replace("tonumber(stored) > tonumber(ARGV[2])", "false")
     assert changed != text
     patch.setattr(target, "text", changed.encode())
     patch.setattr(target, "sha", hashlib.sha1(changed.encode()).hexdigest())

@@ -8,7 +8,8 @@ import pytest
 
 from pyredisson.asyncio.primitives import Lock, ReadWriteLock
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
-from tests.simulation.histories import History, Plan, quiet
+from tests.simulation.history import quiet
+from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.seeds import first_of, runs
 from tests.simulation.test_planted_bugs import Bug, in_script
 from tests.simulator.checkers import ReadWriteRules, Violation
@@ -18,57 +19,57 @@ from tests.simulator.world import Process
 CHUNKS = 4
 
 
-class ReadWriteHistory(History):
+class ReadWriteHistory(LockHistory):
     """A history of read-write locks."""
 
-    def rules(self) -> ReadWriteRules:
+    def watch(self) -> ReadWriteRules:
         return ReadWriteRules(self.world, self.clients)
 
     def make(self, client: SimulatedClient, name: str) -> ReadWriteLock:
         return client.get_read_write_lock(name)
 
-    async def _let_go(self, client: SimulatedClient, lock: ReadWriteLock) -> None:  # type: ignore[override]
-        # To the end: whoever leaves a read behind in an outage is refused, and rightly, when it asks to write later.
+    async def let_go(self, process: Process, lock: ReadWriteLock) -> None:
+        # To the end: an owner that leaves a read behind in an outage is refused, rightly, when it asks to write later.
         for side in (lock.read_lock(), lock.write_lock()):
             for _ in range(60):
-                unknown = self.unknown
-                await super()._let_go(client, side)
-                if self.unknown == unknown:
+                unknown = self.result.unknown
+                await super().let_go(process, side)
+                if self.result.unknown == unknown:
                     break
-                await self.world.pause_of(client.runtime.process, 0.5)
+                await self.world.pause_of(process, 0.5)
 
-    async def _once(self, process: Process, client: SimulatedClient, lock: ReadWriteLock) -> None:  # type: ignore[override]
+    async def once(self, process: Process, lock: ReadWriteLock) -> None:
         rng = self.world.rng
         read, write = lock.read_lock(), lock.write_lock()
         lease = rng.uniform(0.2, 4.0)
         kind = rng.randrange(8)
         if kind < 3:
-            await super()._once(process, client, read)
+            await super().once(process, read)
         elif kind == 3:
-            await super()._once(process, client, write)
+            await super().once(process, write)
         elif kind == 4:
             await self._downgrade(process, read, write)
         elif kind == 5:
             await read.lock(lease if rng.random() < 0.5 else None)
             await self._refused(write)
-            await self._work(process)
+            await self.work(process)
             await read.unlock()
         elif kind == 6:
             async with write.hold(lease_time=lease), read.hold(lease_time=rng.uniform(0.2, 4.0)) as held:
-                await self._work(process)
+                await self.work(process)
                 held.ensure_held()
         else:
             if await write.try_lock(rng.uniform(0.0, 2.0), lease):
                 async with read:
-                    await self._work(process)
+                    await self.work(process)
                 await write.unlock()
 
     async def _downgrade(self, process: Process, read: Lock, write: Lock) -> None:
         await write.lock()
-        await self._work(process)
+        await self.work(process)
         await read.lock()
         await write.unlock()
-        await self._work(process)
+        await self.work(process)
         await read.unlock()
 
     async def _refused(self, write: Lock) -> None:
@@ -92,7 +93,7 @@ def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None
 
 def test_without_faults_nothing_is_ever_unknown() -> None:
     for seed in range(60):
-        result = ReadWriteHistory(seed, quiet(Plan())).run()
+        result = ReadWriteHistory(seed, quiet(LockPlan())).run()
         assert result.errors == 0, f"seed {seed}: {result}"
         assert result.unknown == 0 or result.lost, f"seed {seed}: {result}"
         assert result.grants > 0
@@ -102,7 +103,7 @@ BUGS = {
     "a reader is let in beside a writer": in_script(
         "read_lock_acquire",
         (
-            "elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[2] .. ':write') == 0 then",
+            "elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then",
             "elseif false then",
         ),
     ),
@@ -120,13 +121,11 @@ BUGS = {
         "read_lock_renew", ("if left ~= -2 then", "redis.call('set', holds .. i, 1) left = -1\n        if true then")
     ),
     "a renewal cuts the lock's time": in_script(
-        "read_lock_renew", ("if kept[n] == 1 and redis.call('pttl', lock) < lease then", "if kept[n] == 1 then")
+        "read_lock_renew", ("live_for(KEYS[at], ARGV[1])", "redis.call('pexpire', KEYS[at], ARGV[1])")
     ),
-    "a reader lives without the lock": in_script(
-        "read_lock_acquire", ("if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if false then")
-    ),
+    "a reader lives without the lock": in_script("read_lock_acquire", ("live_for(KEYS[1], ARGV[4])", "")),
     "a read unlock does not check the epoch": in_script(
-        "read_lock_release", ("tonumber(stored) > tonumber(ARGV[5])", "false")
+        "read_lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")
     ),
 }
 

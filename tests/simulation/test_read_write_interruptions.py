@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pyredisson.asyncio.primitives import Lock
-from tests.simulation.test_interruptions import CASES, Scene, walk
+from tests.simulation.interruptions import INTERRUPTIONS, walk
+from tests.simulation.test_interruptions import CASES, LockScene
 from tests.simulator.checkers import ReadWriteRules
 from tests.simulator.runtime import SimulatedClient
-from tests.simulator.world import Task
 
 
-class Reading(Scene):
-    """The victim reads; who comes before and after it writes."""
+class Reading(LockScene):
+    """The victim reads; the others write."""
 
     def make(self, client: SimulatedClient) -> Lock:
         both = client.get_read_write_lock("orders")
@@ -23,7 +25,7 @@ class Reading(Scene):
 
 
 class Writing(Reading):
-    """The victim writes; who comes before and after it reads."""
+    """The victim writes; the others read."""
 
     suffix = ":write"
 
@@ -37,28 +39,6 @@ both = pytest.mark.parametrize("scene", [Reading, Writing], ids=lambda scene: sc
 
 @both
 @pytest.mark.parametrize("name", CASES)
-def test_cancelled_wherever_it_waits(name: str, scene: type[Scene]) -> None:
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.cancel_at = point
-
-    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions, scene) >= 3
-
-
-@both
-@pytest.mark.parametrize("name", CASES)
-def test_interrupted_before_and_after_each_request(name: str, scene: type[Scene]) -> None:
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        scene.client.runtime.interrupt_at = frozenset({point})
-
-    assert walk(CASES[name], interrupt, lambda scene, task: scene.client.runtime.calls, scene) >= 3
-
-
-@both
-@pytest.mark.parametrize("name", CASES)
-def test_cancelled_twice(name: str, scene: type[Scene]) -> None:
-    def interrupt(scene: Scene, task: Task[None], point: int) -> None:
-        task.cancel_at = point
-        scene.world.after(0.0012, task.cancel)
-        scene.world.after(0.0031, task.cancel)
-
-    assert walk(CASES[name], interrupt, lambda scene, task: task.suspensions, scene) >= 3
+@pytest.mark.parametrize("how", ["cancelled", "cancelled twice", "interrupted"])
+def test_interrupted_call_leaves_nothing_behind(name: str, how: str, scene: type[LockScene]) -> None:
+    assert walk(partial(scene, CASES[name]), INTERRUPTIONS[how]) >= 3

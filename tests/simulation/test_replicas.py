@@ -9,32 +9,32 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.replicas import NotAcknowledged, Replicas, Took
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
 from pyredisson.kinds import lock, numbered
-from tests.simulation import histories, permit_histories
-from tests.simulation.histories import History
-from tests.simulation.permit_histories import PermitHistory
+from tests.simulation import history, permit_history
+from tests.simulation.lock_history import LockHistory, LockPlan
+from tests.simulation.permit_history import PermitHistory, PermitPlan
 from tests.simulator.faults import Faults
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import World
 
 CHUNKS = 4
-LOCKS = histories.Plan(replicas=1, faults=replace(histories.NETWORK, unsynced=0.2))
+LOCKS = LockPlan(replicas=1, faults=replace(history.NETWORK, unsynced=0.2))
 FAIR = replace(LOCKS, kind="fair_lock")
-PERMITS = permit_histories.Plan(replicas=1, faults=replace(permit_histories.NETWORK, unsynced=0.2))
+PERMITS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced=0.2))
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("plan", [LOCKS, FAIR], ids=lambda plan: plan.kind)
-def test_no_seed_breaks_a_rule(plan: histories.Plan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Callable[[int], int]) -> None:
     unsynced = 0
     for seed in range(chunk, volume(4_000), CHUNKS):
         try:
-            unsynced += History(seed, plan).run().unsynced
+            unsynced += LockHistory(seed, plan).run().unsynced
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
     assert unsynced > 0
@@ -164,8 +164,8 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 # --- planted bugs ---
 
 
-async def _lock_is_kept(self: lock.LockCore, ownership: Ownership, level: Level, short: NotAcknowledged) -> Exception:
-    ownership.refused(ownership.turn)
+async def _lock_is_kept(self: lock.LockCore, ownership: Ownership, level: Hold, short: NotAcknowledged) -> Exception:
+    ownership.refused(ownership.request_id)
     return self.client.replicas.error(ownership.name, short, given_back=True)
 
 

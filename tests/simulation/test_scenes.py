@@ -9,7 +9,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.config import Config
-from pyredisson.core.runtime import Refused, Reply, Request
+from pyredisson.core.runtime import Rejected, Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import Lost
 from tests.simulator.checkers import LockRules, leftovers
@@ -114,7 +114,7 @@ def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
 
     async def refuse(request: Request, timeout: float) -> Reply:
         if request[0].name == "lock_release":
-            raise Refused(rx.NoPermissionError("this user has no permissions to publish"))
+            raise Rejected(rx.NoPermissionError("this user has no permissions to publish"))
         return await ask(request, timeout)
 
     runtime.eval = refuse  # type: ignore[method-assign]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -13,10 +14,11 @@ import pytest
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.net import resp
 from pyredisson.net.sentinel import Whereabouts
+from tests.simulation.history import quiet
 from tests.simulation.seeds import finding, first_of
-from tests.simulation.sentinel_histories import PLAN, SentinelHistory
+from tests.simulation.sentinel_history import PLAN, SentinelHistory
 from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
-from tests.simulation.topology_histories import CONFIG, Plan, counted, overlaps_of, quiet
+from tests.simulation.topology_history import CONFIG, TopologyPlan, counted, overlaps_of
 from tests.simulator.network import Network
 from tests.simulator.routed import RoutedClient, sentinel_client
 from tests.simulator.sentinel import SimulatedSentinels
@@ -48,7 +50,7 @@ def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> N
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_what_is_waited_for_is_not_lost(plan: Plan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_what_is_waited_for_is_not_lost(plan: TopologyPlan, chunk: int, volume: Callable[[int], int]) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
     seen = counted(partial(SentinelHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
@@ -85,6 +87,19 @@ def test_without_faults_nothing_is_lost_or_unknown() -> None:
 def test_a_seed_is_a_history_of_the_sentinels() -> None:
     assert SentinelHistory(7).run().world.trace == SentinelHistory(7).run().world.trace
     assert SentinelHistory(7).run().world.trace != SentinelHistory(8).run().world.trace
+
+
+def test_a_seed_is_the_same_history_whenever_garbage_is_collected() -> None:
+    """Cyclic garbage with finalizers is part of this history: collected at other moments, it was another one."""
+    thresholds = gc.get_threshold()
+    traces = set()
+    try:
+        for threshold in (50, 700, 1_000_000):
+            gc.set_threshold(threshold, *thresholds[1:])
+            traces.add(SentinelHistory(26).run().world.trace)
+    finally:
+        gc.set_threshold(*thresholds)
+    assert len(traces) == 1
 
 
 # ---- scenes ----------------------------------------------------------------------------------------------------------

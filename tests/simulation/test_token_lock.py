@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
-from pyredisson.asyncio.primitives import Lock, TokenLock
+from pyredisson.asyncio.primitives import TokenLock
 from pyredisson.config import Config
 from pyredisson.core import scripts
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Request
 from pyredisson.errors import LockError, LockNotOwnedError
 from pyredisson.kinds.token_lock import TokenLockCore
-from tests.simulation.histories import History, Plan, quiet
+from tests.simulation.history import quiet
+from tests.simulation.interruptions import INTERRUPTIONS, Scene, walk
+from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.seeds import runs
 from tests.simulation.test_interruptions import CONFIG
 from tests.simulator.checkers import LockRules, TokenRules, Violation, leftovers
 from tests.simulator.faults import Faults
-from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import Cancelled, Process, Task, World
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Process, Task
 
 CHUNKS = 4
 
@@ -27,27 +30,26 @@ CHUNKS = 4
 # ---- interrupted -----------------------------------------------------------------------------------------------------
 
 
-class Scene:
+class TokenScene(Scene):
     """One who is interrupted in the middle of a call; another who may hold the lock before, and comes afterwards."""
 
-    def __init__(self, call: str, seed: int, *, contended: bool, reply_lost: bool) -> None:
-        self.world = World(seed)
-        self.process: Process = self.world.process("victim")
-        self.client = SimulatedClient(self.process, config=CONFIG)
-        self.other = SimulatedClient(self.world.process("other"), config=Config(timeout=1.2))
-        self.owner = SimulatedOwner(self.world)
+    def __init__(self, case: tuple[str, bool, bool], seed: int) -> None:
+        super().__init__(seed, CONFIG, Config(timeout=1.2))
+        self.case = case
         self.lock = self.client.get_token_lock("orders")
         TokenRules(self.world, [self.client, self.other])
+
+    def begin(self) -> Task[None]:
+        call, contended, reply_lost = self.case
         if call == "unlock":
-            self.do(self.lock.lock)
+            self.perform(self.lock.lock(), self.owner)
         if contended:
             self.other.runtime.process.start(self._hold(), "holder")
             self.world.run(seconds=0.2)
         if reply_lost:
-            self.world.faults = Faults(lose_reply=1.0)
-            self.world.after(0.2, lambda: setattr(self.world, "faults", Faults()))
+            self.lose_replies()
         self.client.runtime.calls = 0
-        self.task: Task[object] = self.process.start(self._call(call), "call", self.owner)
+        return self.call(lambda: self._call(call))
 
     async def _hold(self) -> None:
         async with self.other.get_token_lock("orders"):
@@ -64,26 +66,10 @@ class Scene:
             async with self.lock.hold(wait_time=3):
                 pass
 
-    def do(self, call: Callable[[], object]) -> object:
-        async def run() -> object:
-            return await call()  # type: ignore[misc]
-
-        task = self.process.start(run(), "step", self.owner)
-        self.world.run(until=task.done, seconds=60)
-        return task.outcome.result()
-
     def token(self) -> bytes | None:
         found = self.world.node.redis.command("GET", "orders")
         assert found is None or isinstance(found, bytes)
         return found
-
-    def finish(self) -> bool:
-        self.world.run(until=self.task.done, seconds=60)
-        try:
-            self.task.outcome.result()
-        except Cancelled:
-            return True
-        return False
 
     def check(self, *, interrupted: bool) -> None:
         self.world.faults = Faults()
@@ -91,25 +77,25 @@ class Scene:
         self.world.run(seconds=1.5)
         if interrupted and self.token() is not None:
             # Only an unlock that had not begun may have left the hold there.
-            assert self.do(self.lock.is_held_by_current_thread)
+            self.perform(self._is_held(), self.owner)
         try:
-            self.do(self.lock.unlock)
+            self.perform(self.lock.unlock(), self.owner)
         except LockNotOwnedError:
             pass
         assert self.token() is None
 
         async def take() -> None:
-            assert await self.other.get_token_lock("orders").try_lock(0.5), "the lock is not to be had"
+            assert await self.other.get_token_lock("orders").try_lock(0.5), "the lock is not free"
             await self.other.get_token_lock("orders").unlock()
 
-        task = self.other.runtime.process.start(take(), "next")
-        self.world.run(until=task.done, seconds=10)
-        task.outcome.result()
-        self.do(self.lock.lock)
-        self.do(self.lock.unlock)
+        self.perform_next(take())
+        self.perform(self.lock.lock(), self.owner)
+        self.perform(self.lock.unlock(), self.owner)
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])
-        self.world.end()
+
+    async def _is_held(self) -> None:
+        assert await self.lock.is_held_by_current_thread()
 
 
 CASES = [
@@ -125,67 +111,38 @@ CASES = [
 
 
 @pytest.mark.parametrize("how", ["cancelled", "cancelled twice", "interrupted"])
-@pytest.mark.parametrize(("call", "contended", "reply_lost"), CASES)
-def test_wherever_it_is_interrupted(call: str, contended: bool, reply_lost: bool, how: str) -> None:
-    interrupted = 0
-    for seed in range(3):
-        scene = Scene(call, seed, contended=contended, reply_lost=reply_lost)
-        assert not scene.finish()
-        points = scene.client.runtime.calls if how == "interrupted" else scene.task.suspensions
-        scene.world.end()
-        for point in range(1, points + 1):
-            scene = Scene(call, seed, contended=contended, reply_lost=reply_lost)
-            if how == "interrupted":
-                scene.client.runtime.interrupt_at = frozenset({point})
-            else:
-                scene.task.cancel_at = point
-                if how == "cancelled twice":
-                    scene.world.after(0.0012, scene.task.cancel)
-            was = scene.finish()
-            interrupted += was
-            scene.check(interrupted=was)
-    assert interrupted >= 3
+@pytest.mark.parametrize("case", CASES)
+def test_interrupted_call_leaves_nothing_behind(case: tuple[str, bool, bool], how: str) -> None:
+    assert walk(partial(TokenScene, case), INTERRUPTIONS[how]) >= 3
 
 
 # ---- histories -------------------------------------------------------------------------------------------------------
 
 
-class TokenHistory(History):
+class TokenHistory(LockHistory):
     """A history of the token lock."""
 
-    def rules(self) -> LockRules:
+    def watch(self) -> LockRules:
         return TokenRules(self.world, self.clients)
 
-    def make(self, client: SimulatedClient, name: str) -> Lock:
+    def make(self, client: SimulatedClient, name: str) -> TokenLock:
         return client.get_token_lock(name)
 
-    async def _once(self, process: Process, client: SimulatedClient, lock: Lock) -> None:
-        rng = self.world.rng
-        assert isinstance(lock, TokenLock)
-        kind = rng.randrange(5)
-        lease = rng.uniform(0.2, 4.0)
-        if kind == 0:
-            async with lock:
-                await self._work(process)
-        elif kind == 1:
-            if await lock.try_lock(rng.uniform(0.0, 3.0), lease):
-                await self._work(process)
-                await lock.unlock()
-        elif kind == 2:
-            await lock.lock()
-            await self._work(process)
-            with pytest.raises(LockError):
-                await lock.try_lock(0, lease)
-            await lock.unlock()
-        elif kind == 3:
-            async with lock.hold(lease_time=lease if rng.random() < 0.5 else None) as held:
-                await self._work(process)
-                held.ensure_held()
-        else:
-            # Over and over: what is left of a lease that ran out is no obstacle, and no hold.
-            for _ in range(3):
-                if await lock.try_lock(1.0, rng.uniform(0.05, 0.5)):
-                    await self.world.pause_of(process, 0.5)
+    def uses(self, lock: TokenLock) -> tuple[Callable[[Process, TokenLock, float], Awaitable[None]], ...]:
+        return self.block, self.try_lock, self._refused_again, self.hold, self._over_and_over
+
+    async def _refused_again(self, process: Process, lock: TokenLock, lease: float) -> None:
+        await lock.lock()
+        await self.work(process)
+        with pytest.raises(LockError):
+            await lock.try_lock(0, lease)
+        await lock.unlock()
+
+    async def _over_and_over(self, process: Process, lock: TokenLock, lease: float) -> None:
+        # A lease that ran out is no obstacle, and no hold.
+        for _ in range(3):
+            if await lock.try_lock(1.0, self.world.rng.uniform(0.05, 0.5)):
+                await self.world.pause_of(process, 0.5)
 
 
 @pytest.mark.volume
@@ -201,7 +158,7 @@ def test_a_seed_is_a_history() -> None:
 
 def test_without_faults_nothing_is_ever_unknown() -> None:
     for seed in range(40):
-        result = TokenHistory(seed, quiet(Plan())).run()
+        result = TokenHistory(seed, quiet(LockPlan())).run()
         assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
@@ -221,7 +178,7 @@ def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     original = TokenLockCore.acquire_request
 
     def forgetful(
-        self: TokenLockCore, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool
+        self: TokenLockCore, ownership: Ownership, level: Hold, holds: int, epoch: int, repeat: bool
     ) -> Request:
         return original(self, ownership, level, holds, 0, repeat)
 
@@ -233,9 +190,9 @@ def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     original = TokenLockCore.acquire_request
 
     def forgetful(
-        self: TokenLockCore, ownership: Ownership, level: Level, holds: int, epoch: int, repeat: bool
+        self: TokenLockCore, ownership: Ownership, level: Hold, holds: int, epoch: int, repeat: bool
     ) -> Request:
-        ownership.proof = ownership.owner
+        ownership.kind_state.current = ""
         return original(self, ownership, level, holds, epoch, False)
 
     monkeypatch.setattr(TokenLockCore, "acquire_request", forgetful)
@@ -256,9 +213,9 @@ def test_the_rules_see_a_planted_bug(
 
 def test_a_repeat_with_another_token_would_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken_after() -> float:
-        scene = Scene("lock", 0, contended=False, reply_lost=True)
-        assert not scene.finish()
-        scene.world.end()
+        scene = TokenScene(("lock", False, True), 0)
+        with scene.world:
+            assert not scene.finish(scene.begin())
         return scene.world.now
 
     assert taken_after() < 1.5

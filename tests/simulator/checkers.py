@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pyredisson.core.in_flight import Pending
 from pyredisson.core.names import LockNames, ReadWriteNames
-from pyredisson.core.ownership import Ownership, Pending
+from pyredisson.core.ownership import Ownership
 from pyredisson.events import Acquired, Event
 from pyredisson.quorum.hold import MultiHold
 from tests.simulator.event_rules import EventRules, Violation
@@ -53,7 +54,7 @@ class LockRules:
         for client in self._clients:
             now = client.runtime.now()
             for ownership in client.core.ownerships.of(name):
-                leaving = ownership.pending is Pending.RELEASE and len(ownership.levels) == 1
+                leaving = ownership.pending is Pending.RELEASE and len(ownership.holds) == 1
                 if ownership.remaining(now) > 0 and not leaving:
                     found.append(ownership)
         return found
@@ -62,7 +63,7 @@ class LockRules:
         if not script.startswith(("lock_", "fair_")):
             return
         if script in ("lock_acquire", "fair_acquire") and result is None:
-            self._granted(keys[0], args[1].decode())
+            self._granted(keys[0], args[0].decode())
         ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
         self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
 
@@ -166,12 +167,12 @@ class FailoverRules(LockRules):
 
     def _expect_told(self, client: AnyClient[Any], ownership: Ownership) -> None:
         """Look, when its validity is over, whether the holder knows."""
-        process, levels, deadline = client.runtime.process, list(ownership.levels), ownership.deadline
+        process, levels, deadline = client.runtime.process, list(ownership.holds), ownership.deadline
         if not levels:
             return
 
         def look() -> None:
-            if ownership.levels[: len(levels)] == levels and ownership.loss is None:
+            if ownership.holds[: len(levels)] == levels and ownership.loss is None:
                 if ownership.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
                     self._expect_told(client, ownership)
                 else:
@@ -194,10 +195,10 @@ class FailoverRules(LockRules):
         acquire = script.endswith("_acquire")
         token = int(result[1]) if acquire and isinstance(result, list) and result[0] == b"token" else None
         granted = token is not None or (script == "lock_acquire" and result is None)
-        owners = [arg.decode() for arg in args[1:]] if script == "lock_renew" else [args[1].decode()] if granted else []
+        owners = [arg.decode() for arg in args[1:]] if script == "lock_renew" else [args[0].decode()] if granted else []
         if node not in self._trusted(keys[0]):
             if script == "lock_release" and result == 0:  # What remains of the hold is prolonged.
-                owners = [args[2].decode()]
+                owners = [args[0].decode()]
             for key, owner in zip(keys, owners, strict=False):
                 self._causes[key, owner] = "isolated"
             return
@@ -283,10 +284,11 @@ class TokenRules(LockRules):
             return
         if script == "token_acquire" and result is None:
             # The token is new; the owner stands behind the epoch's key.
-            name, token = keys[0].decode(), args[1].decode()
+            name, token = keys[0].decode(), args[0].decode()
             ownerships = [ownership for client in self._clients for ownership in client.core.ownerships.of(name)]
             if not any(
-                ownership.proof == token and (ownership.pending or ownership.levels) for ownership in ownerships
+                (ownership.pending or ownership.holds) and ownership.kind.stored_as(ownership) == token
+                for ownership in ownerships
             ):
                 raise Violation(f"{keys[0]!r} was granted at {self._world.now:.6f} s, and nobody had asked for it")
             self._granted(keys[0], ":".join(keys[1].decode().rsplit(":", 3)[1:]))
@@ -373,26 +375,20 @@ class ReadWriteRules:
         for client in self._clients:
             now = client.runtime.now()
             for ownership in client.core.ownerships.of(name):
-                leaving = ownership.pending is Pending.RELEASE and len(ownership.levels) == 1
+                leaving = ownership.pending is Pending.RELEASE and len(ownership.holds) == 1
                 if ownership.remaining(now) > 0 and not leaving:
                     found.append(ownership)
         return found
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if script in ("read_lock_acquire", "write_lock_acquire") and result is None:
-            self._granted(keys[0].decode(), args[1].decode(), script == "write_lock_acquire")
+            self._granted(keys[0].decode(), args[0].decode(), script == "write_lock_acquire")
         now = node.redis.now_us // 1000
         dump = node.redis.dump()
         ends = {key: now + (entry.ttl_ms or 0) for key, entry in dump.items()}
         for key in (key for key, entry in dump.items() if isinstance(entry.value, dict)):
             self._check_lock(key, dump[key], ends)
-        who = (
-            []
-            if "force" in script
-            else args[1:]
-            if script.endswith("renew")
-            else [args[1 if "acquire" in script else 2]]
-        )
+        who = [] if "force" in script else args[1:] if script.endswith("renew") else args[:1]
         for key in self._ends.keys() | ends.keys():
             self._check_life(script, key, self._ends.get(key, 0), ends.get(key, 0), who, now)
         self._ends = ends

@@ -185,7 +185,7 @@ class Seam:
     def interrupts(self, thing: object) -> bool:
         return False
 
-    def ticket(self) -> Ticket:
+    def ticket(self, lock: str = "") -> Ticket:
         return SimulatedTicket(self.process)
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:

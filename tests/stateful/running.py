@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
-from tests.contract.places import Place
-from tests.contract.simulated import SimulatedWorld
-from tests.contract.worlds import World
 from tests.servers import VALKEY, SharedServers
+from tests.worlds.base import World
+from tests.worlds.environments import Environment
+from tests.worlds.simulated import SimulatedWorld
 
 __all__ = ["Machine", "run_on_server", "run_simulated"]
 
@@ -54,7 +54,7 @@ def run_on_server(
     runtime: Literal["threads", "asyncio"] = "threads",
 ) -> None:
     """100 examples of 40 steps in the full volume."""
-    _run(machine, partial(Place(runtime, VALKEY).make, servers), False, volume(100), 40)
+    _run(machine, partial(Environment(runtime, VALKEY).make, servers), False, volume(100), 40)
 
 
 def _run(machine: type[Machine], open_world: Callable[[], World], simulated: bool, examples: int, steps: int) -> None:

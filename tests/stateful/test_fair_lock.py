@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.contract.simulated import SimulatedPending
-from tests.contract.worlds import Pending
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.worlds.base import Pending
+from tests.worlds.simulated import SimulatedPending
 
 QUEUE = "redisson_lock_queue:{orders}"
 TIMEOUTS = "redisson_lock_timeout:{orders}"

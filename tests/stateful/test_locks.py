@@ -12,9 +12,9 @@ from hypothesis.stateful import invariant, rule
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.core.deadline import certain_for
-from tests.contract.worlds import Actor, Remote
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.worlds.base import Actor, Remote
 
 OWNERS = 3
 WATCHDOG = 6.0

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from pyredisson import LockNotOwnedError
-from tests.contract.places import RUNTIMES
-from tests.contract.worlds import Remote
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.worlds.base import Remote
+from tests.worlds.environments import RUNTIMES
 
 OWNERS = 3
 owners = st.integers(0, OWNERS - 1)

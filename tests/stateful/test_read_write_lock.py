@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.contract.worlds import Remote
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.worlds.base import Remote
 
 LEASE = 5.0  # of a read that simply ends
 ACTORS = 4

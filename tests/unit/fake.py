@@ -143,7 +143,7 @@ class FakeRuntime:
     def interrupts(self, thing: object) -> bool:
         return False
 
-    def ticket(self) -> Ticket:
+    def ticket(self, lock: str = "") -> Ticket:
         return FakeTicket(self)
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.backlog import QUICK, RETRY_FIRST, RETRY_MAX, ROUND, UNANSWERED_AT_MOST, Backlog
-from pyredisson.core.ownership import Level, Ownership
-from pyredisson.core.runtime import NotSent, Refused, Unanswered, Unusable, run
+from pyredisson.core.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.runtime import NotSent, Rejected, Unanswered, Unusable, run
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-LEVEL = Level(30_000, watchdog=True, block=False)
+LEVEL = Hold(30_000, watchdog=True, block=False)
 AWAY = ConnectionError("away")
 
 
@@ -49,10 +49,10 @@ class FakeClient:
 
     def open(self, name: str) -> Ownership:
         """A ownership whose release was left open."""
-        ownership = Ownership((name, "client:1"), FakeOwner(), "client", self.runtime)
-        assert ownership.granted(ownership.begin_acquire(LEVEL).turn, LEVEL, self.runtime.now() + LEVEL.certain)
+        ownership = Ownership((name, "client:1"), FakeOwner(), self.runtime)
+        assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, self.runtime.now() + LEVEL.certain)
         ownership.begin_release()
-        ownership.pending_until = self.runtime.now() + 3600
+        ownership.settle_until(self.runtime.now() + 3600)
         assert self.backlog.settle(ownership)
         return ownership
 
@@ -64,7 +64,7 @@ class FakeClient:
         return list(self.asked)
 
 
-@pytest.mark.parametrize("error", [Unusable, Refused, AssertionError, ValueError])
+@pytest.mark.parametrize("error", [Unusable, Rejected, AssertionError, ValueError])
 def test_one_that_cannot_be_settled_keeps_none_of_the_others(error: Any) -> None:
     client = FakeClient()
     client.trouble["bad"] = lambda: error(AWAY)
@@ -96,9 +96,9 @@ def test_its_back_off_is_its_own_and_grows() -> None:
     for _ in range(8):
         client.round()
         pauses.append(client.backlog.due() - client.runtime.now())
-    assert pauses == pytest.approx([min(RETRY_FIRST * 2**each, RETRY_MAX) for each in range(8)])
+    assert pauses == pytest.approx([min(RETRY.first * 2**each, RETRY.maximum) for each in range(8)])
     client.open("good")
-    assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY_FIRST)
+    assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY.first)
     assert client.round() == ["good"]
 
 
@@ -116,7 +116,7 @@ def test_a_server_that_is_away_is_asked_once_a_round() -> None:
         asked += each
     assert len(set(asked)) == 100, "those that failed least often come first"
     # One that is new is tried by itself; the others wait for the pause.
-    assert client.runtime.now() - began < 100 * (1.0 + RETRY_MAX)
+    assert client.runtime.now() - began < 100 * (1.0 + RETRY.maximum)
 
 
 def test_what_is_new_does_not_wait_for_a_server_that_was_away() -> None:
@@ -125,7 +125,7 @@ def test_what_is_new_does_not_wait_for_a_server_that_was_away() -> None:
     client.open("old")
     for _ in range(6):
         client.round()
-    assert client.backlog.due() - client.runtime.now() > RETRY_MAX / 2
+    assert client.backlog.due() - client.runtime.now() > RETRY.maximum / 2
     client.open("new")
     assert client.round() == ["new"]
 
@@ -141,7 +141,7 @@ def test_when_the_server_is_back_all_are_settled() -> None:
     began = client.runtime.now()
     while client.backlog.ownerships:
         client.round()
-    assert client.runtime.now() - began < 2 * RETRY_MAX
+    assert client.runtime.now() - began < 2 * RETRY.maximum
 
 
 def test_on_a_cluster_those_of_other_nodes_come_first() -> None:
@@ -176,7 +176,7 @@ def test_on_a_cluster_a_round_is_bounded() -> None:
     client.takes = 1.0
     began = client.runtime.now()
     assert 1 <= len(client.round()) <= 2
-    assert client.runtime.now() - began <= ROUND + 1.0 + RETRY_MAX
+    assert client.runtime.now() - began <= ROUND + 1.0 + RETRY.maximum
 
 
 def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
@@ -190,9 +190,9 @@ def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
 
 def test_what_a_claim_owes_is_given_back() -> None:
     client = FakeClient()
-    ownership = Ownership(("orders", "client:1"), FakeOwner(), "client", client.runtime)
-    assert ownership.granted(ownership.begin_acquire(LEVEL).turn, LEVEL, client.runtime.now() + LEVEL.certain)
-    assert ownership.owe(block=True)
+    ownership = Ownership(("orders", "client:1"), FakeOwner(), client.runtime)
+    assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, client.runtime.now() + LEVEL.certain)
+    assert ownership.release_later(block=True)
     client.backlog.settle(ownership)
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships
@@ -209,7 +209,7 @@ def test_chores_are_done_each_on_its_own() -> None:
 
     async def refused() -> None:
         done.append("refused")
-        raise Refused(AWAY)
+        raise Rejected(AWAY)
 
     async def good() -> None:
         done.append("good")
@@ -223,5 +223,5 @@ def test_chores_are_done_each_on_its_own() -> None:
         client.round()
     assert done.count("good") == 1
     assert done.count("bad") == done.count("refused") > 5
-    assert client.runtime.now() == pytest.approx(until, abs=RETRY_MAX)
+    assert client.runtime.now() == pytest.approx(until, abs=RETRY.maximum)
     assert len(client.events) == 1

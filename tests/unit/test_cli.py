@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pyredisson.tools.common import ExitCode
 from pyredisson.tools.demo import SaleResult, show_results
-from pyredisson.tools.run import ExitCode, find_program
+from pyredisson.tools.run import find_program
 from tests.command_line import Programs, programs
 from tests.servers import HOST, free_port
 
@@ -146,7 +147,7 @@ OVERSOLD = SaleResult("without lock", seats=5, sold=7, duplicates=2, left=0, sec
         (OVERSOLD, OVERSOLD, 2.5, 1, "must not happen"),
         (OVERSOLD, SaleResult("with lock", 5, 5, 1, 0, 1.0), 2.5, 1, "must not happen"),
         (OVERSOLD, SaleResult("with lock", 5, 4, 0, 1, 1.0), 2.5, 1, "must not happen"),
-        (OVERSOLD, EXACT, None, 1, "nobody had its lock"),
+        (OVERSOLD, EXACT, None, 1, "no other process got its lock"),
     ],
 )
 def test_what_the_demo_makes_of_its_results(

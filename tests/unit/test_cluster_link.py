@@ -9,7 +9,7 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Refused, Unanswered, run
+from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Rejected, Unanswered, run
 from pyredisson.net.cluster import Cluster, ClusterLink
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
 from pyredisson.net.slots import Address, Call, slot_of
@@ -53,7 +53,7 @@ class Node:
             return [[0, 16383, [self.world.owner[0].encode(), self.world.owner[1], b"id"]]]
         if command[0] == "PUBSUB":
             if not self.world.shards:
-                raise Refused(rx.ResponseError("ERR Unknown subcommand"))
+                raise Rejected(rx.ResponseError("ERR Unknown subcommand"))
             return [b"0", 0]
         return self._answer("ask", timeout)
 
@@ -231,7 +231,7 @@ def test_a_master_that_was_demoted_is_left(world: World) -> None:
 
 def test_what_a_server_refuses_is_refused(world: World) -> None:
     world.answers = ["WRONGTYPE Operation against a key"]
-    with pytest.raises(Refused, match="WRONGTYPE"):
+    with pytest.raises(Rejected, match="WRONGTYPE"):
         world.eval()
     assert world.evals() == [("a", "eval")]
 

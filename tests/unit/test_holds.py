@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.ownership import GONE, Level, Ownership, Pending, Unlock, lost_error
+from pyredisson.core.holder import GONE, lost_error
+from pyredisson.core.in_flight import Pending, Unlock
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-PLAIN = Level(30_000, watchdog=True, block=False)
-FIXED = Level(10_000, watchdog=False, block=False)
-BLOCK = Level(5_000, watchdog=False, block=True)
+PLAIN = Hold(30_000, watchdog=True, block=False)
+FIXED = Hold(10_000, watchdog=False, block=False)
+BLOCK = Hold(5_000, watchdog=False, block=True)
 
 
 @pytest.fixture
@@ -31,12 +33,12 @@ def world() -> FakeRuntime:
 
 @pytest.fixture
 def ownership(world: FakeRuntime) -> Ownership:
-    return Ownership(("orders", "client:1"), FakeOwner(), "client", world)
+    return Ownership(("orders", "client:1"), FakeOwner(), world)
 
 
-def take(ownership: Ownership, *levels: Level, now: float = 1000.0) -> None:
+def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
     for level in levels:
-        assert ownership.granted(ownership.begin_acquire(level).turn, level, now + level.certain)
+        assert ownership.granted(ownership.begin_acquire(level).request_id, level, now + level.certain)
 
 
 # ---- levels ----------------------------------------------------------------------------------------------------------
@@ -47,7 +49,7 @@ def take(ownership: Ownership, *levels: Level, now: float = 1000.0) -> None:
     [(True, False, True), (True, True, True), (False, True, True), (False, False, False)],
 )
 def test_who_is_told_of_a_loss(watchdog: bool, block: bool, watched: bool) -> None:
-    level = Level(1000, watchdog=watchdog, block=block)
+    level = Hold(1000, watchdog=watchdog, block=block)
     assert level.watched is watched
     assert level.certain == certain_for(1000)
 
@@ -67,13 +69,13 @@ def test_a_new_claim_says_nothing(ownership: Ownership) -> None:
 def test_an_acquire_is_noted_before_it_is_sent(ownership: Ownership) -> None:
     assert ownership.begin_acquire(PLAIN) == (1, 0, 0, False)
     assert ownership.pending is Pending.ACQUIRE
-    assert ownership.asked is PLAIN
+    assert ownership.in_flight.lease_ms == PLAIN.lease_ms
     assert not ownership.idle()
 
 
 def test_what_was_granted_is_held(ownership: Ownership) -> None:
     take(ownership, PLAIN)
-    assert ownership.levels == [PLAIN]
+    assert ownership.holds == [PLAIN]
     assert ownership.pending is None
     assert ownership.deadline == 1000 + certain_for(30_000)
     assert ownership.remaining(1000) == pytest.approx(certain_for(30_000))
@@ -84,9 +86,9 @@ def test_what_was_granted_is_held(ownership: Ownership) -> None:
 
 def test_the_next_acquire_counts_what_is_held(ownership: Ownership) -> None:
     take(ownership, PLAIN, FIXED)
-    turn, _, holds, repeat = ownership.begin_acquire(FIXED)
+    request_id, _, holds, repeat = ownership.begin_acquire(FIXED)
     assert (holds, repeat) == (2, False)
-    assert turn == ownership.turn
+    assert request_id == ownership.request_id
 
 
 def test_reentry_never_brings_the_deadline_forward(ownership: Ownership) -> None:
@@ -98,14 +100,14 @@ def test_reentry_never_brings_the_deadline_forward(ownership: Ownership) -> None
 
 def test_a_first_hold_starts_a_deadline_of_its_own(ownership: Ownership) -> None:
     take(ownership, PLAIN)
-    ownership.released(ownership.begin_release().turn, 0.0)
+    ownership.released(ownership.begin_release().request_id, 0.0)
     take(ownership, BLOCK)
     assert ownership.deadline == 1000 + certain_for(5_000)
 
 
 def test_what_was_refused_leaves_nothing(ownership: Ownership) -> None:
-    turn = ownership.begin_acquire(PLAIN).turn
-    ownership.refused(turn)
+    request_id = ownership.begin_acquire(PLAIN).request_id
+    ownership.refused(request_id)
     assert ownership.idle()
 
 
@@ -116,47 +118,47 @@ def test_an_acquire_that_was_surely_not_executed_is_no_repeat(ownership: Ownersh
 
 
 def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(ownership: Ownership) -> None:
-    turn = ownership.begin_acquire(PLAIN).turn
-    ownership.doubt(turn)
+    request_id = ownership.begin_acquire(PLAIN).request_id
+    ownership.doubt(request_id)
     epoch = ownership.epoch
     assert epoch == 1
     again, _, holds, repeat = ownership.begin_acquire(PLAIN)
-    assert (again, holds, repeat) == (turn + 1, 0, True)
+    assert (again, holds, repeat) == (request_id + 1, 0, True)
     assert ownership.epoch > epoch
     assert ownership.epoch_of(again) == ownership.epoch
-    ownership.refused(turn)
+    ownership.refused(request_id)
     assert ownership.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
 
 
 def test_an_epoch_is_raised_by_whoever_has_the_turn(ownership: Ownership) -> None:
-    turn = ownership.begin_acquire(PLAIN).turn
-    assert ownership.epoch_of(turn) == 0
-    ownership.doubt(turn)
-    assert ownership.epoch_of(turn) == 1
-    ownership.raise_epoch(turn, above=7)
-    assert ownership.epoch_of(turn) == 8
-    ownership.raise_epoch(turn, above=3)
-    assert ownership.epoch_of(turn) == 9, "never lowered"
-    other = ownership.begin_acquire(PLAIN).turn
-    assert ownership.epoch_of(turn) is None
+    request_id = ownership.begin_acquire(PLAIN).request_id
+    assert ownership.epoch_of(request_id) == 0
+    ownership.doubt(request_id)
+    assert ownership.epoch_of(request_id) == 1
+    ownership.raise_epoch(request_id, above=7)
+    assert ownership.epoch_of(request_id) == 8
+    ownership.raise_epoch(request_id, above=3)
+    assert ownership.epoch_of(request_id) == 9, "never lowered"
+    other = ownership.begin_acquire(PLAIN).request_id
+    assert ownership.epoch_of(request_id) is None
     epoch = ownership.epoch
-    ownership.raise_epoch(turn, above=100)
-    ownership.doubt(turn)
+    ownership.raise_epoch(request_id, above=100)
+    ownership.doubt(request_id)
     assert ownership.epoch_of(other) == epoch
 
 
 def test_an_epoch_is_remembered(ownership: Ownership) -> None:
     """As long as the server may hold it: a request without would be refused as stale."""
-    turn = ownership.begin_acquire(PLAIN).turn
-    ownership.doubt(turn)
-    ownership.refused(turn)
+    request_id = ownership.begin_acquire(PLAIN).request_id
+    ownership.doubt(request_id)
+    ownership.refused(request_id)
     assert not ownership.idle()
 
 
 def test_doubt_ends_with_the_request(ownership: Ownership) -> None:
-    turn = ownership.begin_acquire(PLAIN).turn
-    ownership.doubt(turn)
-    ownership.refused(turn)
+    request_id = ownership.begin_acquire(PLAIN).request_id
+    ownership.doubt(request_id)
+    ownership.refused(request_id)
     assert ownership.begin_acquire(PLAIN).repeat is False
 
 
@@ -170,21 +172,21 @@ def test_releasing_what_is_not_held(ownership: Ownership) -> None:
 
 def test_releasing_the_only_hold(ownership: Ownership) -> None:
     take(ownership, FIXED)
-    turn, _, holds, lease, todo = ownership.begin_release()
+    request_id, _, holds, lease, todo = ownership.begin_release()
     assert (holds, lease, todo) == (1, 10_000, Unlock.RELEASE)
     assert ownership.pending is Pending.RELEASE
     assert not ownership.renewable(), "whoever unlocks wants no more of it"
-    assert ownership.released(turn, 0.0)
+    assert ownership.released(request_id, 0.0)
     assert ownership.idle()
     assert ownership.remaining(1000) == 0.0
 
 
 def test_releasing_one_of_several_leaves_the_longest_lease(ownership: Ownership) -> None:
     take(ownership, FIXED, PLAIN, BLOCK)
-    turn, _, holds, lease, todo = ownership.begin_release()
+    request_id, _, holds, lease, todo = ownership.begin_release()
     assert (holds, lease, todo) == (3, 30_000, Unlock.RELEASE)
-    assert ownership.released(turn, 1234567.0)
-    assert ownership.levels == [FIXED, PLAIN]
+    assert ownership.released(request_id, 1234567.0)
+    assert ownership.holds == [FIXED, PLAIN]
     assert ownership.deadline == 1234567.0
     assert ownership.renewable()
 
@@ -192,33 +194,33 @@ def test_releasing_one_of_several_leaves_the_longest_lease(ownership: Ownership)
 def test_a_partial_release_never_brings_the_deadline_forward(ownership: Ownership) -> None:
     take(ownership, PLAIN, FIXED)
     deadline = ownership.deadline
-    ownership.released(ownership.begin_release().turn, 1000.5)
+    ownership.released(ownership.begin_release().request_id, 1000.5)
     assert ownership.deadline == deadline
 
 
 def test_renewal_lasts_while_a_watchdog_hold_is_among_them(ownership: Ownership) -> None:
     take(ownership, FIXED, PLAIN)
     assert ownership.renewable()
-    ownership.released(ownership.begin_release().turn, 0.0)
+    ownership.released(ownership.begin_release().request_id, 0.0)
     assert not ownership.renewable()
     assert not ownership.watched()
 
 
 def test_a_release_whose_turn_is_over_changes_nothing(ownership: Ownership) -> None:
     take(ownership, FIXED)
-    turn = ownership.begin_release().turn
+    request_id = ownership.begin_release().request_id
     ownership.take_over()
-    assert not ownership.released(turn, 0.0)
-    assert ownership.levels == [FIXED]
+    assert not ownership.released(request_id, 0.0)
+    assert ownership.holds == [FIXED]
     assert ownership.pending is Pending.RELEASE
 
 
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:
     take(ownership, PLAIN, PLAIN)
     ownership.begin_release()
-    turn, _, pending, _, _, _ = ownership.take_over()
+    request_id, _, pending, _, _, _ = ownership.take_over()
     assert pending is Pending.RELEASE
-    assert ownership.released(turn, 0.0, behind=True)
+    assert ownership.released(request_id, 0.0, behind=True)
     assert not ownership.idle()
     assert not ownership.renewable(), "a caller who gave up may never come back"
     assert ownership.take_released_behind()
@@ -229,7 +231,7 @@ def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(owners
 def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(ownership: Ownership) -> None:
     take(ownership, FIXED)
     ownership.begin_release()
-    ownership.released(ownership.take_over().turn, 0.0, behind=True)
+    ownership.released(ownership.take_over().request_id, 0.0, behind=True)
     take(ownership, FIXED)
     assert not ownership.take_released_behind()
 
@@ -239,95 +241,95 @@ def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(ownership: O
 
 def test_nothing_pending_is_nothing_to_take_over(ownership: Ownership) -> None:
     take(ownership, PLAIN)
-    turn, epoch = ownership.turn, ownership.epoch
+    request_id, epoch = ownership.request_id, ownership.epoch
     assert ownership.take_over().pending is None
-    assert (ownership.turn, ownership.epoch) == (turn, epoch)
+    assert (ownership.request_id, ownership.epoch) == (request_id, epoch)
 
 
 def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
     take(ownership, FIXED)
     ownership.begin_acquire(PLAIN)
-    turn, _, pending, count, lease, repeat = ownership.take_over()
+    request_id, _, pending, count, lease, repeat = ownership.take_over()
     assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
     assert ownership.epoch == 1
-    assert ownership.given_back(turn)
-    assert ownership.levels == [FIXED]
+    assert ownership.given_back(request_id)
+    assert ownership.holds == [FIXED]
     assert ownership.pending is None
 
 
 def test_taking_over_a_first_acquire(ownership: Ownership) -> None:
     ownership.begin_acquire(FIXED)
-    turn, _, pending, count, lease, repeat = ownership.take_over()
+    request_id, _, pending, count, lease, repeat = ownership.take_over()
     assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 1, 10_000, True)
-    assert ownership.given_back(turn)
-    assert ownership.levels == []
+    assert ownership.given_back(request_id)
+    assert ownership.holds == []
 
 
 def test_taking_over_a_release(ownership: Ownership) -> None:
     take(ownership, FIXED, BLOCK)
-    turn = ownership.begin_release().turn
+    request_id = ownership.begin_release().request_id
     assert ownership.take_over()[2:] == (Pending.RELEASE, 2, 10_000, False), "it was surely not executed"
     assert ownership.epoch == 0
-    ownership.doubt(turn)
+    ownership.doubt(request_id)
     assert ownership.epoch == 0, "its turn is over"
-    ownership.doubt(ownership.turn)
+    ownership.doubt(ownership.request_id)
     assert ownership.take_over()[2:] == (Pending.RELEASE, 2, 10_000, True)
     assert ownership.epoch == 2
 
 
 def test_whoever_takes_over_first_wins(ownership: Ownership) -> None:
     ownership.begin_acquire(FIXED)
-    first = ownership.take_over().turn
-    second = ownership.take_over().turn
+    first = ownership.take_over().request_id
+    second = ownership.take_over().request_id
     assert not ownership.given_back(first)
     assert ownership.given_back(second)
 
 
 def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
-    since = ownership.begin_acquire(FIXED).turn
+    since = ownership.begin_acquire(FIXED).request_id
     ownership.begin_acquire(FIXED)
-    turn = ownership.turn
+    request_id = ownership.request_id
     assert ownership.take_over(since).pending is None
-    assert ownership.turn == turn
-    assert ownership.take_over(turn).pending is Pending.ACQUIRE
+    assert ownership.request_id == request_id
+    assert ownership.take_over(request_id).pending is Pending.ACQUIRE
 
 
 def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
     """Its last copy may be under way still, and nobody will say that it came too late."""
     take(ownership, FIXED)
-    turn = ownership.begin_release().turn
-    ownership.doubt(turn)
-    last = ownership.epoch_of(turn)
+    request_id = ownership.begin_release().request_id
+    ownership.doubt(request_id)
+    last = ownership.epoch_of(request_id)
     assert last is not None
     ownership.expire(ownership.deadline)
-    ownership.doubt(turn)  # The caller learns that no reply came, when its turn is over.
+    ownership.doubt(request_id)  # The caller learns that no reply came, when its turn is over.
     assert ownership.begin_acquire(FIXED).epoch > last
 
 
 def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership: Ownership) -> None:
     take(ownership, FIXED)
-    turn = ownership.begin_release().turn
+    request_id = ownership.begin_release().request_id
     assert ownership.lose("gone")
-    ownership.doubt(turn)
+    ownership.doubt(request_id)
     assert not ownership.redo_release(1), "there is nothing to give back"
     assert ownership.pending is None
-    assert ownership.levels == []
+    assert ownership.holds == []
     assert ownership.begin_acquire(FIXED).epoch == 2
 
 
 def test_what_is_abandoned_is_outranked_too(ownership: Ownership) -> None:
     ownership.begin_acquire(FIXED)
-    ownership.doubt(ownership.turn)
+    ownership.doubt(ownership.request_id)
     last = ownership.take_over().epoch
-    ownership.abandon(ownership.turn)
+    ownership.abandon(ownership.request_id)
     assert ownership.begin_acquire(FIXED).epoch > last
 
 
 def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> None:
     take(ownership, FIXED)
     ownership.begin_release()
-    ownership.abandon(ownership.turn)
-    assert ownership.levels == []
+    ownership.abandon(ownership.request_id)
+    assert ownership.holds == []
     assert ownership.pending is None
     assert ownership.begin_release().todo is Unlock.LOST, "a late unlock is told so"
     assert ownership.begin_release().todo is Unlock.NOT_OWNED
@@ -336,15 +338,15 @@ def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> Non
 def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
     take(ownership, FIXED)
     ownership.begin_acquire(FIXED)
-    ownership.abandon(ownership.turn)
-    assert ownership.levels == [FIXED]
+    ownership.abandon(ownership.request_id)
+    assert ownership.holds == [FIXED]
     assert ownership.pending is None
 
 
 def test_nothing_is_abandoned_out_of_turn(ownership: Ownership) -> None:
-    turn = ownership.begin_acquire(FIXED).turn
+    request_id = ownership.begin_acquire(FIXED).request_id
     ownership.begin_acquire(FIXED)
-    ownership.abandon(turn)
+    ownership.abandon(request_id)
     assert ownership.pending is Pending.ACQUIRE
 
 
@@ -362,12 +364,12 @@ def test_nothing_is_abandoned_out_of_turn(ownership: Ownership) -> None:
     ],
     ids=["fixed", "fixed twice", "watchdog", "hold()", "hold() within fixed"],
 )
-def test_expiry(ownership: Ownership, levels: list[Level], told: bool, lost: bool, over: int) -> None:
+def test_expiry(ownership: Ownership, levels: list[Hold], told: bool, lost: bool, over: int) -> None:
     take(ownership, *levels)
     assert not ownership.expire(ownership.deadline - 0.001)
     assert ownership.expire(ownership.deadline) is told
     assert (ownership.loss is not None) is lost
-    assert ownership.over == over
+    assert ownership.expired == over
     assert not ownership.expire(ownership.deadline), "told once"
     assert ownership.remaining(0.0) == 0.0
 
@@ -375,8 +377,8 @@ def test_expiry(ownership: Ownership, levels: list[Level], told: bool, lost: boo
 def test_a_plain_hold_that_ran_out_is_over(ownership: Ownership) -> None:
     take(ownership, FIXED, FIXED)
     ownership.expire(ownership.deadline)
-    assert ownership.begin_acquire(FIXED).holds == 0, "the next acquire starts at one"
-    ownership.refused(ownership.turn)
+    assert ownership.begin_acquire(FIXED).hold_count == 0, "the next acquire starts at one"
+    ownership.refused(ownership.request_id)
     for _ in range(2):
         assert ownership.begin_release()[2:] == (0, 0, Unlock.LOST)
     assert ownership.begin_release().todo is Unlock.NOT_OWNED
@@ -384,10 +386,10 @@ def test_a_plain_hold_that_ran_out_is_over(ownership: Ownership) -> None:
 
 def test_nobody_is_told_of_the_expiry_of_what_is_being_released(ownership: Ownership) -> None:
     take(ownership, PLAIN)
-    turn = ownership.begin_release().turn
+    request_id = ownership.begin_release().request_id
     assert not ownership.expire(ownership.deadline)
     assert ownership.pending is None
-    assert not ownership.released(turn, 0.0), "its turn is over"
+    assert not ownership.released(request_id, 0.0), "its turn is over"
     assert ownership.begin_release().todo is Unlock.LOST
 
 
@@ -395,8 +397,8 @@ def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
     take(ownership, PLAIN, FIXED)
     ownership.begin_release()
     assert ownership.expire(ownership.deadline)
-    assert ownership.levels == [PLAIN]
-    assert ownership.over == 1
+    assert ownership.holds == [PLAIN]
+    assert ownership.expired == 1
 
 
 def test_a_loss_is_told_once(ownership: Ownership) -> None:
@@ -413,14 +415,14 @@ def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
     """A renewal's answer that comes late says nothing of a hold that was taken since."""
     take(ownership, PLAIN)
     generation = ownership.generation
-    ownership.released(ownership.begin_release().turn, 0.0)
+    ownership.released(ownership.begin_release().request_id, 0.0)
     take(ownership, PLAIN)
     assert not ownership.lose(GONE, generation)
     assert ownership.lose(GONE, ownership.generation)
 
 
 @pytest.mark.parametrize(
-    "begin", [lambda ownership: ownership.begin_release().turn, lambda ownership: ownership.begin_last()]
+    "begin", [lambda ownership: ownership.begin_release().request_id, lambda ownership: ownership.begin_last()]
 )
 def test_a_renewal_says_nothing_of_what_is_being_released(
     ownership: Ownership, begin: Callable[[Ownership], int]
@@ -428,9 +430,9 @@ def test_a_renewal_says_nothing_of_what_is_being_released(
     """It may have been executed behind the release. If it was not, the release will say that the hold was gone."""
     take(ownership, PLAIN)
     generation = ownership.generation
-    turn = begin(ownership)
+    request_id = begin(ownership)
     assert not ownership.lose(GONE, generation)
-    assert ownership.lose_one(turn, GONE, 0.0)
+    assert ownership.lose_one(request_id, GONE, 0.0)
 
 
 def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(ownership: Ownership) -> None:
@@ -441,14 +443,14 @@ def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(ownership: Ownersh
     assert ownership.begin_release()[2:] == (0, 30_000, Unlock.LOST)
     assert ownership.loss is None
     assert ownership.begin_release().todo is Unlock.NOT_OWNED
-    assert ownership.begin_acquire(PLAIN).holds == 0
+    assert ownership.begin_acquire(PLAIN).hold_count == 0
 
 
 def test_an_unlock_that_finds_the_hold_gone(ownership: Ownership) -> None:
     take(ownership, PLAIN, PLAIN)
-    turn = ownership.begin_release().turn
-    assert ownership.lose_one(turn, GONE, 1000.0)
-    assert ownership.levels == [PLAIN]
+    request_id = ownership.begin_release().request_id
+    assert ownership.lose_one(request_id, GONE, 1000.0)
+    assert ownership.holds == [PLAIN]
     assert ownership.loss == GONE
     assert ownership.pending is None
 
@@ -457,27 +459,27 @@ def test_an_unlock_that_finds_the_hold_gone(ownership: Ownership) -> None:
     ("level", "late", "told"), [(FIXED, False, True), (FIXED, True, False), (BLOCK, True, True), (PLAIN, True, True)]
 )
 def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
-    ownership: Ownership, level: Level, late: bool, told: bool
+    ownership: Ownership, level: Hold, late: bool, told: bool
 ) -> None:
     take(ownership, level)
-    turn = ownership.begin_release().turn
-    assert ownership.lose_one(turn, GONE, ownership.deadline if late else ownership.deadline - 1) is told
-    assert ownership.levels == []
+    request_id = ownership.begin_release().request_id
+    assert ownership.lose_one(request_id, GONE, ownership.deadline if late else ownership.deadline - 1) is told
+    assert ownership.holds == []
     assert ownership.loss is None, "there is nothing left to lose"
 
 
 def test_a_loss_found_behind_the_callers_back_is_told_to_the_next_unlock(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     ownership.begin_release()
-    ownership.lose_one(ownership.take_over().turn, GONE, 1000.0, behind=True)
+    ownership.lose_one(ownership.take_over().request_id, GONE, 1000.0, behind=True)
     assert ownership.begin_release().todo is Unlock.LOST
 
 
 def test_what_the_owner_ended_itself_is_not_lost(ownership: Ownership) -> None:
     take(ownership, PLAIN, FIXED)
-    turn, _ = ownership.begin_force()
+    request_id, _ = ownership.begin_force()
     ownership.clear()
-    assert ownership.turn > turn
+    assert ownership.request_id > request_id
     assert ownership.idle()
     assert ownership.begin_release().todo is Unlock.NOT_OWNED
 
@@ -523,7 +525,7 @@ def test_the_error_of_a_loss(ownership: Ownership) -> None:
 
 
 def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
-    return Ownership((name, f"client:{number}"), FakeOwner(number), "client", world)
+    return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
 def test_one_claim_for_each_lock_and_owner(world: FakeRuntime) -> None:
@@ -537,7 +539,7 @@ def test_one_claim_for_each_lock_and_owner(world: FakeRuntime) -> None:
     assert ownerships.of("orders") == [first, second]
     assert list(ownerships) == [first, second, third]
     assert len(ownerships) == 3
-    assert first.listed
+    assert first.table is not None
 
 
 def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> None:
@@ -550,7 +552,7 @@ def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> No
     for ownership in (first, second):
         ownerships.drop(ownership)
     assert ownerships.of("orders") == []
-    assert not ownerships._by_name, "names of ownerships that are gone pile up"
+    assert not ownerships._by_lock, "names of ownerships that are gone pile up"
 
 
 def test_the_claims_on_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:
@@ -579,7 +581,7 @@ def test_what_is_dropped_is_no_longer_listed(world: FakeRuntime) -> None:
     ownership = ownerships.enter(ownership_of(world, "orders"))
     ownerships.drop(ownership)
     assert len(ownerships) == 0
-    assert not ownership.listed
+    assert ownership.table is None
     ownerships.drop(ownership)
 
 
@@ -611,7 +613,7 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(world: FakeRuntime) -> No
         made.append(ownership)
     world.pass_time(60)
     ownerships.enter(ownership_of(world, "one more"))
-    assert [ownership.listed for ownership in made] == [False] * OwnershipTable.REMEMBERED + [
+    assert [ownership.table is not None for ownership in made] == [False] * OwnershipTable.REMEMBERED + [
         True
     ] * OwnershipTable.REMEMBERED
     assert made[-1].begin_release().todo is Unlock.LOST
@@ -626,7 +628,7 @@ def test_what_is_held_is_never_forgotten(world: FakeRuntime) -> None:
         held.append(ownership)
     for number in range(12 * OwnershipTable.REMEMBERED):
         ownerships.enter(ownership_of(world, f"lock {number}"))
-    assert all(ownership.listed for ownership in held)
+    assert all(ownership.table is not None for ownership in held)
 
 
 def test_the_sweep_forgets_what_owners_who_are_gone_had(world: FakeRuntime) -> None:
@@ -657,11 +659,11 @@ def test_a_claim_that_is_swept_while_its_owner_reaches_for_it_is_unlisted(world:
     for number in range(2 * OwnershipTable.REMEMBERED):
         ownerships.enter(ownership_of(world, f"lock {number}"))
     found.begin_acquire(PLAIN)
-    assert not found.listed
+    assert found.table is None
     assert ownerships.enter(found) is found
     for number in range(4 * OwnershipTable.REMEMBERED):
         ownerships.enter(ownership_of(world, f"another {number}"))
-    assert found.listed
+    assert found.table is not None
     assert ownerships.find(found.key) is found
 
 
@@ -674,8 +676,8 @@ class OwnershipMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.world = FakeRuntime()
-        self.ownership = Ownership(("orders", "client:1"), FakeOwner(), "client", self.world)
-        self.turns: list[int] = []
+        self.ownership = Ownership(("orders", "client:1"), FakeOwner(), self.world)
+        self.request_ids: list[int] = []
         self.tells = 0
         self.generations = [0]
         self.epochs = [0]
@@ -685,26 +687,26 @@ class OwnershipMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.lost() and self.ownership.pending is not Pending.RELEASE)
     @rule(level=st.sampled_from([PLAIN, FIXED, BLOCK]), answer=st.sampled_from(["granted", "refused", "none"]))
-    def acquire(self, level: Level, answer: str) -> None:
+    def acquire(self, level: Hold, answer: str) -> None:
         if self.ownership.expire(self.world.now()):
             self.tells += 1
             return
-        before = len(self.ownership.levels)
-        in_doubt = self.ownership.pending is not None and self.ownership.doubtful
-        turn, _, holds, repeat = self.ownership.begin_acquire(level)
-        self.turns.append(turn)
+        before = len(self.ownership.holds)
+        in_doubt = self.ownership.pending is not None and self.ownership.in_flight.doubtful
+        request_id, _, holds, repeat = self.ownership.begin_acquire(level)
+        self.request_ids.append(request_id)
         assert holds == before
         assert repeat == in_doubt
-        assert self.ownership.epoch_of(turn) == self.ownership.epoch
+        assert self.ownership.epoch_of(request_id) == self.ownership.epoch
         if answer == "granted":
-            assert self.ownership.granted(turn, level, self.world.now() + level.certain)
-            assert len(self.ownership.levels) == before + 1
+            assert self.ownership.granted(request_id, level, self.world.now() + level.certain)
+            assert len(self.ownership.holds) == before + 1
         elif answer == "refused" and not repeat:
-            self.ownership.refused(turn)
-            assert len(self.ownership.levels) == before
+            self.ownership.refused(request_id)
+            assert len(self.ownership.holds) == before
         else:
             epoch = self.ownership.epoch
-            self.ownership.doubt(turn)
+            self.ownership.doubt(request_id)
             assert self.ownership.epoch > epoch, "late copies have to be refused"
 
     @precondition(lambda self: self.ownership.pending is None)
@@ -712,32 +714,32 @@ class OwnershipMachine(RuleBasedStateMachine):
     def release(self, answer: str) -> None:
         if self.ownership.expire(self.world.now()):
             self.tells += 1
-        before, was_lost, over = len(self.ownership.levels), self.lost(), self.ownership.over
-        turn, _, holds, lease, todo = self.ownership.begin_release()
-        self.turns.append(turn)
+        before, was_lost, over = len(self.ownership.holds), self.lost(), self.ownership.expired
+        request_id, _, holds, lease, todo = self.ownership.begin_release()
+        self.request_ids.append(request_id)
         if not before and not over:
             assert todo is Unlock.NOT_OWNED
         elif was_lost or not before:
             assert todo is Unlock.LOST
-            assert len(self.ownership.levels) + self.ownership.over == before + over - 1
+            assert len(self.ownership.holds) + self.ownership.expired == before + over - 1
         else:
             assert (todo, holds) == (Unlock.RELEASE, before)
             if answer == "done":
-                assert self.ownership.released(turn, self.world.now() + certain_for(lease))
-                assert len(self.ownership.levels) == before - 1
+                assert self.ownership.released(request_id, self.world.now() + certain_for(lease))
+                assert len(self.ownership.holds) == before - 1
             elif answer == "gone":
-                self.tells += self.ownership.lose_one(turn, GONE, self.world.now())
-                assert len(self.ownership.levels) == before - 1
+                self.tells += self.ownership.lose_one(request_id, GONE, self.world.now())
+                assert len(self.ownership.holds) == before - 1
             elif answer == "none":
-                self.ownership.doubt(turn)
+                self.ownership.doubt(request_id)
 
     @precondition(lambda self: self.ownership.pending is not None)
     @rule(done=st.booleans(), behind=st.booleans())
     def settle(self, done: bool, behind: bool) -> None:
-        before = len(self.ownership.levels)
+        before = len(self.ownership.holds)
         epoch = self.ownership.epoch
-        turn, _, pending, count, lease, repeat = self.ownership.take_over()
-        self.turns.append(turn)
+        request_id, _, pending, count, lease, repeat = self.ownership.take_over()
+        self.request_ids.append(request_id)
         assert lease >= 1
         assert repeat == (self.ownership.epoch > epoch), "what may have run is repeated under an epoch of its own"
         assert count == before + (pending is Pending.ACQUIRE)
@@ -745,34 +747,34 @@ class OwnershipMachine(RuleBasedStateMachine):
         if not done:
             return
         if pending is Pending.ACQUIRE:
-            assert self.ownership.given_back(turn)
-            assert len(self.ownership.levels) == before
+            assert self.ownership.given_back(request_id)
+            assert len(self.ownership.holds) == before
         else:
-            assert self.ownership.released(turn, self.world.now(), behind=behind)
-            assert len(self.ownership.levels) == before - 1
+            assert self.ownership.released(request_id, self.world.now(), behind=behind)
+            assert len(self.ownership.holds) == before - 1
 
     @precondition(lambda self: self.ownership.pending is not None)
     @rule()
     def abandon(self) -> None:
-        self.ownership.abandon(self.ownership.turn)
+        self.ownership.abandon(self.ownership.request_id)
         assert self.ownership.pending is None
 
-    @precondition(lambda self: self.turns)
+    @precondition(lambda self: self.request_ids)
     @rule(data=st.data())
     def answer_late(self, data: st.DataObject) -> None:
         """Whatever is said to a turn that is over changes nothing."""
-        turn = data.draw(st.sampled_from(self.turns))
-        if turn == self.ownership.turn:
+        request_id = data.draw(st.sampled_from(self.request_ids))
+        if request_id == self.ownership.request_id:
             return
         before = self.state()
-        assert self.ownership.epoch_of(turn) is None
-        assert not self.ownership.released(turn, math.inf)
-        assert not self.ownership.given_back(turn)
-        assert not self.ownership.lose_one(turn, GONE, self.world.now())
-        self.ownership.refused(turn)
-        self.ownership.abandon(turn)
-        self.ownership.raise_epoch(turn, above=1000)
-        self.ownership.doubt(turn)
+        assert self.ownership.epoch_of(request_id) is None
+        assert not self.ownership.released(request_id, math.inf)
+        assert not self.ownership.given_back(request_id)
+        assert not self.ownership.lose_one(request_id, GONE, self.world.now())
+        self.ownership.refused(request_id)
+        self.ownership.abandon(request_id)
+        self.ownership.raise_epoch(request_id, above=1000)
+        self.ownership.doubt(request_id)
         assert self.state() == before
 
     @rule(generation_back=st.integers(min_value=0, max_value=3))
@@ -786,15 +788,15 @@ class OwnershipMachine(RuleBasedStateMachine):
 
     @rule()
     def be_taken_away(self) -> None:
-        expected = bool(self.ownership.levels) and not self.lost()
+        expected = bool(self.ownership.holds) and not self.lost()
         assert self.ownership.lose(GONE) is expected
         self.tells += expected
 
     @rule()
     def force(self) -> None:
-        self.turns.append(self.ownership.begin_force()[0])
+        self.request_ids.append(self.ownership.begin_force()[0])
         self.ownership.clear()
-        assert self.ownership.levels == []
+        assert self.ownership.holds == []
         assert not self.lost()
 
     @rule(seconds=st.sampled_from([0.001, 1.0, 6.0, 31.0]))
@@ -803,7 +805,7 @@ class OwnershipMachine(RuleBasedStateMachine):
 
     @rule()
     def watchdog_looks(self) -> None:
-        watched = any(level.watched for level in self.ownership.levels)
+        watched = any(level.watched for level in self.ownership.holds)
         told = self.ownership.expire(self.world.now())
         assert not told or watched
         self.tells += told
@@ -812,30 +814,30 @@ class OwnershipMachine(RuleBasedStateMachine):
     def state(self) -> tuple[object, ...]:
         ownership = self.ownership
         return (
-            tuple(ownership.levels),
+            tuple(ownership.holds),
             ownership.pending,
             ownership.loss,
-            ownership.over,
+            ownership.expired,
             ownership.deadline,
             ownership.epoch,
-            ownership.turn,
+            ownership.request_id,
         )
 
     @invariant()
     def a_loss_is_of_something(self) -> None:
-        assert not self.lost() or self.ownership.levels
+        assert not self.lost() or self.ownership.holds
 
     @invariant()
     def nothing_is_certain_past_the_deadline(self) -> None:
         left = self.ownership.remaining(self.world.now())
         assert left >= 0.0
-        if not self.ownership.levels or self.lost() or self.world.now() >= self.ownership.deadline:
+        if not self.ownership.holds or self.lost() or self.world.now() >= self.ownership.deadline:
             assert left == 0.0
 
     @invariant()
     def only_what_is_held_is_renewed(self) -> None:
         if self.ownership.renewable():
-            assert self.ownership.levels
+            assert self.ownership.holds
             assert not self.lost()
             assert self.ownership.pending is not Pending.RELEASE
 
@@ -845,12 +847,12 @@ class OwnershipMachine(RuleBasedStateMachine):
         self.generations.append(self.ownership.generation)
         assert self.epochs[-1] >= self.epochs[-2]
         assert self.generations[-1] >= self.generations[-2]
-        assert self.ownership.over >= 0
+        assert self.ownership.expired >= 0
 
     @invariant()
     def an_idle_claim_says_nothing(self) -> None:
         if self.ownership.idle():
-            assert not self.ownership.levels
+            assert not self.ownership.holds
             assert not self.lost()
             assert self.ownership.pending is None
 

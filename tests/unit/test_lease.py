@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.ownership import Level, Ownership
+from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.errors import LockLostError
 from pyredisson.lease import Lease
 from tests.unit.fake import FakeOwner, FakeRuntime
@@ -18,12 +18,12 @@ def world() -> FakeRuntime:
 
 @pytest.fixture
 def ownership(world: FakeRuntime) -> Ownership:
-    return Ownership(("orders", "client:1"), FakeOwner(), "client", world)
+    return Ownership(("orders", "client:1"), FakeOwner(), world)
 
 
 def take(ownership: Ownership, world: FakeRuntime) -> Lease:
-    level = Level(10_000, watchdog=True, block=True)
-    assert ownership.granted(ownership.begin_acquire(level).turn, level, world.now() + certain_for(10_000))
+    level = Hold(10_000, watchdog=True, block=True)
+    assert ownership.granted(ownership.begin_acquire(level).request_id, level, world.now() + certain_for(10_000))
     return Lease(ownership, level, world)
 
 
@@ -129,5 +129,5 @@ def test_it_shows_its_state(lease: Lease, ownership: Ownership) -> None:
 
 def test_the_token_is_what_it_was_given(lease: Lease, ownership: Ownership) -> None:
     assert lease.token is None
-    ownership.levels[0].token = 33
+    ownership.holds[0].token = 33
     assert lease.token == 33

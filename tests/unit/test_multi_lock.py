@@ -1,11 +1,21 @@
-"""What multi-locks refuse before there is any server."""
+"""What multi-locks refuse before there is any server, and the table of what is held of them."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import fakeredis
 import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.quorum.hold import Keeper, MultiHold, MultiLevel
+from tests.unit.fake import FakeOwner
+
+MANY = 40_000
 
 
 def test_locks_of_the_other_colour_are_refused() -> None:
@@ -15,3 +25,94 @@ def test_locks_of_the_other_colour_are_refused() -> None:
         pyredisson.MultiLock(threads.get_lock("a"), tasks.get_lock("a"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"pyredisson\.asyncio"):
         pyredisson.asyncio.MultiLock(tasks.get_lock("a"), threads.get_lock("a"))  # type: ignore[arg-type]
+
+
+# ---- the table of holds ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lock() -> Iterator[pyredisson.MultiLock]:
+    """A multi-lock that another owner of its client holds."""
+    with fakeredis.FakeRedis() as server, pyredisson.Redisson(server) as client:
+        other = client.new_owner()
+        held = [client.get_lock(name, owner=other) for name in ("orders", "stock")]
+        pyredisson.MultiLock(*held).lock()
+        yield pyredisson.MultiLock(client.get_lock("orders"), client.get_lock("stock"))
+
+
+def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiHold:
+    """A hold of another multi-lock, with the members of this one."""
+    hold = MultiHold(key, str(key), FakeOwner(number), lock._core.members, 2, quick=False)
+    hold.holds.append(MultiLevel(30_000, 2, watchdog=True, block=False))
+    return hold
+
+
+def keeper_of(lock: pyredisson.MultiLock) -> Keeper:
+    return lock._core.client.keeper
+
+
+def asks_for_its_state(lock: pyredisson.MultiLock) -> None:
+    assert "held by" in repr(lock)
+
+
+def times_out(lock: pyredisson.MultiLock) -> None:
+    with pytest.raises(pyredisson.LockTimeoutError, match="of this client holds it"), lock.hold(0):
+        pytest.fail("the block was run")
+
+
+def releases_what_it_does_not_hold(lock: pyredisson.MultiLock) -> None:
+    with pytest.raises(pyredisson.LockNotOwnedError, match="of this client holds it"):
+        lock.unlock()
+
+
+def forces_it_open(lock: pyredisson.MultiLock) -> None:
+    assert lock.force_unlock() is True
+
+
+def lines_of(work: Callable[[Any], None], lock: pyredisson.MultiLock) -> int:
+    """How many lines of Python it takes."""
+    lines = 0
+
+    def look(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        nonlocal lines
+        lines += event == "line"
+        return look
+
+    tracing = sys.gettrace()
+    sys.settrace(look)
+    try:
+        work(lock)
+    finally:
+        sys.settrace(tracing)
+    return lines
+
+
+@pytest.mark.parametrize("work", [asks_for_its_state, times_out, releases_what_it_does_not_hold, forces_it_open])
+def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
+    lock: pyredisson.MultiLock, work: Callable[[Any], None]
+) -> None:
+    keeper = keeper_of(lock)
+    for number in range(MANY):
+        keeper.enter(hold_of(lock, number))
+    assert len(keeper.holds()) == MANY + 1
+    assert lines_of(work, lock) < MANY / 4
+
+
+def test_the_holds_of_one_multi_lock_are_those_in_the_table(lock: pyredisson.MultiLock) -> None:
+    keeper = keeper_of(lock)
+    first, second = (keeper.enter(hold_of(lock, "goods", number)) for number in (1, 2))
+    assert keeper.enter(hold_of(lock, "goods", 1)) is first
+    assert keeper.of("goods") == [first, second]
+    keeper.drop(first)
+    keeper.drop(first)
+    assert keeper.of("goods") == [second]
+    assert keeper.find("goods", first.who) is None
+    assert keeper.find("goods", second.who) is second
+    assert first.listed_in is None
+    keeper.enter(first)
+    assert keeper.of("goods") == [second, first]
+    for hold in (first, second):
+        keeper.drop(hold)
+    assert keeper.of("goods") == []
+    assert keeper.of("never taken") == []
+    assert len(keeper.holds()) == 1

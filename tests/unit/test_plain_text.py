@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson.tools.plain_text import plain
+from pyredisson.tools.common import plain
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import threading
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Refused
+from pyredisson.core.runtime import Rejected
 from pyredisson.core.server import Complaint, Server, ServerFacts, complaints, lack_of_persistence, read_info
 from pyredisson.errors import RedissonError
 from tests.unit.fake import FakeMutex
@@ -116,7 +116,7 @@ def test_strictly_a_complaint_refuses_every_connection() -> None:
     heard = Heard(strict=True)
     bad = REDIS.replace(b"noeviction", b"volatile-lru")
     for _ in range(2):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(Rejected) as caught:
             heard.server.inspect(bad)
         assert isinstance(caught.value.cause, RedissonError)
         assert "volatile-lru" in str(caught.value.cause)
@@ -140,7 +140,7 @@ def test_a_server_that_does_not_tell_is_served_all_the_same(reply: object) -> No
 
 def test_strictly_a_server_has_to_tell() -> None:
     heard = Heard(strict=True)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Rejected) as caught:
         heard.server.inspect(REFUSAL)
     assert "NOPERM" in str(caught.value.cause)
     assert heard.server.refusal is REFUSAL

@@ -14,6 +14,8 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.core.ownership import Ownership
+from pyredisson.lua import script_text
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pyredisson"
@@ -181,12 +183,11 @@ def test_a_script_says_what_it_takes_and_what_it_replies(path: Path) -> None:
     assert starts[0] not in ("KEYS", "ARGV", "Reply"), "what it does comes first"
     at = [starts.index(word) for word in ("KEYS", "ARGV", "Reply")]
     assert at == sorted(at)
-    listed = {
-        "KEYS": set(re.findall(r"(?:^|\s)(\d+)(?:\.\.)?\s", " ".join(header[at[0] : at[1]]))),
-        "ARGV": set(re.findall(r"(?:^|\s)(\d+)(?:\.\.)?\s", " ".join(header[at[1] : at[2]]))),
-    }
-    body = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("--"))
-    for kind, numbers in listed.items():
+    parts = {"KEYS": " ".join(header[at[0] : at[1]]), "ARGV": " ".join(header[at[1] : at[2]])}
+    body = "\n".join(line for line in script_text(path.stem).splitlines() if not line.lstrip().startswith("--"))
+    for kind, part in parts.items():
+        numbers = set(re.findall(r"(?:^|\s)(\d+)(?:\.\.)?\s", part))
+        numbers -= set(re.findall(r"\s(\d+) \w+ \(not used\)", part))
         used = set(re.findall(rf"\b{kind}\[(\d+)\]", body))
         assert used <= numbers, f"{kind} used, and not in the header"
         if not re.search(rf"\b{kind}\[[^\d\]]|\({kind}\)", body):
@@ -195,7 +196,7 @@ def test_a_script_says_what_it_takes_and_what_it_replies(path: Path) -> None:
 
 @every(SCRIPTS)
 def test_a_script_is_free_of_chance_and_of_globals(path: Path) -> None:
-    body = path.read_text(encoding="utf-8")
+    body = script_text(path.stem)
     assert "math.random" not in body
     assert not re.search(r"^[a-z_]\w* = ", re.sub(r"^\s*local .*$", "", body, flags=re.MULTILINE), re.MULTILINE)
 
@@ -227,9 +228,11 @@ def test_names_in_redis_are_written_in_one_place(path: Path) -> None:
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
+    names = exports_of(tree_of(path)) or []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            assert not re.match(r"(redisson|pyredisson)_\w", node.value), f"line {node.lineno}: {node.value!r}"
+            named = re.match(r"(redisson|pyredisson)_\w", node.value)
+            assert not named or node.value in names, f"line {node.lineno}: {node.value!r}"
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
@@ -372,7 +375,11 @@ def test_whatever_is_exported_has_a_docstring(path: Path) -> None:
     }
     bare = []
     for node in tree_of(path).body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in exported:
+        if (
+            isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.name in exported
+            and "overload" not in map(ast.unparse, node.decorator_list)
+        ):
             bare += [] if ast.get_docstring(node) else [node.name]
             bare += [
                 f"{node.name}.{method.name}"
@@ -387,3 +394,46 @@ def test_each_method_of_a_facade_has_its_own_docstring(path: Path) -> None:
     for node in classes_in(path):
         for method in methods_of(node):
             assert method.name.startswith("_") or ast.get_docstring(method), f"{node.name}.{method.name}"
+
+
+# ---- what an owner holds ---------------------------------------------------------------------------------------------
+
+
+def assignments_to_ownerships(tree: ast.Module) -> list[str]:
+    """Assignments to an attribute of what is called an ownership."""
+    found = []
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets = [node.target]
+        for target in targets:
+            for each in ast.walk(target):
+                if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+                    said = ast.unparse(each.value)
+                    if re.search(r"(^|[._])(ownership|own|in_flight|prepared)(\[.*\])?$", said):
+                        found.append(f"line {node.lineno}: {ast.unparse(each)}")
+    return found
+
+
+@every([path for path in SOURCES if path.name not in ("ownership.py", "in_flight.py")])
+def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
+    assert assignments_to_ownerships(tree_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "ownership.loss = None",
+        "self.ownership.epoch += 1",
+        "hold.ownerships, ownership.prepared.acquire = (), None",
+        "ownership.in_flight.pending = None",
+    ],
+)
+def test_a_change_from_elsewhere_is_seen(planted: str) -> None:
+    assert assignments_to_ownerships(ast.parse(planted)) != []
+
+
+def test_an_ownership_holds_what_all_kinds_need_and_no_more() -> None:
+    assert len(Ownership.__slots__) <= 18

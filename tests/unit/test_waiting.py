@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pyredisson.core.deadline import Deadline
-from pyredisson.core.runtime import NotSent, Refused, Unanswered, run
-from pyredisson.core.waiting import RETRY_MAX, until_taken
+from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
+from pyredisson.core.runtime import NotSent, Rejected, Unanswered, run
+from pyredisson.core.waiting import RETRY, until_taken
 from pyredisson.core.wakeups import Wakeups, lock_message
 from tests.unit.fake import FakeRuntime, FakeTicket
 
@@ -24,10 +25,10 @@ class Attempts:
     """Attempts that are answered one after another, and noted with their times."""
 
     world: FakeRuntime
-    answers: list[int | BaseException | None]
+    answers: list[Answer | BaseException]
     at: list[float] = field(default_factory=list)
 
-    async def __call__(self) -> int | None:
+    async def __call__(self) -> Answer:
         self.at.append(self.world.now() - 1000)
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
@@ -38,7 +39,9 @@ class Attempts:
 class Waiter:
     """One waiter, whose first attempt was refused, in a world of its own."""
 
-    def __init__(self, *answers: int | BaseException | None, wait: float | None = None, refused: int = -1) -> None:
+    def __init__(
+        self, *answers: Answer | BaseException, wait: float | None = None, refused: Refused = WITHOUT_END
+    ) -> None:
         self.world = FakeRuntime()
         self.wakeups = Wakeups(self.world, CAP)
         self.attempts = Attempts(self.world, list(answers))
@@ -52,6 +55,7 @@ class Waiter:
             self.refused,
             runtime=self.world,
             wakeups=self.wakeups,
+            lock="orders",
             channel=CHANNEL,
             kind="lock",
             message=lock_message,
@@ -89,34 +93,34 @@ def test_no_time_means_no_waiting() -> None:
 
 def test_it_looks_again_when_the_subscription_stands() -> None:
     """A release between the first attempt and then has rung nobody."""
-    waiter = Waiter(None)
+    waiter = Waiter(ACQUIRED)
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001])
     assert waiter.world.subscriptions == [CHANNEL]
 
 
 def test_then_it_sleeps_until_it_is_rung() -> None:
-    waiter = Waiter(-1, None)
+    waiter = Waiter(WITHOUT_END, ACQUIRED)
     waiter.ring(3.0)
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 3.0])
 
 
 def test_or_until_the_refusal_has_run_its_time() -> None:
-    waiter = Waiter(2000, None)
+    waiter = Waiter(Refused(2000), ACQUIRED)
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 0.001 + 2.001]), "past the end, not at it"
 
 
 def test_or_until_the_cap() -> None:
-    waiter = Waiter(-1, -1, 60_000, None)
+    waiter = Waiter(WITHOUT_END, WITHOUT_END, Refused(60_000), ACQUIRED)
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 10.001, 20.001, 30.001])
 
 
 def test_it_does_not_poll() -> None:
     """An hour on a lock that is held costs one look a cap, and messages cost nothing that say nothing."""
-    waiter = Waiter(*[-1] * 1000, wait=3600)
+    waiter = Waiter(*[WITHOUT_END] * 1000, wait=3600)
     for second in range(1, 3600):
         waiter.ring(second + 0.5, b"?")
     assert not waiter.run()
@@ -125,14 +129,14 @@ def test_it_does_not_poll() -> None:
 
 
 def test_a_ring_that_comes_to_nothing_is_one_attempt() -> None:
-    waiter = Waiter(-1, 5000, None)
+    waiter = Waiter(WITHOUT_END, Refused(5000), ACQUIRED)
     waiter.ring(1.0)
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 1.0, 1.0 + 5.001])
 
 
 def test_rings_while_it_looks_are_not_lost() -> None:
-    waiter = Waiter(-1, None)
+    waiter = Waiter(WITHOUT_END, ACQUIRED)
     waiter.ring(0.0)
     waiter.confirm_after = 0.0
     assert waiter.run()
@@ -140,7 +144,7 @@ def test_rings_while_it_looks_are_not_lost() -> None:
 
 
 def test_out_of_time() -> None:
-    waiter = Waiter(-1, wait=4)
+    waiter = Waiter(WITHOUT_END, wait=4)
     assert not waiter.run()
     assert waiter.passed == pytest.approx(4)
     assert waiter.attempts.at == pytest.approx([0.001])
@@ -148,14 +152,14 @@ def test_out_of_time() -> None:
 
 def test_it_never_outlives_its_wait() -> None:
     for wait in (0.0005, 0.01, 9.999, 10.0, 10.001, 25.0):
-        waiter = Waiter(*[-1] * 10, wait=wait)
+        waiter = Waiter(*[WITHOUT_END] * 10, wait=wait)
         assert not waiter.run()
         assert waiter.passed == pytest.approx(wait)
 
 
 def test_without_a_subscription_it_looks_by_itself() -> None:
     """A server that never confirms one does not keep a waiter from the lock."""
-    waiter = Waiter(60_000, None, refused=1000)
+    waiter = Waiter(Refused(60_000), ACQUIRED, refused=Refused(1000))
     waiter.confirm_after = None
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([1.001, 11.001])
@@ -165,20 +169,20 @@ def test_without_a_subscription_it_looks_by_itself() -> None:
 
 
 def test_who_waits_lives_through_an_outage() -> None:
-    waiter = Waiter(down(), Unanswered(TimeoutError()), down(), None)
+    waiter = Waiter(down(), Unanswered(TimeoutError()), down(), ACQUIRED)
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 0.051, 0.151, 0.351])
 
 
 def test_pauses_grow_up_to_a_second() -> None:
-    waiter = Waiter(*(down() for _ in range(12)), None)
+    waiter = Waiter(*(down() for _ in range(12)), ACQUIRED)
     assert waiter.run()
     pauses = [after - before for before, after in zip(waiter.attempts.at, waiter.attempts.at[1:], strict=False)]
-    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, *[RETRY_MAX] * 7])
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, *[RETRY.maximum] * 7])
 
 
 def test_and_start_afresh_after_an_answer() -> None:
-    waiter = Waiter(down(), down(), 100, down(), None)
+    waiter = Waiter(down(), down(), Refused(100), down(), ACQUIRED)
     assert waiter.run()
     pauses = [after - before for before, after in zip(waiter.attempts.at, waiter.attempts.at[1:], strict=False)]
     assert pauses == pytest.approx([0.05, 0.1, 0.101, 0.05])
@@ -195,12 +199,12 @@ def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
 
 
 def test_an_answer_after_an_outage_is_an_answer() -> None:
-    waiter = Waiter(down(), -1, wait=1)
+    waiter = Waiter(down(), WITHOUT_END, wait=1)
     assert not waiter.run()
 
 
 def test_with_the_subscriber_down_the_last_moment_is_worth_a_look() -> None:
-    waiter = Waiter(-1, None, wait=5)
+    waiter = Waiter(WITHOUT_END, ACQUIRED, wait=5)
     waiter.world.at(1.0, lambda: waiter.wakeups.lost_connection(ConnectionError("lost")))
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 5.0])
@@ -208,21 +212,21 @@ def test_with_the_subscriber_down_the_last_moment_is_worth_a_look() -> None:
 
 @pytest.mark.parametrize("answer", [-1, 1000])
 def test_which_may_be_in_vain(answer: int) -> None:
-    waiter = Waiter(-1, answer, wait=5)
+    waiter = Waiter(WITHOUT_END, answer, wait=5)
     waiter.world.at(1.0, lambda: waiter.wakeups.lost_connection(ConnectionError("lost")))
     assert not waiter.run()
 
 
 def test_or_get_no_answer() -> None:
-    waiter = Waiter(-1, down(), wait=5)
+    waiter = Waiter(WITHOUT_END, down(), wait=5)
     waiter.world.at(1.0, lambda: waiter.wakeups.lost_connection(ConnectionError("lost")))
     with pytest.raises(NotSent):
         waiter.run()
 
 
 def test_a_refusal_of_the_server_ends_it_at_once() -> None:
-    waiter = Waiter(Refused(TypeError("WRONGTYPE")))
-    with pytest.raises(Refused):
+    waiter = Waiter(Rejected(TypeError("WRONGTYPE")))
+    with pytest.raises(Rejected):
         waiter.run()
     assert waiter.passed == pytest.approx(0.001)
 
@@ -230,14 +234,14 @@ def test_a_refusal_of_the_server_ends_it_at_once() -> None:
 def test_so_does_one_of_the_subscription() -> None:
     waiter = Waiter()
     waiter.confirm_after = None
-    waiter.world.at(1.0, lambda: waiter.wakeups.refuse(Refused(PermissionError("NOPERM"))))
-    with pytest.raises(Refused, match="NOPERM"):
+    waiter.world.at(1.0, lambda: waiter.wakeups.refuse(Rejected(PermissionError("NOPERM"))))
+    with pytest.raises(Rejected, match="NOPERM"):
         waiter.run()
     assert waiter.passed == pytest.approx(1.0)
 
 
 def test_and_the_end_of_the_client() -> None:
-    waiter = Waiter(-1)
+    waiter = Waiter(WITHOUT_END)
     waiter.world.at(1.0, lambda: waiter.wakeups.close(RuntimeError("closed")))
     with pytest.raises(RuntimeError, match="closed"):
         waiter.run()
@@ -281,7 +285,7 @@ def rings(seat: Any) -> int:
 
 def test_who_is_served_rings_nobody() -> None:
     """Its own unlock will."""
-    waiter = Waiter(-1, None)
+    waiter = Waiter(WITHOUT_END, ACQUIRED)
     followers = follower_of(waiter)
     waiter.ring(2.0)
     assert run_beside(waiter)
@@ -292,7 +296,7 @@ def test_who_is_served_rings_nobody() -> None:
 
 
 def test_who_is_out_of_time_passes_on_the_duty() -> None:
-    waiter = Waiter(3000, wait=1)
+    waiter = Waiter(Refused(3000), wait=1)
     followers = follower_of(waiter)
     assert not run_beside(waiter)
     (follower,) = followers
@@ -300,7 +304,7 @@ def test_who_is_out_of_time_passes_on_the_duty() -> None:
 
 
 def test_a_ring_at_the_last_moment_goes_to_the_next() -> None:
-    waiter = Waiter(-1, wait=1)
+    waiter = Waiter(WITHOUT_END, wait=1)
     followers = follower_of(waiter)
     waiter.ring(1.0)
     assert not run_beside(waiter)
@@ -311,7 +315,7 @@ def test_a_ring_at_the_last_moment_goes_to_the_next() -> None:
 
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, GeneratorExit, SystemExit])
 def test_who_is_interrupted_passes_on_what_it_may_have_had(leaving: Callable[[], BaseException]) -> None:
-    waiter = Waiter(-1, leaving())
+    waiter = Waiter(WITHOUT_END, leaving())
     followers = follower_of(waiter)
     waiter.ring(2.0)
     with pytest.raises(leaving):  # type: ignore[call-overload]
@@ -321,7 +325,7 @@ def test_who_is_interrupted_passes_on_what_it_may_have_had(leaving: Callable[[],
 
 
 def test_one_attempt_serves_all_who_wait() -> None:
-    waiter = Waiter(4000, wait=1)
+    waiter = Waiter(Refused(4000), wait=1)
     followers = follower_of(waiter)
     assert not run_beside(waiter)
     assert len(waiter.attempts.at) == 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pyredisson.core.server import read_info
-from pyredisson.tools.doctor import Grade, Node, judge
-from pyredisson.tools.probe import Follower, SentinelSeen, Watch, read_followers
+from pyredisson.tools.doctor import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas
 
 INFO = (
     b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
@@ -16,50 +15,55 @@ INFO = (
 
 
 def test_the_replicas_are_read() -> None:
-    assert read_followers(INFO) == [
-        Follower("10.0.0.2:6379", "online", 34, 1),
-        Follower("[::1]:6380", "wait_bgsave", 1234, 0),
-        Follower("replica.example.com:6381", "online", None, None),
+    assert read_replicas(INFO) == [
+        Replica("10.0.0.2:6379", "online", 34, 1),
+        Replica("[::1]:6380", "wait_bgsave", 1234, 0),
+        Replica("replica.example.com:6381", "online", None, None),
     ]
-    assert read_followers(b"role:slave\r\nslave_repl_offset:7\r\n") == []
+    assert read_replicas(b"role:slave\r\nslave_repl_offset:7\r\n") == []
 
 
-def led(sentinels: list[SentinelSeen], followers: list[Follower]) -> Node:
+def led(sentinels: list[SentinelAnswer], replicas: list[Replica]) -> Node:
     return Node(
         "redis+sentinel://s/locks/0",
         facts=read_info(INFO, 0.0),
-        followers=followers,
-        watch=Watch("locks", sentinels, ("m", 1)),
+        replicas=replicas,
+        sentinels=SentinelView("locks", sentinels, ("m", 1)),
     )
 
 
-SOUND = Follower("r:1", "online", 0, 0)
+SOUND = Replica("r:1", "online", 0, 0)
 
 
 def test_what_is_sound() -> None:
-    assert not judge([led([SentinelSeen("s:1", master="m:1")], [SOUND])]).findings
+    assert not judge([led([SentinelAnswer("s:1", master="m:1")], [SOUND])]).findings
 
 
 def test_what_is_not() -> None:
-    slow = Follower("r:2", "online", 99, 60)
-    cases: list[tuple[list[SentinelSeen], list[Follower], Grade, str]] = [
-        ([SentinelSeen("s:1", master="m:1")], [], Grade.WARNING, "no replica follows the master"),
-        ([SentinelSeen("s:1", master="m:1")], [SOUND, slow], Grade.WARNING, "r:2 does not keep up"),
-        ([SentinelSeen("s:1", master="m:1"), SentinelSeen("s:2")], [SOUND], Grade.WARNING, "s:2 knows no 'locks'"),
+    slow = Replica("r:2", "online", 99, 60)
+    cases: list[tuple[list[SentinelAnswer], list[Replica], Grade, str]] = [
+        ([SentinelAnswer("s:1", master="m:1")], [], Grade.WARNING, "no replica follows the master"),
+        ([SentinelAnswer("s:1", master="m:1")], [SOUND, slow], Grade.WARNING, "r:2 does not keep up"),
         (
-            [SentinelSeen("s:1", master="m:1"), SentinelSeen("s:2", master="m:2")],
+            [SentinelAnswer("s:1", master="m:1"), SentinelAnswer("s:2")],
+            [SOUND],
+            Grade.WARNING,
+            "s:2 does not know 'locks'",
+        ),
+        (
+            [SentinelAnswer("s:1", master="m:1"), SentinelAnswer("s:2", master="m:2")],
             [SOUND],
             Grade.CRITICAL,
             "s:1 says m:1; s:2 says m:2",
         ),
         (
-            [SentinelSeen("s:1", master="m:1", doubts="NOQUORUM 1 usable Sentinels.")],
+            [SentinelAnswer("s:1", master="m:1", doubts="NOQUORUM 1 usable Sentinels.")],
             [SOUND],
             Grade.WARNING,
             "NOQUORUM 1 usable",
         ),
     ]
-    for sentinels, followers, grade, text in cases:
-        [finding] = judge([led(sentinels, followers)]).findings
+    for sentinels, replicas, grade, text in cases:
+        [finding] = judge([led(sentinels, replicas)]).findings
         assert finding.grade is grade
         assert text in finding.text

@@ -11,7 +11,7 @@ import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.core.runtime import NotNow, NotSent, Refused
+from pyredisson.core.runtime import NotNow, NotSent, Rejected
 from pyredisson.net.resp import (
     as_redis_error,
     failure_of,
@@ -92,18 +92,18 @@ def test_the_server_knows_a_script_by_our_digest(server: Server) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "failure"),
     [
-        ("ERR unknown command", rx.ResponseError, Refused),
-        ("WRONGTYPE Operation against a key", rx.ResponseError, Refused),
-        ("OOM command not allowed", rx.OutOfMemoryError, Refused),
-        ("NOSCRIPT No matching script", rx.NoScriptError, Refused),
-        ("NOPERM this user has no permissions", rx.NoPermissionError, Refused),
-        ("NOAUTH Authentication required.", rx.AuthenticationError, Refused),
-        ("WRONGPASS invalid username-password pair", rx.AuthenticationError, Refused),
-        ("EXECABORT Transaction discarded", rx.ResponseError, Refused),
-        ("MISCONF Redis is configured to save", rx.ResponseError, Refused),
-        ("MOVED 3999 127.0.0.1:6381", rx.ResponseError, Refused),
-        ("CROSSSLOT Keys in request don't hash", rx.ResponseError, Refused),
-        ("NOREPLICAS Not enough good replicas to write.", rx.ResponseError, Refused),
+        ("ERR unknown command", rx.ResponseError, Rejected),
+        ("WRONGTYPE Operation against a key", rx.ResponseError, Rejected),
+        ("OOM command not allowed", rx.OutOfMemoryError, Rejected),
+        ("NOSCRIPT No matching script", rx.NoScriptError, Rejected),
+        ("NOPERM this user has no permissions", rx.NoPermissionError, Rejected),
+        ("NOAUTH Authentication required.", rx.AuthenticationError, Rejected),
+        ("WRONGPASS invalid username-password pair", rx.AuthenticationError, Rejected),
+        ("EXECABORT Transaction discarded", rx.ResponseError, Rejected),
+        ("MISCONF Redis is configured to save", rx.ResponseError, Rejected),
+        ("MOVED 3999 127.0.0.1:6381", rx.ResponseError, Rejected),
+        ("CROSSSLOT Keys in request don't hash", rx.ResponseError, Rejected),
+        ("NOREPLICAS Not enough good replicas to write.", rx.ResponseError, Rejected),
         ("LOADING Redis is loading the dataset in memory", rx.BusyLoadingError, NotSent),
         ("READONLY You can't write against a read only replica.", rx.ReadOnlyError, NotSent),
         ("BUSY Redis is busy running a script", rx.ResponseError, NotSent),
@@ -112,8 +112,8 @@ def test_the_server_knows_a_script_by_our_digest(server: Server) -> None:
         ("MASTERDOWN Link with MASTER is down", rx.MasterDownError, NotSent),
         ("CLUSTERDOWN The cluster is down", rx.ClusterDownError, NotSent),
         ("TRYAGAIN Multiple keys request during rehashing of slot", rx.TryAgainError, NotSent),
-        ("", rx.ResponseError, Refused),
-        ("BUSYGROUP Consumer Group name already exists", rx.ResponseError, Refused),
+        ("", rx.ResponseError, Rejected),
+        ("BUSYGROUP Consumer Group name already exists", rx.ResponseError, Rejected),
     ],
 )
 def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exception]) -> None:
@@ -135,7 +135,7 @@ def test_what_a_master_that_sentinels_named_cannot_take_is_asked_again(text: str
 
 def test_only_what_passes_is_asked_again() -> None:
     assert type(failure_of(reply_error("BUSY Redis is busy running a script"), found=True)) is NotSent
-    assert type(failure_of(reply_error("OOM command not allowed"), found=True)) is Refused
+    assert type(failure_of(reply_error("OOM command not allowed"), found=True)) is Rejected
     replica = b"# Replication\r\nrole:slave\r\n"
     assert inspected(replica) == replica
     with pytest.raises(NotNow, match="they are behind"):
@@ -168,7 +168,7 @@ def test_errors_that_redis_py_made_itself() -> None:
     """It strips the code of those that it knows."""
     for error in (rx.BusyLoadingError("Redis is loading the dataset in memory"), rx.ReadOnlyError("You can't write")):
         assert type(failure_of(error)) is NotSent
-    assert type(failure_of(rx.ResponseError("wrong number of arguments"))) is Refused
+    assert type(failure_of(rx.ResponseError("wrong number of arguments"))) is Rejected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
-from pyredisson.config import ConstantBackoff
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import meant, seconds, whole_ms
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
@@ -70,8 +70,8 @@ class Settings:
         sleep: float | None = None,
     ) -> TokenLockCore:
         """Return the core of a possible hold, with an owner of its own and a token."""
-        delay = seconds(self.sleep if sleep is None else sleep, "sleep")
-        return TokenLockCore(client, self.name, ConstantBackoff(max(delay, LEAST_SLEEP)), owner=owner, token=token)
+        longest = max(seconds(self.sleep if sleep is None else sleep, "sleep"), LEAST_SLEEP)
+        return TokenLockCore(client, self.name, DoublingBackoff(longest, longest), owner=owner, token=token)
 
     def milliseconds(self, time: float | None, do: str) -> int:
         """Return the time in milliseconds for ``extend`` or ``reacquire``.

@@ -1,0 +1,108 @@
+"""What holders of locks, permits and multi-locks have in common: whether they live, and how they hear of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyredisson.errors import LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Caller
+
+__all__ = ["BESIDE", "GONE", "Held", "HoldView", "gone_hint", "holder_alive", "lost_error"]
+
+#: How a loss is explained that the server told us of.
+GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
+
+#: What the holder of a lost lock is told.
+BESIDE = "another holder; guard such writes with a fencing token"
+
+
+class Holder(Protocol):
+    """Somebody's nested holds of one thing."""
+
+    who: Caller
+    mark: Callable[[], Any] | None
+
+    @property
+    def holds(self) -> Sequence[Any]:
+        """The holds, each with its ``block``."""
+        ...
+
+
+def holder_alive(held: Holder) -> bool:
+    """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
+    if not held.holds:
+        return held.who.alive() and not _moved_on(held)
+    blocks = [hold.block for hold in held.holds]
+    if any(block is not None and block() is not None for block in blocks):
+        return True
+    return None in blocks and held.who.alive() and not _moved_on(held)
+
+
+def _moved_on(held: Holder) -> bool:
+    """Whether the call chain in which it was acquired has ended, and its thread goes on with others."""
+    return held.who.shared and held.mark is not None and held.mark() is None
+
+
+def gone_hint(held: Holder) -> str:
+    """What to tell of holds that nobody can release any more."""
+    if held.holds and all(hold.block is not None for hold in held.holds):
+        return "what hold() returned was dropped, and its block never left"
+    return held.who.gone_hint()
+
+
+class HoldView(Protocol):
+    """One hold among them."""
+
+    block: Callable[[], object | None] | None
+
+    @property
+    def token(self) -> int | None:
+        """Its fencing token, if its kind has such a thing."""
+        ...
+
+
+class Held(Protocol):
+    """What an owner holds of something, as a :class:`pyredisson.Lease` sees it.
+
+    Attributes:
+        what: What is held, in messages.
+        beside: Beside whom its holder may have worked after a loss.
+    """
+
+    what: str
+    beside: str
+    name: str
+    owner: str
+    loss: str | None
+
+    def has(self, hold: Any, /) -> bool:
+        """Whether that very hold is among those that are held."""
+        ...
+
+    def bring_up(self, hold: Any, /) -> None:
+        """Make this hold the one that is released next."""
+        ...
+
+    def call_when_lost(self, told: Callable[[], None], /) -> None:
+        """Call this, too, when it is lost."""
+        ...
+
+    def call_no_more(self, told: Callable[[], None], /) -> None:
+        """Its block was left."""
+        ...
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which the hold is certain."""
+        ...
+
+
+def lost_error(ownership: Held, reason: str = GONE) -> LockLostError:
+    """The error for a holder who comes to use or to release what it lost."""
+    return LockLostError(
+        f"{ownership.what} {ownership.name!r} was lost by {ownership.owner}: {reason}. What was done under it since "
+        f"may have run beside {ownership.beside}",
+        name=ownership.name,
+    )

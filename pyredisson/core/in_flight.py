@@ -1,0 +1,116 @@
+"""The request of an owner whose outcome is not known (yet), and what is due once it is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+__all__ = ["AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun", "Unlock"]
+
+#: For how long, in seconds, a place in a queue is worth giving up while the server is away.
+QUEUE_FOR = 900.0
+
+
+class Pending(Enum):
+    """The request of an ownership whose outcome is not known (yet)."""
+
+    ACQUIRE = "acquire"
+    WAIT = "wait"  # Nothing is under way; but it stands in a queue that its owner has left.
+    RELEASE = "release"
+
+
+class Unlock(Enum):
+    """What an unlock has to do."""
+
+    RELEASE = "release"  # ask the server to take one hold away
+    LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
+    NOT_OWNED = "not owned"
+
+
+class AcquireBegun(NamedTuple):
+    """An acquire that is about to be sent."""
+
+    request_id: int
+    epoch: int
+    hold_count: int  # of holds, before it
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+class ReleaseBegun(NamedTuple):
+    """An unlock that is about to be sent."""
+
+    request_id: int
+    epoch: int
+    hold_count: int  # of holds, before it
+    lease_ms: int  # the longest lease of the holds that remain, or of the one that goes if none does; 0 if unknown
+    todo: Unlock
+
+
+class SettleBegun(NamedTuple):
+    """A request that was left open, and is about to be settled."""
+
+    request_id: int
+    epoch: int
+    pending: Pending | None
+    hold_count: int  # of holds, to take one from
+    lease_ms: int  # what remains with the rest
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+class InFlight:
+    """The last request of an ownership. Changed by :class:`Ownership` alone, under its mutex.
+
+    Attributes:
+        request_id: The number of the last request: an answer to an earlier one is no longer of interest.
+        pending: What it was, until its outcome is known.
+        until: When settling it is no longer worth while.
+        doubtful: A copy of it may have run.
+        settling: Somebody took it over to settle it, and may be at it still.
+        lease_ms: The lease that was asked for last.
+        of_block: It is the release of a block: nobody will ask what became of it.
+        queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
+        releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
+        released_behind: A release that had failed was settled since, and its owner has not been told so yet.
+    """
+
+    __slots__ = (
+        "doubtful",
+        "lease_ms",
+        "of_block",
+        "pending",
+        "queued_ms",
+        "released_behind",
+        "releases_due",
+        "request_id",
+        "settling",
+        "until",
+    )
+
+    def __init__(self) -> None:
+        self.request_id = 0
+        self.pending: Pending | None = None
+        self.until = 0.0
+        self.doubtful = False
+        self.settling = False
+        self.lease_ms = 1
+        self.of_block = False
+        self.queued_ms = 0
+        self.releases_due = 0
+        self.released_behind = False
+
+    def begin(self, pending: Pending) -> int:
+        """Note a request that no earlier copy of can have run. Returns its number."""
+        self.doubtful = self.settling = False
+        self.pending = pending
+        self.request_id = number = self.request_id + 1
+        return number
+
+    def repeat(self, pending: Pending) -> None:
+        """Note that the request has to be settled, under a new number: a copy of it may have run."""
+        self.request_id += 1
+        self.pending = pending
+        self.doubtful = True
+
+    def open_until(self) -> float:
+        """Until when it is worth settling."""
+        return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR) * bool(self.queued_ms)

@@ -1,0 +1,55 @@
+"""How an owner that has just released a lock lets those who wait for it come first."""
+
+from __future__ import annotations
+
+import math
+
+from pyredisson.core.outcomes import Refused
+
+__all__ = ["Yielding"]
+
+#: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to
+#: hand over each time costs more than many a short hold.
+SLICE = 0.02
+
+#: For how long an owner yields after a release, in seconds: this long and two round trips, so that those who wait can
+#: hear of the release and ask.
+YIELD_MIN = 0.001
+YIELD_MAX = 0.02
+
+
+class Yielding:
+    """Whether an owner yields to those who wait for a lock.
+
+    Attributes:
+        until: Until when.
+    """
+
+    __slots__ = ("_slice_began", "until")
+
+    def __init__(self) -> None:
+        self._slice_began = -math.inf
+        self.until = -math.inf
+
+    def waited(self, now: float) -> None:
+        """It has waited, and may keep the lock for a while."""
+        self._slice_began = now
+
+    def released(self, listeners: int, sent: float, now: float) -> None:
+        """A release that was ``sent`` then was heard by so many connections of others."""
+        if listeners > 0 and now - self._slice_began > SLICE:
+            self.until = now + min(YIELD_MIN + 2 * (now - sent), YIELD_MAX)
+
+    def yield_for(self, seconds: float, now: float) -> Refused:
+        """Yield for so long, from now on. Returns what to act as if the server had said so."""
+        self.until = now + seconds
+        return Refused(int(1000 * seconds))
+
+    def stop(self) -> None:
+        """It has waited long enough."""
+        self.until = -math.inf
+
+    def refuse(self, wait: float | None, now: float) -> Refused | None:
+        """What to act as if the server had said so, for an acquire that may wait for so many seconds."""
+        left = self.until - now
+        return Refused(int(left * 1000)) if left > 0 and (wait is None or wait > 2 * left) else None

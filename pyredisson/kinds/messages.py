@@ -1,0 +1,39 @@
+"""What errors say of a lock: who holds it, and why waiting for it may be in vain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Caller
+
+__all__ = ["held_here", "never_expires", "not_held", "timed_out"]
+
+
+def held_here(holder: Caller, layout: str = "", wanted: str = "") -> str:
+    """Say who of this client holds a lock and, if it is not of the ``wanted`` layout, as what."""
+    text = f"{holder.describe()} of this client holds it"
+    return text if layout == wanted else f"{text} as a {layout} (a {wanted} needs another name)"
+
+
+def never_expires(name: str, others: str) -> str:
+    """Say that a key has no time to live, although that of a lock has one. ``others``: what may be stored there."""
+    return (
+        f"the key {name!r} never expires, so it may not be a lock of pyredisson or Redisson, but {others}. Use another "
+        "name, or delete the key"
+    )
+
+
+def timed_out(what: str, name: str, wait: float | None, why: str | None) -> str:
+    """The message for who did not get a lock in time. ``why``: what is known of that, or ``None``."""
+    return f"timed out after {wait} s waiting for {what} {name!r}{f'; {why}' if why else ''}"
+
+
+def not_held(what: str, name: str, who: Caller, held: str | None) -> str:
+    """The message for who releases a lock that it does not hold. ``held``: that another of this client holds it."""
+    there = f" {held}, and" if held else ""
+    return (
+        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
+        "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
+        "task, or get_lock(name, owner=client.new_owner())"
+    )

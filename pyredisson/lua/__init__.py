@@ -1,0 +1,33 @@
+"""The Lua scripts, one a file. A line ``-- include: name`` stands for the block ``shared/name.lua`` without its header.
+
+Scripts for one lock begin with the same arguments: KEYS 1 lock, 2 epoch of the owner; ARGV 1 owner, 2 epoch, 3 repeat.
+Scripts of semaphores and latches: KEYS 1 semaphore or latch, 2 last request of the owner; ARGV 1 number of the request.
+Scripts for many locks, and the guards with a fence, have their own order.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["script_names", "script_text"]
+
+_FOLDER = Path(__file__).parent
+_INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
+_HEADER = re.compile(r"\A(?:--.*\n)*")
+
+
+def script_names() -> list[str]:
+    """Return the names of all scripts, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.lua"))
+
+
+def script_text(name: str) -> str:
+    """Return the text of a script as servers get it, with its shared blocks spliced in."""
+    return _INCLUDE.sub(_block, (_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+
+
+def _block(include: re.Match[str]) -> str:
+    indent, name = include.groups()
+    body = _HEADER.sub("", (_FOLDER / "shared" / f"{name}.lua").read_text(encoding="utf-8"))
+    return "".join(f"{indent}{line}" for line in body.splitlines(keepends=True))

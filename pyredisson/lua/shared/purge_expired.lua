@@ -1,0 +1,17 @@
+-- Makes all expired permits available and notifies the waiters.
+-- Expects  KEYS[1] semaphore; KEYS[3] channel; taken: key; publish: PUBLISH or SPUBLISH; now (now)
+-- Defines  purged: how many
+local purged = 0
+repeat  -- In parts: unpack() takes a few thousand values at most.
+    local expired = redis.call('zrangebyscore', taken, 0, string.format('%.0f', now), 'limit', 0, 1000)
+    if #expired > 0 then
+        redis.call('zrem', taken, unpack(expired))
+        purged = purged + #expired
+    end
+until #expired < 1000
+if purged > 0 then
+    local total = redis.call('incrby', KEYS[1], purged)
+    if total > 0 then
+        redis.call(publish, KEYS[3], string.format('%.0f', total))
+    end
+end

@@ -1,0 +1,115 @@
+"""Fixtures for pytest. A conftest asks for them: ``pytest_plugins = ["pyredisson.testing.plugin"]``.
+
+They are not loaded by themselves: installing pyredisson adds nothing to a test run that does not ask for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+import pyredisson.asyncio
+from pyredisson import Config, Redisson
+from pyredisson.testing._server import RedissonServer
+
+__all__ = [
+    "async_redisson",
+    "async_redisson_factory",
+    "lock_name",
+    "redisson",
+    "redisson_config",
+    "redisson_factory",
+    "redisson_server",
+    "redisson_url",
+]
+
+
+@pytest.fixture(scope="session")
+def redisson_server() -> Iterator[RedissonServer]:
+    """Return a private, real server for this test session; under pytest-xdist each worker has its own."""
+    with RedissonServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redisson_config() -> Config:
+    """Return the settings of the fixtures' clients: the defaults. Override it to change them."""
+    return Config()
+
+
+@pytest.fixture
+def redisson_url(redisson_server: RedissonServer) -> Iterator[str]:
+    """Return a URL for code that makes its own client. The helpers work on that client, too."""
+    with redisson_server.route() as url:
+        yield url
+
+
+@pytest.fixture
+def redisson_factory(redisson_server: RedissonServer, redisson_config: Config) -> Iterator[Callable[..., Redisson]]:
+    """Return a function that makes clients for threads, ``redisson_factory(config=None)``. The test closes them."""
+
+    @contextmanager
+    def client(config: Config | None) -> Iterator[Redisson]:
+        with redisson_server.route() as url, Redisson.from_url(url, config=config or redisson_config) as client:
+            yield client
+
+    def make(config: Config | None = None) -> Redisson:
+        return clients.enter_context(client(config))
+
+    with ExitStack() as clients:
+        yield make
+
+
+@pytest.fixture
+def async_redisson_factory(
+    redisson_server: RedissonServer, redisson_config: Config
+) -> Iterator[Callable[..., pyredisson.asyncio.Redisson]]:
+    """Return a plain function that makes asyncio clients, as :func:`redisson_factory` does for threads."""
+
+    @contextmanager
+    def client(config: Config | None) -> Iterator[pyredisson.asyncio.Redisson]:
+        with redisson_server.route() as url:
+            client = pyredisson.asyncio.Redisson.from_url(url, config=config or redisson_config)
+            try:
+                yield client
+            finally:
+                _close(client)
+
+    def make(config: Config | None = None) -> pyredisson.asyncio.Redisson:
+        return clients.enter_context(client(config))
+
+    with ExitStack() as clients:
+        yield make
+
+
+@pytest.fixture
+def redisson(redisson_factory: Callable[..., Redisson]) -> Redisson:
+    """Return a client for threads, closed at the end of the test."""
+    return redisson_factory()
+
+
+@pytest.fixture
+def async_redisson(async_redisson_factory: Callable[..., pyredisson.asyncio.Redisson]) -> pyredisson.asyncio.Redisson:
+    """Return an asyncio client, closed at the end of the test. It serves whichever event loop uses it first."""
+    return async_redisson_factory()
+
+
+@pytest.fixture
+def lock_name(request: pytest.FixtureRequest) -> str:
+    """Return a name that no other test uses."""
+    return f"{re.sub(r'[^a-zA-Z0-9]+', '-', request.node.name)[:80]}-{uuid.uuid4().hex}"
+
+
+def _close(client: pyredisson.asyncio.Redisson) -> None:
+    # The test's own loop is closed, or idle and another plugin's. A loop of our own leaves both as they are, and unlike
+    # asyncio.run() the thread's current event loop, too.
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(client.close())
+    finally:
+        loop.close()

@@ -1,0 +1,55 @@
+"""What the commands share: exit codes, connecting to a URL that a user typed, and text for a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import IntEnum
+
+from pyredisson import Config, Redisson
+
+__all__ = ["BadUsage", "ExitCode", "connect", "plain", "say"]
+
+
+class ExitCode(IntEnum):
+    """Exit codes of our own, as in ``sysexits.h`` and ``sh``. All others are those of the command that is run."""
+
+    FAILED = 1
+    UNAVAILABLE = 69
+    NOT_LOCKED = 75
+    LOST = 76
+    NOT_EXECUTABLE = 126
+    NOT_FOUND = 127
+    SIGNALLED = 128
+    """Plus the signal's number."""
+
+
+class BadUsage(Exception):
+    """The command line is not valid. The message says why, and contains no password."""
+
+
+def connect(url: str, config: Config) -> Redisson:
+    """Return a client for a URL that a user typed. It sends nothing yet.
+
+    Raises:
+        BadUsage: The URL is not valid. The message does not repeat it: a part that failed to parse may be a password.
+    """
+    try:
+        return Redisson.from_url(url, config=config)
+    except (ValueError, TypeError):
+        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+
+
+def plain(text: str) -> str:
+    """Return a text with control characters escaped: in the error of a server they could control the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, unbuffered: a buffer that cannot be flushed at exit would change the exit code."""
+    try:
+        os.write(sys.stderr.fileno(), f"pyredisson: {plain(text)}\n".encode(errors="backslashreplace"))
+    except (OSError, AttributeError):
+        pass  # The reader is gone, or stderr was closed before we started. The command goes on.

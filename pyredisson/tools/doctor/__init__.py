@@ -1,0 +1,48 @@
+"""``pyredisson doctor``: inspect the servers that locks are kept on, and report what endangers the locks.
+
+:mod:`.probe` asks the servers, :mod:`.judge` decides what is wrong without asking any, and :mod:`.show` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyredisson.tools.doctor.judge import Finding, Grade, Report, judge
+from pyredisson.tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, probe, read_replicas
+from pyredisson.tools.doctor.show import show
+
+__all__ = [
+    "Finding",
+    "Grade",
+    "Node",
+    "Replica",
+    "Report",
+    "SentinelAnswer",
+    "SentinelView",
+    "examine",
+    "judge",
+    "read_replicas",
+    "run_doctor",
+]
+
+
+def examine(urls: Sequence[str]) -> Report:
+    """Inspect servers, all at the same time, and judge them.
+
+    Args:
+        urls: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://`` or ``redis+cluster://``.
+
+    Raises:
+        ValueError: A URL is not valid. No server was asked.
+    """
+    return judge(probe(urls))
+
+
+def run_doctor(urls: Sequence[str], *, as_json: bool) -> int:
+    """Inspect servers, print the report, and return the exit code. Raises as :func:`examine`."""
+    report = examine(urls)
+    if as_json:
+        print(report.as_json())
+    else:
+        show(report)
+    return int(report.grade)

@@ -1,0 +1,89 @@
+"""The report of ``pyredisson doctor`` as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pyredisson.tools.common import plain
+from pyredisson.tools.doctor.judge import Grade, Report
+from pyredisson.tools.doctor.probe import Node, format_address
+
+__all__ = ["show"]
+
+TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
+
+
+def show(report: Report) -> None:
+    """Print the report: a table, then what is wrong."""
+    servers = [server for node in report.nodes for server in (node.masters or [node])]
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=40 + 40 * len(servers))  # Lines in a file are not folded.
+    table = Table(box=box.SIMPLE_HEAD)  # A row for each check: a column for each server fits the screen.
+    first, *rows = zip(TITLES, *map(_row, servers), strict=True)
+    for title in first:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    console.print(table)
+    for line in [line for node in report.nodes for line in _surroundings(node)]:
+        console.print(Text(plain(line)), soft_wrap=True)
+    for finding in report.findings:
+        style = "bold red" if finding.grade is Grade.CRITICAL else "yellow"
+        text = f"{finding.node}: {finding.text}" if finding.node else finding.text
+        console.print(Text.assemble((f"{finding.grade.name}: ", style), plain(text)), soft_wrap=True)
+    if len(report.nodes) > 1:
+        verdict = "yes" if report.reachable >= report.needed else "no"
+        console.print(f"{report.reachable} of {len(report.nodes)} reachable; majority ({report.needed}): {verdict}")
+    if not report.findings:
+        console.print("nothing is wrong")
+
+
+def _surroundings(node: Node) -> Iterator[str]:
+    """Describe the sentinels and replicas of a server."""
+    if (view := node.sentinels) is not None:
+        answering = sum(each.error is None for each in view.answers)
+        master = format_address(view.master) if view.master is not None else None
+        agreeing = sum(each.master == master for each in view.answers)
+        names = f"{agreeing} name {master} as master" if master is not None else "none names a master"
+        yield f"{node.url}: {answering} of {len(view.answers)} sentinels answer; {names}"
+    for server in node.masters or [node]:
+        for each in server.replicas:
+            behind = "?" if each.behind is None else f"{each.behind} bytes"
+            lag = "" if each.lag is None else f", last heard of {each.lag} s ago"
+            yield f"{server.url}: replica {each.address} is {each.state}, {behind} behind{lag}"
+
+
+def _row(node: Node) -> list[str]:
+    if node.error is not None:
+        return [node.url, "not reachable", *["-"] * 7]
+    facts = node.facts
+    said = ["?"] * 5
+    if facts is not None:
+        kept = [name for name, kept in (("AOF", facts.aof), ("RDB", node.saves)) if kept]
+        said = [
+            f"{facts.product} {facts.version} {facts.role}",
+            str(facts.replicas),
+            facts.eviction or "?",
+            "+".join(kept) or ("none" if node.saves is not None else "no AOF"),
+            _duration(facts.uptime),
+        ]
+    return [
+        node.url,
+        *said,
+        "-" if node.round_trip is None else f"{1000 * node.round_trip:.2f} ms",
+        "-" if node.clock is None else f"{node.clock:+.3f} s",
+        str(node.leaked) + ("" if node.all_seen else f" in {node.keys_seen} keys"),
+    ]
+
+
+def _duration(seconds: int) -> str:
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,347 @@
+"""Servers that lie where redis-py reads: while a connection is made, and on the connections of a user's pool."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.exceptions as rx
+from redis._parsers import _AsyncHiredisParser, _AsyncRESP2Parser, _HiredisParser, _RESP2Parser
+from redis.cache import CacheConfig
+from redis.connection import CacheProxyConnection
+
+import pyredisson
+from pyredisson import Config
+from pyredisson.asyncio.connections import AsyncBorrowedLink
+from pyredisson.core.runtime import NotSent
+from pyredisson.errors import LockError
+from pyredisson.threads.connections import BorrowedLink
+from tests.proxy import Cutter, Proxy, parse_request
+from tests.real.looking import ANY_SCRIPT
+from tests.real.test_lying_server import NONSENSE, lie
+from tests.worlds.by_runtime import World
+from tests.servers import HOST, free_port
+from tests.waiting import until
+
+LIES = {
+    "a bulk of 65 MB": b"$%d\r\n" % (65 * 1024 * 1024),
+    "a bulk of 10 GB": b"$10000000000\r\n",
+    "an array of a trillion": b"*%d\r\n" % 2**40,
+    "an array of four billion": b"*4294967295\r\n",
+    "arrays nested 9 deep": b"*1\r\n" * 9 + b":1\r\n",
+    "arrays nested 10,000 deep": b"*1\r\n" * 10_000 + b":1\r\n",
+    "a length that is no number": b"$x\r\n",
+}
+
+PARSERS: dict[str, dict[str, type[Any]]] = {
+    "hiredis": {"threads": _HiredisParser, "asyncio": _AsyncHiredisParser},
+    "python": {"threads": _RESP2Parser, "asyncio": _AsyncRESP2Parser},
+}
+
+HANDSHAKE: dict[str, dict[str, Any]] = {
+    "HELLO": {"protocol": 3},
+    "CLIENT": {"protocol": 2, "client_name": "liar"},
+    "SELECT": {"protocol": 2},
+    "AUTH": {"protocol": 2, "password": "secret"},
+}
+
+ENDLESS = b"$10000000000\r\n"
+#: More than the kernel's buffers of both ends hold, and much less than would be noticed as a growth of memory.
+MOST_SENT = 24 * 1024 * 1024
+MOST_GROWN_KIB = 100_000
+
+
+class EndlessServer:
+    """Answers ``+OK`` to everything, but a reply without end, of which it sends up to 300 MB, to one command."""
+
+    def __init__(self, command: bytes) -> None:
+        self.most_sent = 0  # Of one reply.
+        self.lies = 0
+        self._command = command
+        self._listener = socket.create_server((HOST, free_port()))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        cutter = Cutter(parse_request)
+        with contextlib.suppress(OSError), sock:
+            while data := sock.recv(65536):
+                for args, _ in cutter.feed(data):
+                    if args[0].upper() == self._command:
+                        self._lie(sock)
+                    sock.sendall(b"+OK\r\n")
+
+    def _lie(self, sock: socket.socket) -> None:
+        self.lies += 1
+        sock.sendall(ENDLESS)
+        chunk = b"x" * 1024 * 1024
+        for count in range(1, 301):
+            sock.sendall(chunk)
+            self.most_sent = max(self.most_sent, count * len(chunk))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.fixture
+def endless() -> Iterator[Callable[[bytes], EndlessServer]]:
+    made: list[EndlessServer] = []
+
+    def make(command: bytes) -> EndlessServer:
+        made.append(EndlessServer(command))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@contextlib.contextmanager
+def borrowed(world: World, port: int, parser: str, **settings: Any) -> Iterator[Any]:
+    """A client of redis-py with a pool that we cannot open connections for."""
+    settings = {
+        "host": HOST,
+        "port": port,
+        "protocol": 2,
+        "socket_timeout": 20,
+        "max_connections": 1,
+        "timeout": 5,
+        "parser_class": PARSERS[parser][world.colour],
+        **settings,
+    }
+    if world.colour == "threads":
+        made: Any = redis.Redis(connection_pool=redis.BlockingConnectionPool(**settings))
+    else:
+        made = redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool(**settings))
+    try:
+        yield made
+    finally:
+        world.run(made.connection_pool.disconnect)
+
+
+def only_connection(pool: Any) -> Any:
+    """The one connection of a pool that has been given back."""
+    found = list(getattr(pool, "_connections", ())) or list(pool._available_connections)
+    assert len(found) == 1
+    return found[0]
+
+
+def is_protocol_error(error: BaseException | None) -> bool:
+    """Whether this is a connection error that says what was wrong with a reply."""
+    while error is not None:
+        if isinstance(error, rx.ConnectionError) and "Protocol error" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+@pytest.mark.parametrize("what", LIES)
+@pytest.mark.parametrize("command", HANDSHAKE)
+def test_a_lie_in_the_handshake_is_a_connection_error(world: World, proxy: Proxy, command: str, what: str) -> None:
+    url = f"redis://{HOST}:{proxy.port}/1"
+    client = world.client(url, redis_kwargs=HANDSHAKE[command], timeout=2.0)
+    lies = lie(proxy, command, LIES[what])
+    with pytest.raises((rx.ConnectionError, LockError)) as error:
+        world.actor().do(client.get_lock("lied-to").is_locked)
+    assert is_protocol_error(error.value), repr(error.value)
+    assert lies.hits
+
+
+KEYED_BY_AN_ARRAY = b"%1\r\n*1\r\n:1\r\n:2\r\n"
+
+
+@pytest.mark.parametrize("what", [*NONSENSE, "a map with an array for a key"])
+def test_a_greeting_of_another_kind_is_a_connection_error(world: World, proxy: Proxy, what: str) -> None:
+    client = world.client(proxy.url, redis_kwargs={"protocol": 3}, timeout=2.0)
+    lie(proxy, "HELLO", NONSENSE.get(what, KEYED_BY_AN_ARRAY))
+    if world.colour == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
+        assert world.actor().do(client.get_lock("lied-to").is_locked) is False
+        return
+    with pytest.raises((rx.ConnectionError, LockError)) as error:
+        world.actor().do(client.get_lock("lied-to").is_locked)
+    assert is_protocol_error(error.value), repr(error.value)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_lie_in_the_handshake_of_the_user_s_parser_is_a_connection_error(
+    world: World, proxy: Proxy, parser: str
+) -> None:
+    settings = {"protocol": 2, "client_name": "liar", "parser_class": PARSERS[parser][world.colour]}
+    client = world.client(proxy.url, redis_kwargs=settings, timeout=3.0)
+    lie(proxy, "CLIENT", LIES["arrays nested 10,000 deep"])
+    with pytest.raises((rx.ConnectionError, LockError)) as error:
+        world.actor().do(client.get_lock("lied-to").is_locked)
+    assert is_protocol_error(error.value), repr(error.value)
+
+
+def test_a_handshake_without_end_takes_no_memory(world: World, endless: Callable[[bytes], EndlessServer]) -> None:
+    server = endless(b"CLIENT")
+    settings = {"protocol": 2, "client_name": "liar"}
+    client = world.client(f"redis://{HOST}:{server.port}", redis_kwargs=settings, timeout=3.0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises((rx.ConnectionError, LockError)) as error:
+        world.actor().do(client.get_lock("lied-to").is_locked)
+    assert server.lies
+    assert server.most_sent < MOST_SENT
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_GROWN_KIB
+    assert is_protocol_error(error.value), repr(error.value)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("what", LIES)
+def test_a_lie_on_a_borrowed_connection_is_a_connection_error(
+    world: World, proxy: Proxy, unique_name: str, what: str, parser: str
+) -> None:
+    with borrowed(world, proxy.port, parser) as made:
+        client, actor = world.adopt(world._redisson()(made, config=Config(timeout=1.0))), world.actor()
+        lock = client.get_lock(unique_name)
+        actor.do(lock.is_locked)
+        reader_before = source_of(only_connection(made.connection_pool))
+        lies = lie(proxy, "EXISTS", LIES[what])
+        with pytest.raises(rx.ConnectionError) as error:
+            actor.do(lock.is_locked)
+        assert is_protocol_error(error.value), repr(error.value)
+        connection = only_connection(made.connection_pool)
+        assert not connection.is_connected, "what lied is not given back as it is"
+        lies.remove()
+        assert actor.do(lock.is_locked) is False
+        assert source_of(connection) is not reader_before
+        assert type(source_of(connection)) is type(reader_before), "and nothing of ours stays on it"
+        scripts = lie(proxy, ANY_SCRIPT, LIES[what])
+        with pytest.raises(LockError) as failure:
+            actor.do(lock.try_lock)
+        assert is_protocol_error(failure.value), repr(failure.value)
+        scripts.remove()
+        until(lambda: not actor.do(lock.is_locked), 10, what="what was not answered is given back")
+        world.run(client.close)
+
+
+def test_a_lie_on_a_borrowed_connection_with_a_cache_is_a_connection_error(
+    proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis.Redis(port=proxy.port, protocol=3) as other:
+        greeting: Any = other.execute_command("HELLO", 3)
+    # redis-py has a cache for newer servers of Redis only, though others do as well.
+    monkeypatch.setattr(CacheProxyConnection, "DEFAULT_SERVER_NAME", greeting[b"server"].decode())
+    monkeypatch.setattr(CacheProxyConnection, "MIN_ALLOWED_VERSION", "6.0.0")
+    pool = redis.BlockingConnectionPool(
+        host=HOST, port=proxy.port, protocol=3, max_connections=1, cache_config=CacheConfig()
+    )
+    made = redis.Redis(connection_pool=pool)
+    with pyredisson.Redisson(made, config=Config(timeout=1.0)) as client:
+        lock = client.get_lock(unique_name)
+        made.set(unique_name + "-cached", "1")
+        assert made.get(unique_name + "-cached") == b"1"
+        assert not lock.is_locked()
+        with redis.Redis(port=proxy.port) as other:
+            other.set(unique_name + "-cached", "2")
+        assert not lock.is_locked()
+        assert made.get(unique_name + "-cached") == b"2", "its messages have reached the cache"
+        lies = lie(proxy, "EXISTS", LIES["a bulk of 10 GB"])
+        with pytest.raises(rx.ConnectionError) as error:
+            lock.is_locked()
+        assert is_protocol_error(error.value), repr(error.value)
+        assert not only_connection(pool).is_connected
+        lies.remove()
+        assert not lock.is_locked()
+        made.delete(unique_name + "-cached")
+    pool.disconnect()
+
+
+def source_of(connection: Any) -> Any:
+    """What a connection's parser reads from."""
+    parser = connection._parser
+    buffer = getattr(parser, "_buffer", None)
+    return getattr(buffer, "_sock", None) or getattr(parser, "_sock", None) or getattr(parser, "_stream", None)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_reply_without_end_on_a_borrowed_connection_takes_no_memory(
+    world: World, endless: Callable[[bytes], EndlessServer], unique_name: str, parser: str
+) -> None:
+    server = endless(b"EXISTS")
+    with borrowed(world, server.port, parser) as made:
+        client = world.adopt(world._redisson()(made, config=Config(timeout=3.0)))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(rx.RedisError) as error:
+            world.actor().do(client.get_lock(unique_name).is_locked)
+        assert server.lies
+        assert server.most_sent < MOST_SENT
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_GROWN_KIB
+        assert is_protocol_error(error.value), repr(error.value)
+        world.run(client.close)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("what", LIES)
+def test_a_lie_in_the_handshake_of_a_pool_is_a_connection_error(
+    world: World, proxy: Proxy, unique_name: str, what: str, parser: str
+) -> None:
+    """redis-py alone reads it there. It is an error in time, and the connection is usable afterwards."""
+    lies = lie(proxy, "CLIENT", LIES[what])
+    with borrowed(world, proxy.port, parser, client_name="liar", socket_timeout=1.0) as made:
+        client, actor = world.adopt(world._redisson()(made, config=Config(timeout=2.0))), world.actor()
+        lock = client.get_lock(unique_name)
+        with pytest.raises(rx.RedisError):
+            actor.do(lock.is_locked)
+        lies.remove()
+        until(lambda: _answers(actor, lock), 10, what="the pool connects again")
+        world.run(client.close)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("what", LIES)
+def test_a_lie_in_the_handshake_of_a_connection_beside_a_pool(
+    world: World, proxy: Proxy, what: str, parser: str
+) -> None:
+    """As the watchdog and the subscriber have one. We make it, so it is within bounds."""
+    lie(proxy, "CLIENT", LIES[what])
+    with borrowed(world, proxy.port, parser, client_name="liar") as made:
+
+        async def make() -> None:
+            await AsyncBorrowedLink(made.connection_pool)._make()
+
+        with pytest.raises(NotSent) as error:
+            world.run(BorrowedLink(made.connection_pool).make, 2.0) if world.colour == "threads" else world.run(make)
+        assert is_protocol_error(error.value.cause), repr(error.value.cause)
+
+
+def _answers(actor: Any, lock: Any) -> bool:
+    try:
+        return actor.do(lock.is_locked) is False
+    except rx.RedisError:
+        return False
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("what", ["a bulk of 10 GB", "arrays nested 10,000 deep"])
+def test_a_message_that_lies_to_a_subscriber_beside_a_borrowed_pool(
+    world: World, proxy: Proxy, unique_name: str, what: str, parser: str
+) -> None:
+    """The subscriber leaves the connection, and hears on another one."""
+    with borrowed(world, proxy.port, parser, max_connections=4) as made:
+        client = world.adopt(world._redisson()(made, config=Config(timeout=6.0)))
+        holder, waiter = world.actor(), world.actor()
+        lock = client.get_lock(unique_name)
+        holder.do(lock.lock)
+        lies = lie(proxy, "SUBSCRIBE", LIES[what], 1)
+        waits = waiter.start(lock.lock)
+        lies.wait(10)
+        holder.do(lock.unlock)
+        waits.result(10)
+        waiter.do(lock.unlock)
+        world.run(client.close)

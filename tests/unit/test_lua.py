@@ -1,0 +1,156 @@
+"""The scripts as servers get them: shared blocks spliced in, one order of arguments, and digests that are pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import pyredisson.lua
+from pyredisson.lua import script_names, script_text
+
+FOLDER = Path(pyredisson.lua.__file__).parent
+BLOCKS = sorted(path.stem for path in (FOLDER / "shared").glob("*.lua"))
+
+#: The SHA-1 of each script, by which servers know it. A changed script is a new one to all of them: whoever changes one
+#: changes its line here, on purpose.
+DIGESTS = {
+    "counter_set": "fb8265c98e448a3ce8dc80cb0e565b7adae17ed0",
+    "fair_acquire": "884a5fd51d64f2fcd404c64b4c9e516ffdb405bf",
+    "fair_force_unlock": "4d5c199d8449046c75be4bd575333ef5fb9fadad",
+    "fair_look": "e7b2a1d3cfd6d9f3c5c78fe9e078b3d2b5cb700d",
+    "fair_release": "53dad468227817ec8842c4c50a0b9c9e9eecad58",
+    "fence_advance": "56deec2a7964cbeae24fdb6af7c0d9156f10ef71",
+    "fence_hset": "72af98145426a631cb953dc632a9c373584aef32",
+    "fence_set": "c51df49315c0a93ed0142d928f609fcf8473189a",
+    "fenced_acquire": "6ddc56059281fbaa1282580c32229dc6b82ab7b9",
+    "latch_count_down": "b517c9757c6773d00b2b80b17d99bc9ba6a5bd8f",
+    "lock_acquire": "4e36853be59d3034b24dff0a34522ac280e799d7",
+    "lock_force_unlock": "1bef1b5deb2105df2482e9e68bdbaad5c94216ac",
+    "lock_release": "458d6c0c011a55460e2aac8d3235422fc690b4c8",
+    "lock_renew": "633852c0123723686da216e25c576d3927332a73",
+    "permit_acquire": "af8a6fdd078b826c18ef5a85f6158848c4c9d8bd",
+    "permit_add": "cbc8f51ac0f3031ca23828ddd2a8ff13e74c687f",
+    "permit_count": "7f73a3a5c69e86a41114838f922bd5841a0236dc",
+    "permit_lease": "408fceb6994a1475f34e8011af14f26bfd0c1665",
+    "permit_release": "27023b641a1ffd9c5b6fdb338c31a512c0767037",
+    "permit_renew": "29da39c8dfc21b6bc8ed691d397e3c98d045216f",
+    "permit_set": "cb83ea35bd160eb2bb7ef54fce8a6fa8e835dbaf",
+    "read_lock_acquire": "20498fdbf5e943e1c3e32898dbd1194938e2eb56",
+    "read_lock_release": "ec293b452054e190144edba26a5bdaf6af0498b9",
+    "read_lock_renew": "590aa6e7520091b55d30a67b6d4dc11cb2949ec4",
+    "read_write_lock_force_unlock": "54c69682eaed54f72face58c1562ac16513c348e",
+    "semaphore_acquire": "688310000814f98ee6080f7e3d76ae42d8273267",
+    "semaphore_add": "1b1356420503cc8e8edab1caed5a148724415fb0",
+    "semaphore_drain": "6e6f5bad6c1528bf7eaae59b124be40f18a4b8fc",
+    "semaphore_release": "a278ecceaab1338cf7123bafe48ae5d4b466467a",
+    "semaphore_undo": "fcfba278ec39e62219f15dd6e52d9d8cd7d8573d",
+    "token_acquire": "efecb9092f00ebb32e3edfa1d45ca5a0b70f6e05",
+    "token_extend": "a947ed8a4eb62ce8a1e7241b6c20204e74c69afc",
+    "token_force_unlock": "f8cd44d43c3c2405fe47eec16ee0005b4c995b22",
+    "token_release": "7c7034a0a87c60a21a03641b1dd9e7dd9c1105bd",
+    "token_renew": "e5354930d2c3eb2b06b2fd00d1f3374d13f23a77",
+    "write_lock_acquire": "65aa1def62b0f6bff2eb01cf12a6778f3850a329",
+    "write_lock_release": "647e87de26350a31aa4384e2eb1491f4ffba954c",
+}
+
+#: Those without an epoch of one owner and without a numbered request: for many locks, waiters or permits at once, safe
+#: to repeat, or before keys of other programs.
+OWN_ORDER = {
+    "fair_look",
+    "fence_advance",
+    "fence_hset",
+    "fence_set",
+    "lock_renew",
+    "permit_count",
+    "permit_renew",
+    "read_lock_renew",
+    "token_extend",
+    "token_renew",
+}
+
+
+def file_text(name: str) -> str:
+    return (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def included(text: str) -> list[str]:
+    return re.findall(r"-- include: (\w+)", text)
+
+
+def header_part(text: str, word: str) -> str:
+    """What a header says after a word, up to the next one."""
+    header = "\n".join(line for line in text.split("\nlocal ", 1)[0].splitlines() if line.startswith("--"))
+    found = re.search(rf"^-- {word} +(.*(?:\n--  .*)*)", header, re.MULTILINE)
+    assert found is not None, word
+    return re.sub(r"\s*\n--\s*", "  ", found[1])
+
+
+def names_in(part: str) -> set[str]:
+    """The Lua names that a block expects or defines."""
+    items = [item.strip() for item in part.split(";")]
+    lists = [re.split(r"[:(]", item)[0] for item in items if not item.startswith(("KEYS[", "ARGV["))]
+    return {name.strip() for each in lists for name in each.split(",")} - {"nothing"}
+
+
+def test_the_digest_of_each_script_is_pinned() -> None:
+    assert {name: hashlib.sha1(script_text(name).encode()).hexdigest() for name in script_names()} == DIGESTS
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_a_script_takes_its_arguments_in_the_common_order(name: str) -> None:
+    keys, argv = (header_part(file_text(name), word) for word in ("KEYS", "ARGV"))
+    if name in OWN_ORDER:
+        assert "epoch" not in keys + argv
+        assert "number of" not in argv
+    elif "epoch" in keys:
+        assert re.match(r"1 lock \(\w+\)  2 epoch of the (owner|caller)(  |$)", keys)
+        assert re.match(r"1 (owner|caller|token of the (new )?hold)( \(not used\))?  2 epoch  3 repeat\b", argv)
+        assert ("lease" in argv) == bool(re.search(r"  4 lease\b", argv))
+        assert ("holds the client counts" in argv) == bool(re.search(r"  5 holds the client counts\b", argv))
+    else:
+        assert re.match(r"1 \w+ \(string\)  2 last request of the owner(  |$)", keys)
+        assert re.match(r"1 number of (the|this) request(  |$)", argv)
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_a_script_defines_what_its_blocks_expect(name: str) -> None:
+    text = script_text(name)
+    lines = file_text(name).splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        for block in included(line):
+            before = "".join(lines[:at])
+            for each in included(before):
+                before += file_text(f"shared/{each}")
+            for expected in names_in(header_part(file_text(f"shared/{block}"), "Expects")):
+                assert re.search(rf"\blocal (function )?[\w, ]*\b{expected}\b", before), (block, expected)
+    assert included(text) == []
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_shared_block_says_what_it_expects_and_defines(name: str) -> None:
+    text = file_text(f"shared/{name}")
+    expects, defines = header_part(text, "Expects"), header_part(text, "Defines")
+    assert not text.startswith(("-- Expects", "-- Defines")), "what it does comes first"
+    assert included(text) == []
+    body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    assert set(re.findall(r"(?:KEYS|ARGV)\[\d+\]", body)) == set(re.findall(r"(?:KEYS|ARGV)\[\d+\]", expects))
+    assert all(re.search(rf"\b{expected}\b", body) for expected in names_in(expects))
+    defined = re.findall(r"^local (?:function )?(\w+(?:, \w+)*)", body, re.MULTILINE)
+    assert {each for names in defined for each in names.split(", ")} == names_in(defines)
+
+
+def test_each_shared_block_is_shared() -> None:
+    users = Counter(block for name in script_names() for block in set(included(file_text(name))))
+    assert set(users) == set(BLOCKS)
+    assert min(users.values()) > 1
+
+
+def test_a_block_is_spliced_in_at_the_depth_of_its_line() -> None:
+    assert "\n-- include: " in file_text("fair_release")
+    assert "\n    -- include: release_one\n" in file_text("fair_release")
+    assert "\n    reply = 0\nend\n" in script_text("fair_release")
+    assert "-- Expects" not in script_text("fair_release")
