@@ -82,9 +82,9 @@ def parse_sentinel_url(url: object) -> SentinelUrl | None:
     sentinels = [_address(each) for each in hosts.split(",")]
     service, _, db = parts.path.lstrip("/").partition("/")
     if not service:
-        raise ValueError(f"{SCHEME}host:port/service names the service whose master the sentinels know")
+        raise ValueError(f"the service is missing, whose master the sentinels report: {SCHEME}host:port/service")
     if db and not db.isdecimal():
-        raise ValueError(f"the database behind the service must be a number, not {db!r}")
+        raise ValueError(f"the database after the service must be a number, not {db!r}")
     behind = f"?{parts.query}" if parts.query else ""
     data = f"redis://{login + '@' if login else ''}sentinel:0/{db or 0}{behind}"
     secret = ":***" if colon else ""
@@ -98,8 +98,8 @@ def _address(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65_536:
         raise ValueError(  # Not what stands there: it may be part of a password.
-            f"{SCHEME} wants host:port[,host:port]. In a user's name or password, characters such as # / ? : @ [ ] % "
-            "are written percent-encoded"
+            f"{SCHEME} must be followed by host:port[,host:port]. In a user's name or password, percent-encode "
+            "characters such as # / ? : @ [ ] %"
         )
     return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
 
@@ -198,7 +198,7 @@ class Enquiry:
     def heard(self, sentinel: Address, reply: Any) -> Address | None:
         """What a sentinel's reply says; ``None``: it does not know, so the next one is to be asked."""
         if not reply:
-            self._said.append(f"{sentinel[0]}:{sentinel[1]} knows no {self._service!r}")
+            self._said.append(f"{sentinel[0]}:{sentinel[1]} does not know {self._service!r}")
             return None
         host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in reply)
         return host, int(port)
@@ -209,7 +209,9 @@ class Enquiry:
 
     def nowhere(self) -> NotSent:
         """What to raise when all were asked and none knows."""
-        return NotSent(rx.ConnectionError(f"no sentinel tells where {self._service!r} is ({'; '.join(self._said)})"))
+        return NotSent(
+            rx.ConnectionError(f"no sentinel knows the master of {self._service!r} ({'; '.join(self._said)})")
+        )
 
 
 @final
