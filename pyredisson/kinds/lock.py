@@ -676,7 +676,7 @@ class LockCore:
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         if ownership is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
-                f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
+                f"lock {self.names.raw!r} is no longer held by this block: it was released or force-unlocked inside it",
                 name=self.names.raw,
             )
         if ownership.pending is not None:
@@ -728,7 +728,7 @@ class LockCore:
         client = self.client
         if ownership.holds and client.runtime.now() >= ownership.deadline:
             self._expire(ownership)
-        reason = ownership.loss or "its lease ran out"
+        reason = ownership.loss or "its lease expired"
         if ownership.kind is not self:
             self.take_on(ownership)
         request_id, epoch, holds, lease, todo = ownership.begin_release(block=block)
@@ -849,7 +849,7 @@ class LockCore:
             if each.who is ownership.who:
                 each.clear()
                 client.watchdog.unwatch(each)
-            elif each.lose("it was forced open by this client", generation):
+            elif each.lose("it was force-unlocked by this client", generation):
                 client.watchdog.unwatch(each)
                 client.tell_lost(each)
         return reply is not None

@@ -22,7 +22,7 @@ class NonReentrant(LockCore):
     __slots__ = ()
 
     #: What else to do, to end the sentence of the error.
-    hint = ", or use get_lock() where a holder may take it again"
+    hint = ", or use get_lock() if a holder may acquire it again"
 
     async def _make_ready(self, ownership: Ownership) -> None:
         await super()._make_ready(ownership)

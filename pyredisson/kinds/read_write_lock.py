@@ -334,7 +334,7 @@ class WriteLockCore(Side):
 
     def _upgrade_error(self, name: str, reader: str) -> LockError:
         return LockError(
-            f"{reader} holds the read lock of {name!r} and asks for its write lock: it would wait for itself. Release "
-            "the read lock first; or take the write lock first, and the read lock under it",
+            f"{reader} holds the read lock of {name!r} and cannot acquire its write lock: it would wait for itself. "
+            "Release the read lock first, or acquire the write lock first and the read lock inside it",
             name=name,
         )

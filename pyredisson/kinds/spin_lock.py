@@ -92,7 +92,7 @@ class SpinLockCore(LockCore):
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:
-                raise ValueError(f"{backoff!r} gives no delay at all")
+                raise ValueError(f"{backoff!r} returns no delays")
             until = min(now + self._pause(delay, refused), deadline.at)
             while (left := until - runtime.now()) > 0:
                 await ticket.wait(min(left, LOOK_UP))
