@@ -26,9 +26,9 @@ from pyredisson.threads.connections import BorrowedLink
 from tests.proxy import Cutter, Proxy, parse_request
 from tests.real.looking import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
-from tests.worlds.by_runtime import World
 from tests.servers import HOST, free_port
 from tests.waiting import until
+from tests.worlds.by_runtime import World
 
 LIES = {
     "a bulk of 65 MB": b"$%d\r\n" % (65 * 1024 * 1024),
