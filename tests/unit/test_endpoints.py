@@ -142,9 +142,9 @@ def test_other_urls_are_no_clusters(url: str) -> None:
         ("a:x,b:1", "must be a number from 1"),
         ("u:geheim@a:-1", "must be a number from 1"),
         ("::1", "in brackets"),
-        ("u:geheim@a:1/1", "no databases"),
+        ("u:geheim@a:1/1", "only database 0"),
         ("a:1/orders", "takes no path"),
-        ("a:1?db=2", "no databases"),
+        ("a:1?db=2", "only database 0"),
     ],
 )
 def test_cluster_urls_that_lead_nowhere(colour: Any, rest: str, reason: str) -> None:
