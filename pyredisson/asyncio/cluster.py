@@ -8,10 +8,9 @@ from typing import Any
 
 import redis.asyncio
 
-from pyredisson.asyncio.connections import AsyncOwnLink, Beside
-from pyredisson.core.runtime import Request
+from pyredisson.asyncio.transport import PipeTransport
 from pyredisson.net.cluster import Cluster, ClusterLink
-from pyredisson.net.link import Link
+from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import cluster_url, kept_settings
 from pyredisson.shared.clock import monotonic
 
@@ -67,13 +66,10 @@ def cluster_of(client: redis.asyncio.RedisCluster) -> Cluster:
     return Cluster(seeds, given["connection_class"], settings, manager.address_remap)
 
 
-def link_to_cluster(cluster: Cluster, mode: str) -> Callable[[], ClusterLink]:
-    """The way to a cluster, to be made in each loop; ``mode`` is ``Config.sharded_subscription_mode``."""
+def link_to_cluster(cluster: Cluster, mode: str, connect_timeout: float) -> Callable[[], ClusterLink]:
+    """Return what makes the link to a cluster in each loop; ``mode`` is ``Config.sharded_subscription_mode``."""
 
-    def link_to_node(address: tuple[str, int]) -> AsyncOwnLink:
-        return AsyncOwnLink(cluster.connection_class, cluster.settings_of(address))
+    def link_to_node(address: tuple[str, int]) -> ServerLink:
+        return ServerLink(PipeTransport(cluster.connection_class, cluster.settings_of(address)), connect_timeout)
 
-    def beside(link: Link, request: Request, timeout: float) -> Beside:
-        return Beside(link.eval(request, timeout))
-
-    return lambda: ClusterLink(cluster, mode, link_to_node, TaskTurn, asyncio.sleep, beside)
+    return lambda: ClusterLink(cluster, mode, link_to_node, TaskTurn, asyncio.sleep)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.asyncio.connections import fan_out
+from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
 from pyredisson.net.cluster import subscriber_for
 from pyredisson.net.resp import prepare

@@ -22,6 +22,7 @@ __all__ = [
     "AskSynced",
     "Background",
     "Caller",
+    "Connecting",
     "Failure",
     "Holding",
     "MadeCaller",
@@ -80,6 +81,10 @@ class NotSent(Failure):
 
 class NotNow(NotSent):
     """The same, and the servers said themselves that it is worth asking again soon."""
+
+
+class Connecting(NotNow):
+    """There is no connection yet: one is being made, and may be of use when the request is repeated."""
 
 
 class Unanswered(Failure):
@@ -492,11 +497,12 @@ def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object
     ``call`` gets a :class:`Progress` as its last argument. Interrupted before that has begun, it is called again here.
     A second Ctrl-C is meant.
     """
-    progress = Progress()
+    progress: Progress | None = None
     try:
+        progress = Progress()
         run(call(*args, progress))
     except BaseException as error:
-        if is_interruption(error) and not progress.begun:
+        if is_interruption(error) and (progress is None or not progress.begun):
             with suppress(type(error), *_OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
-                run(call(*args, progress))
+                run(call(*args, Progress()))
         raise

@@ -189,7 +189,8 @@ class Watchdog:
 
     def _bury(self, ownership: Ownership) -> None:
         self.unwatch(ownership)
-        self._client.ownerships.drop(ownership)
+        if ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
+            self._client.ownerships.drop(ownership)
         self._client.emit(events.HolderGone(ownership.name, ownership.owner, ownership.gone_hint()))
 
     def _together(self, ownership: Ownership) -> tuple[str, int]:

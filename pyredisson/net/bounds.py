@@ -6,6 +6,7 @@ A parser makes room for what a reply says that it will be. So its framing is rea
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 try:
@@ -16,7 +17,10 @@ except ImportError as error:
     raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from error
 import redis.exceptions as rx
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "pack_command"]
+
+#: Packs a command. Its own types know tuples of one element only.
+pack_command: Callable[[tuple[str | int | bytes, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
 #: The largest reply.
 MAX_BYTES: Final = 64 * 1024 * 1024

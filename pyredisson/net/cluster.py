@@ -89,7 +89,6 @@ class ClusterLink:
         make_link: Makes the link to one node.
         make_turn: Makes what lets one of the callers who all need the map ask for it.
         sleep: Lets time pass.
-        beside: Begins a request beside others; see ``Link.begin``.
         now: Monotonic seconds.
     """
 
@@ -100,7 +99,6 @@ class ClusterLink:
         make_link: Callable[[Address], NodeLink],
         make_turn: Callable[[], Turn],
         sleep: Callable[[float], Awaitable[None]],
-        beside: Callable[[Link, Call, float], Any],
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._now = now
@@ -109,7 +107,6 @@ class ClusterLink:
         self._make_turn = make_turn
         self._turn = make_turn()
         self._sleep = sleep
-        self._beside = beside
         self._links: dict[Address, NodeLink] = {}
         self._addresses: WeakKeyDictionary[NodeLink, Address] = WeakKeyDictionary()
         self._owners: list[NodeLink | None] = [None] * SLOTS
@@ -135,9 +132,6 @@ class ClusterLink:
         except Failure as failure:
             left = timeout - (self._now() - sent)
             return await self._execute(request.slot, self._sender(request), left, (link, failure))
-
-    def begin(self, request: Call, timeout: float) -> Any:
-        return self._beside(self, request, timeout)
 
     async def eval_synced(
         self, request: Call, timeout: float, sync: Acknowledging, sync_timeout: float

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from pyredisson.core.runtime import Acknowledging, Failure, Reply, Request
 from pyredisson.net.resp import pack
-from pyredisson.shared.clock import monotonic
 
 __all__ = [
     "CONNECTING",
@@ -17,9 +16,7 @@ __all__ = [
     "Link",
     "NodeLink",
     "Stream",
-    "eval_each",
     "nobody",
-    "place_of",
     "wait_command",
 ]
 
@@ -35,11 +32,6 @@ Inspect: TypeAlias = Callable[[object], None]
 
 def nobody() -> None:
     """Nobody wants to know."""
-
-
-def place_of(connection: Any) -> tuple[object, object]:
-    """Where a connection of redis-py leads, as far as it says."""
-    return getattr(connection, "host", None), getattr(connection, "port", None)
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:
@@ -61,10 +53,6 @@ class Link(Protocol):
 
     async def eval(self, request: Request, timeout: float) -> Reply:
         """Run a script once. See ``Runtime.eval``."""
-        ...
-
-    def begin(self, request: Request, timeout: float) -> Any:
-        """Send a script's call now, or begin to connect for it; what is returned takes the reply. For ``fan_out``."""
         ...
 
     async def eval_synced(
@@ -120,23 +108,6 @@ class NodeLink(Link, Protocol):
     async def call_asking(self, data: bytes, timeout: float) -> Reply:
         """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
         ...
-
-
-R = TypeVar("R")
-
-
-async def eval_each(
-    call: Callable[[R, float], Awaitable[Reply]], requests: Iterable[R], timeout: float
-) -> list[Reply | Failure]:
-    """Run scripts one after the other, within ``timeout`` in all."""
-    over = monotonic() + timeout
-    answers: list[Reply | Failure] = []
-    for request in requests:
-        try:
-            answers.append(await call(request, max(0.001, over - monotonic())))
-        except Failure as failure:
-            answers.append(failure)
-    return answers
 
 
 class Stream(Protocol):

@@ -12,7 +12,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.runtime import Failure, NotNow, NotSent, Rejected, count_as_ours
 from pyredisson.lua import script_text
-from pyredisson.net.bounds import Reader
+from pyredisson.net.bounds import Reader, pack_command
 
 __all__ = [
     "ASKING",
@@ -37,53 +37,48 @@ count_as_ours(rx.RedisError)
 class Script:
     """A script of ``pyredisson/lua``."""
 
-    __slots__ = ("head", "name", "sha", "text")
+    __slots__ = ("name", "sha", "text")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text = script_text(name).encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
-        self.head = b"$7\r\nEVALSHA\r\n$40\r\n" + self.sha.encode() + b"\r\n"
 
 
 script: Callable[[str], Script] = cache(Script)
 
 
 class Packed:
-    """A script's call, ready to be sent."""
+    """A script's call, ready to be sent.
 
-    __slots__ = ("data", "script")
+    Attributes:
+        data: ``EVALSHA sha numkeys key... arg...``.
+        script: The script.
+    """
 
-    def __init__(self, data: bytes, script: Script) -> None:
-        self.data = data
+    __slots__ = ("_rest", "data", "script")
+
+    def __init__(self, script: Script, rest: tuple[str | int | bytes, ...]) -> None:
         self.script = script
+        self._rest = rest
+        self.data = pack("EVALSHA", script.sha, *rest)
 
     def in_full(self) -> bytes:
-        """The same call with the script's text, for a server that does not know it."""
-        count, rest = self.data.split(b"\r\n", 1)
-        text = self.script.text
-        return b"%s\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n%s" % (count, len(text), text, rest[len(self.script.head) :])
+        """Return the same call with the script's text, for a server that does not know it."""
+        return pack("EVAL", self.script.text, *self._rest)
 
 
 def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:
-    """Pack ``EVALSHA sha numkeys key... arg...``."""
-    called = script(name)
-    out = [b"*%d\r\n" % (3 + len(keys) + len(args)), called.head]
-    out += _bulks((len(keys), *keys, *args))
-    return Packed(b"".join(out), called)
+    """Pack the call of a script."""
+    return Packed(script(name), (len(keys), *keys, *args))
 
 
 def pack(*args: str | int | bytes) -> bytes:
     """Pack a command."""
-    return b"".join([b"*%d\r\n" % len(args), *_bulks(args)])
-
-
-def _bulks(args: tuple[str | int | bytes, ...]) -> list[bytes]:
-    out = []
-    for arg in args:
-        data = arg if isinstance(arg, bytes) else str(arg).encode()
-        out.append(b"$%d\r\n%s\r\n" % (len(data), data))
-    return out
+    try:
+        return pack_command(args)
+    except TypeError:  # It takes no subclass of int.
+        return pack_command(tuple([arg if isinstance(arg, bytes) else str(arg) for arg in args]))
 
 
 ASKING = pack("ASKING")

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, final
 from urllib.parse import quote, unquote, urlsplit
 
-import redis
-import redis.asyncio
-import redis.asyncio.retry
 import redis.exceptions as rx
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from pyredisson.core.runtime import NotSent
 from pyredisson.net.resp import as_redis_error
@@ -26,8 +21,7 @@ from pyredisson.net.resp import as_redis_error
 __all__ = [
     "ASK_AGAIN",
     "Address",
-    "Enquiry",
-    "Locator",
+    "AskSentinel",
     "SentinelUrl",
     "Sentinels",
     "Whereabouts",
@@ -46,6 +40,9 @@ ASK_LATER = 5.0
 
 Address = tuple[str, int]
 """Host and port."""
+
+AskSentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Awaitable[Any]]
+"""Runs one command on a sentinel: with redis-py's settings for the connection, and within so many seconds."""
 
 
 @final
@@ -104,22 +101,6 @@ def _address(text: str) -> Address:
     return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
 
 
-class Locator(Protocol):
-    """Finds out where to connect."""
-
-    def locate(self, timeout: float) -> Address:
-        """Where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if nobody knows."""
-        ...
-
-    async def locate_async(self, timeout: float) -> Address:
-        """As :meth:`locate`, for an event loop."""
-        ...
-
-    def doubt(self) -> None:
-        """What was told last is no master. Ask somebody else first the next time."""
-        ...
-
-
 @final
 class Whereabouts:
     """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks.
@@ -157,8 +138,8 @@ class Whereabouts:
         self._heard_at = None
         return True
 
-    def was_at(self, address: Address | None) -> bool:
-        """Whether it is no longer there: a connection to there is to be left."""
+    def has_left(self, address: Address | None) -> bool:
+        """Whether it is elsewhere now: a connection to there is not to be used any more."""
         return address != self._address
 
     def doubtful(self, now: float) -> bool:
@@ -172,46 +153,6 @@ class Whereabouts:
     def demoted(*replies: object) -> bool:
         """Whether a server says that it is the master no longer. What was answered so had no effect."""
         return any(type(reply) is rx.ReadOnlyError for reply in replies)
-
-
-@final
-class Enquiry:
-    """One question to the sentinels of a service: where its master is. Whoever has it does the asking.
-
-    Args:
-        order: The sentinels, that first that is to be asked first.
-        service: The name under which they know the master.
-        timeout: Seconds that there are for it, about.
-    """
-
-    def __init__(self, order: Sequence[Address], service: str, timeout: float) -> None:
-        self._order = tuple(order)
-        self._service = service
-        self._said: list[str] = []
-        #: How long to wait for each: all of them within the time, as far as it goes; a dead one must not cost it all.
-        self.each = max(timeout / math.sqrt(len(self._order)), 0.05)
-        self.command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
-
-    def __iter__(self) -> Iterator[Address]:
-        return iter(self._order)
-
-    def heard(self, sentinel: Address, reply: Any) -> Address | None:
-        """What a sentinel's reply says; ``None``: it does not know, so the next one is to be asked."""
-        if not reply:
-            self._said.append(f"{sentinel[0]}:{sentinel[1]} does not know {self._service!r}")
-            return None
-        host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in reply)
-        return host, int(port)
-
-    def silent(self, sentinel: Address, error: Exception) -> None:
-        """A sentinel could not be asked."""
-        self._said.append(f"{sentinel[0]}:{sentinel[1]}: {as_redis_error(error)}")
-
-    def nowhere(self) -> NotSent:
-        """What to raise when all were asked and none knows."""
-        return NotSent(
-            rx.ConnectionError(f"no sentinel knows the master of {self._service!r} ({'; '.join(self._said)})")
-        )
 
 
 @final
@@ -233,55 +174,30 @@ class Sentinels:
         """The URL, password masked."""
         return self._url.masked
 
-    def enquire(self, timeout: float) -> Enquiry:
-        """Begin to ask; whoever does tells :meth:`answered`."""
-        return Enquiry(self._order, self._url.service, timeout)
-
     def doubt(self) -> None:
-        """See :meth:`Locator.doubt`."""
+        """What was told last is no master: ask somebody else first the next time."""
         self._order = [*self._order[1:], *self._order[:1]]
 
-    def answered(self, sentinel: Address) -> None:
-        """This one knew: it is asked first the next time."""
-        self._order = [sentinel, *(other for other in self._order if other != sentinel)]
-
-    def _settings_of(self, sentinel: Address, seconds: float) -> dict[str, Any]:
-        times = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
-        return {**self._settings, **times, "host": sentinel[0], "port": sentinel[1]}
-
-    def locate(self, timeout: float) -> Address:
-        """See :meth:`Locator.locate`."""
-        enquiry = self.enquire(timeout)
-        for address in enquiry:
-            sentinel: Any = redis.Redis(**self._settings_of(address, enquiry.each), retry=Retry(NoBackoff(), 0))
+    async def locate(self, ask: AskSentinel, timeout: float) -> Address:
+        """Return where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if nobody knows."""
+        order = self._order
+        service = self._url.service
+        # All of them within the time, as far as it goes; a dead one must not cost it all.
+        each = max(timeout / math.sqrt(len(order)), 0.05)
+        said: list[str] = []
+        for sentinel in order:
+            host, port = sentinel
+            settings = {**self._settings, "socket_timeout": each, "socket_connect_timeout": each}
             try:
-                with sentinel:
-                    reply: Any = sentinel.execute_command(*enquiry.command)
+                reply = await ask(
+                    {**settings, "host": host, "port": port}, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), each
+                )
             except (rx.RedisError, OSError) as error:
-                enquiry.silent(address, error)
+                said.append(f"{host}:{port}: {as_redis_error(error)}")
                 continue
-            found = enquiry.heard(address, reply)
-            if found is not None:
-                self.answered(address)
-                return found
-        raise enquiry.nowhere()
-
-    async def locate_async(self, timeout: float) -> Address:
-        """See :meth:`Locator.locate_async`."""
-        enquiry = self.enquire(timeout)
-        for address in enquiry:
-            sentinel: Any = redis.asyncio.Redis(
-                **self._settings_of(address, enquiry.each), retry=redis.asyncio.retry.Retry(NoBackoff(), 0)
-            )
-            try:
-                reply: Any = await sentinel.execute_command(*enquiry.command)
-            except (rx.RedisError, OSError) as error:
-                enquiry.silent(address, error)
-                continue
-            finally:
-                await sentinel.aclose()
-            found = enquiry.heard(address, reply)
-            if found is not None:
-                self.answered(address)
-                return found
-        raise enquiry.nowhere()
+            if reply:
+                self._order = [sentinel, *(other for other in self._order if other != sentinel)]
+                found, at = (word.decode() if isinstance(word, bytes) else str(word) for word in reply)
+                return found, int(at)
+            said.append(f"{host}:{port} does not know {service!r}")
+        raise NotSent(rx.ConnectionError(f"no sentinel knows the master of {service!r} ({'; '.join(said)})"))

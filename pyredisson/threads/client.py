@@ -47,7 +47,6 @@ from pyredisson.shared.owners import Owner, caller_of
 from pyredisson.shared.patching import check_patched, is_patched
 from pyredisson.shared.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
-from pyredisson.threads.connections import link_to
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
@@ -62,6 +61,7 @@ from pyredisson.threads.primitives import (
 )
 from pyredisson.threads.runtime import ThreadsRuntime
 from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+from pyredisson.threads.transport import link_to
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -382,13 +382,13 @@ def _way_to(
     if isinstance(client, Cluster):
         tls = issubclass(client.connection_class, redis.SSLConnection)
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
-        return url, link_to_cluster(client, config.sharded_subscription_mode)
+        return url, link_to_cluster(client, config.sharded_subscription_mode, config.connect_timeout)
     users = as_redis_client(client, redis)
     check_client(users, redis.Redis)
     pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
     way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, link_to(users, sentinels)
+    return way, link_to(users, config.connect_timeout, sentinels)
 
 
 def _reborn(core: ClientCore) -> None:

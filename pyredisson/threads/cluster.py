@@ -10,8 +10,9 @@ from typing import Any
 import redis
 
 from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import cluster_url, kept_settings
-from pyredisson.threads.connections import Apart, OwnLink
+from pyredisson.threads.transport import SocketTransport
 
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
@@ -69,10 +70,10 @@ def _greeting(greet: Callable[[Any], object]) -> Callable[[Any], None]:
     return connected
 
 
-def link_to_cluster(cluster: Cluster, mode: str) -> ClusterLink:
-    """The way to a cluster; ``mode`` is ``Config.sharded_subscription_mode``."""
+def link_to_cluster(cluster: Cluster, mode: str, connect_timeout: float) -> ClusterLink:
+    """Return the link to a cluster; ``mode`` is ``Config.sharded_subscription_mode``."""
 
-    def link_to_node(address: tuple[str, int]) -> OwnLink:
-        return OwnLink(cluster.connection_class, cluster.settings_of(address))
+    def link_to_node(address: tuple[str, int]) -> ServerLink:
+        return ServerLink(SocketTransport(cluster.connection_class, cluster.settings_of(address)), connect_timeout)
 
-    return ClusterLink(cluster, mode, link_to_node, ThreadTurn, _sleep, Apart)
+    return ClusterLink(cluster, mode, link_to_node, ThreadTurn, _sleep)

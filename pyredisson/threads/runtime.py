@@ -24,7 +24,7 @@ from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson.shared.patching import check_patched
-from pyredisson.threads.connections import fan_out
+from pyredisson.threads.fan_out import fan_out
 from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
 

@@ -219,7 +219,7 @@ def test_a_thread_that_goes_on_with_a_lock_in_its_hands_is_told_once(
     for _ in range(3):
         other.run(thread, client.get_lock("stock").lock)
         other.run(thread, client.get_lock("stock").unlock)
-    told = [record for record in caplog.records if "has gone on to another call" in record.getMessage()]
+    told = [record for record in caplog.records if "still holds it from an earlier call" in record.getMessage()]
     assert len(told) == 1
     assert told[0].levelno == logging.WARNING
     assert "'orders'" in told[0].getMessage()
@@ -234,7 +234,7 @@ def test_a_block_of_hold_is_no_lock_left_behind(world: ThreadsWorld, caplog: pyt
     with contextvars_of_another_call(thread, client.get_lock("stock")):
         pass
     other.do(hold.__exit__, None, None, None)
-    assert "has gone on" not in caplog.text
+    assert "from an earlier call" not in caplog.text
 
 
 class contextvars_of_another_call:  # A block, to be read as a phrase.
@@ -280,7 +280,7 @@ def test_a_job_that_leaves_a_lock_held_is_told_of_when_the_next_one_acquires(
             pass
 
     def told() -> int:
-        return sum("has gone on to another call" in record.getMessage() for record in caplog.records)
+        return sum("still holds it from an earlier call" in record.getMessage() for record in caplog.records)
 
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):

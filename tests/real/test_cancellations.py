@@ -17,7 +17,8 @@ import redis
 import redis.asyncio
 
 import pyredisson.asyncio
-from pyredisson.asyncio.connections import Beside, link_to
+from pyredisson.asyncio.fan_out import InTask
+from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.net.link import Link
 from tests.proxy import Proxy
@@ -45,11 +46,13 @@ def clients_of(direct: redis.Redis) -> int:
 
 def borrowed(server: Server, kind: type[Any] = Deaf) -> Callable[[], Link]:
     settings: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "client_name": "deaf"}
-    return link_to(redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings)))
+    return link_to(
+        redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings)), 10.0
+    )
 
 
 def own(server: Server) -> Callable[[], Link]:
-    made = link_to(redis.asyncio.Redis(host="127.0.0.1", port=server.port, client_name="deaf"))
+    made = link_to(redis.asyncio.Redis(host="127.0.0.1", port=server.port, client_name="deaf"), 10.0)
 
     def link() -> Link:
         result: Any = made()
@@ -121,9 +124,9 @@ def test_while_one_of_several_is_waited_for() -> None:
                         await asyncio.sleep(0)
                 return 1
 
-            beside = Beside(answer())
-            await cancelled(beside.take(), turns)
-            beside.drop()
+            begun = InTask(answer())
+            await cancelled(begun.receive(), turns)
+            begun.drop()
 
     asyncio.run(use())
 

@@ -32,11 +32,10 @@ TOTAL = 1_000_000  # permits, or the count of a latch
 
 #: The points before which what gives back cannot have begun: its own entry, and that of what sees it to its end.
 ENTRIES = {
-    "Lock.__exit__",
-    "Lock.release",
-    "Lock.unlock",
-    "Hold.__exit__",
-    "MultiLock.__exit__",
+    "AnyLock.__exit__",
+    "AnyLock.release",
+    "AnyLock.unlock",
+    "HoldContext.__exit__",
     "Semaphore.__exit__",
     "PermitExpirableSemaphore.release",
     "CountDownLatch.count_down",

@@ -7,6 +7,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,16 +20,16 @@ from redis.connection import CacheProxyConnection
 
 import pyredisson
 from pyredisson import Config
-from pyredisson.asyncio.connections import AsyncBorrowedLink
+from pyredisson.asyncio.borrowed import AsyncBorrowedTransport
 from pyredisson.core.runtime import NotSent
 from pyredisson.errors import LockError
-from pyredisson.threads.connections import BorrowedLink
+from pyredisson.threads.borrowed import BorrowedTransport
 from tests.proxy import Cutter, Proxy, parse_request
 from tests.real.looking import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
 from tests.servers import HOST, free_port
 from tests.waiting import until
-from tests.worlds.by_runtime import World
+from tests.worlds.clock import ClockWorld as World
 
 LIES = {
     "a bulk of 65 MB": b"$%d\r\n" % (65 * 1024 * 1024),
@@ -313,10 +314,11 @@ def test_a_lie_in_the_handshake_of_a_connection_beside_a_pool(
     with borrowed(world, proxy.port, parser, client_name="liar") as made:
 
         async def make() -> None:
-            await AsyncBorrowedLink(made.connection_pool)._make()
+            await AsyncBorrowedTransport(made.connection_pool).make()
 
+        make_in_threads = partial(BorrowedTransport(made.connection_pool).make, 2.0)
         with pytest.raises(NotSent) as error:
-            world.run(BorrowedLink(made.connection_pool).make, 2.0) if world.colour == "threads" else world.run(make)
+            world.run(make_in_threads if world.colour == "threads" else make)
         assert is_protocol_error(error.value.cause), repr(error.value.cause)
 
 

@@ -17,13 +17,14 @@ import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.asyncio import connections as asyncio_connections
+from pyredisson.asyncio.transport import PipeTransport
 from pyredisson.core.names import LockNames
 from pyredisson.core.runtime import run
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.events import Renewed
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
-from pyredisson.threads import connections as threads_connections
+from pyredisson.net.server_link import ServerLink
+from pyredisson.threads.transport import SocketTransport
 from tests.proxy import Proxy
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.looking import ACQUIRE, INFO, busy
@@ -272,11 +273,10 @@ def test_what_a_master_cannot_take_yet_is_asked_again(
 ) -> None:
     """Sentinels have named it, so it will soon be ready, or replaced."""
 
-    async def there(self: Sentinels, timeout: float) -> tuple[str, int]:
+    async def there(self: Sentinels, ask: object, timeout: float) -> tuple[str, int]:
         return HOST, proxy.port
 
-    monkeypatch.setattr(Sentinels, "locate", lambda self, timeout: (HOST, proxy.port))
-    monkeypatch.setattr(Sentinels, "locate_async", there)
+    monkeypatch.setattr(Sentinels, "locate", there)
     client, actor = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0), world.actor()
     lock = client.get_lock(unique_name)
     refusal = proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
@@ -373,11 +373,8 @@ class Told:
     def __init__(self, server: Server) -> None:
         self.server = server
 
-    def locate(self, timeout: float) -> tuple[str, int]:
+    async def locate(self, ask: object, timeout: float) -> tuple[str, int]:
         return HOST, self.server.port
-
-    async def locate_async(self, timeout: float) -> tuple[str, int]:
-        return self.locate(timeout)
 
 
 def test_all_connections_go_where_one_of_them_has_found_the_master(
@@ -388,11 +385,12 @@ def test_all_connections_go_where_one_of_them_has_found_the_master(
     told = Told(old)
 
     async def use() -> list[str]:
-        link: Any = (
-            threads_connections.OwnLink(redis.Connection, {}, told)
+        transport: Any = (
+            SocketTransport(redis.Connection, {})
             if world.runtime == "threads"
-            else asyncio_connections.AsyncOwnLink(redis.asyncio.Connection, {}, told)
+            else PipeTransport(redis.asyncio.Connection, {})
         )
+        link = ServerLink(transport, 3.0, told)  # type: ignore[arg-type]
         asked = []
         for server in (old, old, new):
             if server is not told.server:

@@ -253,7 +253,6 @@ def changed_script(patch: pytest.MonkeyPatch, name: str, old: str, new: str) -> 
     sha = hashlib.sha1(changed).hexdigest()
     patch.setattr(target, "text", changed)
     patch.setattr(target, "sha", sha)
-    patch.setattr(target, "head", b"$7\r\nEVALSHA\r\n$40\r\n" + sha.encode() + b"\r\n")
 
 
 def _channels_stay(patch: pytest.MonkeyPatch) -> None:

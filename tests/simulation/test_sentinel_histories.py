@@ -174,7 +174,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(seed: int) -> None:
 
 
 def _old_address(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Whereabouts, "was_at", lambda self, address: False)
+    patch.setattr(Whereabouts, "has_left", lambda self, address: False)
 
 
 def _first_address(self: Whereabouts, address: tuple[str, int]) -> bool:

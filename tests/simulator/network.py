@@ -1,47 +1,44 @@
 """Connections in a simulated world: what is sent on one arrives in order or not at all, and it breaks as a whole.
 
-The third kind of link, beside those of threads and of asyncio: it sends the same bytes, and everything that decides
-whereto (:class:`pyredisson.net.cluster.ClusterLink`, :class:`pyredisson.net.sentinel.Whereabouts`,
-:class:`pyredisson.net.subscriber.Subscriber`) is the code that real connections are led by. A connection belongs to one
-request at a time, as under threads.
+The third transport, beside those of threads and of asyncio: it carries the same bytes, and everything that decides
+about them (:class:`pyredisson.net.server_link.ServerLink`, :class:`pyredisson.net.cluster.ClusterLink`,
+:class:`pyredisson.net.subscriber.Subscriber`) is the code that leads real connections.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from collections.abc import Callable, Coroutine, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
 import hiredis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Reply, Unanswered
-from pyredisson.net.link import CONNECTING, INFO, Inspect, nobody, wait_command
-from pyredisson.net.resp import ASKING, Packed, failure_of, inspected, is_no_script, pack, reply_error, resent
+import pyredisson
+from pyredisson.core.runtime import Failure, NotSent, Unanswered
+from pyredisson.net.pool import Pool
+from pyredisson.net.resp import Script, pack, reply_error, script
 from pyredisson.net.slots import Address
 from tests.simulator.redis import ServerError
 from tests.simulator.scripting import sha1_of
 from tests.simulator.world import Node, Process, Promise, World
 
 if TYPE_CHECKING:
-    from pyredisson.net.sentinel import Whereabouts
+    from pyredisson.net.transport import Connect, Introduce
 
 __all__ = [
     "Host",
-    "Locate",
     "Network",
     "Port",
-    "SimulatedLink",
     "SimulatedStream",
+    "SimulatedTransport",
     "Wire",
     "keys_of",
     "seconds_of",
 ]
-
-Locate: TypeAlias = "Callable[[float], Any]"
-"""Finds out where to connect, within so many seconds; to be awaited."""
 
 
 @lru_cache(maxsize=4096)
@@ -53,6 +50,11 @@ def _commands(data: bytes) -> tuple[tuple[bytes, ...], ...]:
     while (command := reader.gets()) is not False:
         found.append(tuple(command))
     return tuple(found)
+
+
+@cache
+def _scripts() -> list[Script]:
+    return [script(path.stem) for path in Path(pyredisson.__file__).parent.glob("lua/*.lua")]
 
 
 def keys_of(words: Sequence[bytes]) -> Sequence[bytes]:
@@ -149,7 +151,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.hosts: dict[Address, Host] = {}
-        self.names: dict[str, str] = {}
+        self.names = {each.sha: each.name for each in _scripts()}
         self._cut: set[tuple[Process, Host]] = set()
         world.on_break(self._broken)
 
@@ -275,30 +277,31 @@ class Wire(_End):
     """A connection for requests.
 
     Attributes:
+        address: Where its server is, if sentinels told it.
         asking: Whether the next request is to be taken although its slot is not (yet) served here.
         offset: What its server had written after the last request on it.
-        used: When a reply came on it last, by its process's clock.
+        used: When a request was answered on it last, by its process's clock.
     """
 
-    def __init__(self, port: Port, host: Host) -> None:
+    def __init__(self, port: Port, host: Host, address: Address | None) -> None:
         super().__init__(port, host)
+        self.address = address
         self.asking = False
         self.offset = 0
         self.used = port.process.now()
         self._answer: Promise[Any] | None = None
         host.wires[self] = None
 
-    async def call(self, data: bytes, timeout: float) -> list[Any]:
-        """Send commands at once, and return the reply of each, or the error that came as one.
+    async def call(self, data: bytes, timeout: float) -> Any:
+        """See :meth:`pyredisson.net.transport.Wire.call`."""
+        return (await self.call_many([data], timeout))[0]
 
-        Raises:
-            NotSent: The connection was closed before.
-            Unanswered: Not all of them were answered; any may have been executed.
-        """
+    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """See :meth:`pyredisson.net.transport.Wire.call_many`."""
         process, world, faults, rng = self.port.process, self.port.world, self.port.world.faults, self.port.world.rng
         if not self.open:
             raise NotSent(rx.ConnectionError("Error while writing to socket: Broken pipe"))
-        commands = _commands(data)
+        commands = _commands(b"".join(requests))
         answer: Promise[Any] = Promise()
         self._answer = answer
 
@@ -336,8 +339,11 @@ class Wire(_End):
         self._answer = None
         if isinstance(replies, Failure):
             raise type(replies)(replies.cause)
-        self.used = process.now()
         return list(replies)
+
+    def usable(self) -> bool:
+        """See :meth:`pyredisson.net.transport.Wire.usable`."""
+        return self.open
 
     def _execute(self, words: Sequence[bytes]) -> Any:
         try:
@@ -361,6 +367,8 @@ class Wire(_End):
         """Close it from here."""
         self.open = False
         self.host.wires.pop(self, None)
+
+    retire = abandon = close
 
 
 @final
@@ -455,248 +463,89 @@ class SimulatedStream(_End):
         self.port.streams.pop(self, None)
 
 
+class SimulatedDial:
+    """See :class:`pyredisson.net.transport.Dial`."""
+
+    def __init__(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
+        self.began = process.now()
+        self._process = process
+        self._task = process.start(work, f"{process.name}/connecting")
+
+    def done(self) -> bool:
+        return self._task.done()
+
+    async def wait(self, seconds: float) -> bool:
+        over = self._process.world.pause_of(self._process, seconds)
+        self._task.outcome.then(lambda: over.settle(True))
+        await over
+        return self._task.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self._task.outcome.error if self._task.done() else None
+
+
 @final
-class SimulatedLink:
-    """Connections to one server, made when they are needed.
+class SimulatedTransport:
+    """Makes the connections of a link in a simulated world. One belongs to one request at a time, as under threads.
 
     Args:
         port: Whose they are.
         address: Where the server is; ``None`` if it has to be looked up.
-        master: What is known of where it is, if it has to be looked up.
-        locate: Looks it up.
-        doubt: Told that what was found there is no master.
     """
 
-    def __init__(
-        self,
-        port: Port,
-        address: Address | None = None,
-        *,
-        master: Whereabouts | None = None,
-        locate: Locate | None = None,
-        doubt: Callable[[], None] | None = None,
-    ) -> None:
+    direct = False
+
+    def __init__(self, port: Port, address: Address | None = None) -> None:
         self._port = port
         self._address = address
-        self._master = master
-        self._locate = locate
-        self._doubt = doubt
-        self._idle: list[Wire] = []
-        self._watchdog: object = None
         self._closed = False
-        self.inspect: Inspect | None = None
-        self.on_change: Callable[[], None] = nobody
+        self.watchdog: object = None
 
-    # ---- requests ------------------------------------------------------------------------------------------------
+    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
+        pool = Pool(self, connect, connect_timeout)
+        return pool, pool
 
-    async def eval(self, request: Packed, timeout: float) -> Reply:
-        self._port.network.names[request.script.sha] = request.script.name
-        reply = await self._one(request.data, timeout)
-        if is_no_script(reply):
-            reply = await self._one(request.in_full(), timeout)
-        return self._checked(reply)
+    def now(self) -> float:
+        return self._port.process.now()
 
-    def begin(self, request: Packed, timeout: float) -> Any:
-        return self.eval(request, timeout)
+    def caller(self) -> object:
+        return self._port.world.current
 
-    async def call_asking(self, data: bytes, timeout: float) -> Reply:
-        return self._checked((await self._call(ASKING + data, timeout))[1])
+    def _reach(self, address: Address | None, timeout: float) -> Coroutine[Any, Any, Host]:
+        place = address or self._address
+        assert place is not None, "neither an address nor a way to find one"
+        return self._port.reach(place, timeout)
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        return self._checked(await self._one(pack(*command), timeout))
+    async def open(self, address: Address | None, timeout: float) -> Wire:
+        return Wire(self._port, await self._reach(address, timeout), address)
 
-    async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
-        over = self._port.process.now() + timeout
-        for request in requests:
-            self._port.network.names[request.script.sha] = request.script.name
-        try:
-            replies = await self._call(b"".join([request.data for request in requests]), timeout)
-            if again := resent(requests, replies):
-                left = max(0.001, over - self._port.process.now())
-                answers = await self._call(b"".join(again.values()), left)
-                for index, reply in zip(again, answers, strict=True):
-                    replies[index] = reply
-        except Failure as failure:
-            return [failure] * len(requests)
-        return [self._failure(reply) if isinstance(reply, Exception) else reply for reply in replies]
-
-    async def eval_synced(
-        self,
-        request: Packed,
-        timeout: float,
-        sync: Acknowledging,
-        sync_timeout: float,
-        *,
-        asking: bool = False,
-    ) -> tuple[Reply, int | Failure]:
-        self._port.network.names[request.script.sha] = request.script.name
-        wire = await self._a_wire(timeout)
-        try:
-            # In full: ASKING is about one request, and the answer could be that the script is not known.
-            reply = (await wire.call(ASKING + request.in_full() if asking else request.data, timeout))[-1]
-            if is_no_script(reply):
-                reply = (await wire.call(request.in_full(), timeout))[0]
-        except BaseException:
-            wire.close()
-            raise
-        if self._demoted([reply], wire):
-            return self._checked(reply), 0
-        replicas = 0 if isinstance(reply, Exception) else sync.asked(reply)
-        acked: int | Failure = 0
-        if replicas:
-            try:
-                said = (await wire.call(wait_command(replicas, sync_timeout), timeout + sync_timeout))[0]
-                acked = failure_of(said) if isinstance(said, Exception) else said
-            except Failure as failure:
-                acked = Unanswered(failure.cause)
-            except BaseException:
-                wire.close()
-                raise
-        if isinstance(acked, Unanswered):
-            wire.close()
-        else:
-            self._put_back(wire)
-        return self._checked(reply), acked
-
-    def _failure(self, error: Exception) -> Failure:
-        return failure_of(error, found=self._master is not None)
-
-    def _checked(self, reply: Any) -> Reply:
-        if isinstance(reply, Exception):
-            raise self._failure(reply)
-        return reply  # type: ignore[no-any-return]
-
-    async def _one(self, data: bytes, timeout: float) -> Any:
-        return (await self._call(data, timeout))[0]
-
-    async def _call(self, data: bytes, timeout: float) -> list[Any]:
-        while True:
-            pooled = bool(self._idle)
-            wire = await self._a_wire(timeout)
-            try:
-                replies = await wire.call(data, timeout)
-            except NotSent:
-                wire.close()
-                if not pooled:
-                    raise
-                continue  # It had been closed behind our back; another one may do.
-            except BaseException:
-                # Whatever comes on it later would be taken for the answer to something else.
-                wire.close()
-                raise
-            if self._demoted(replies, wire):
-                if len(replies) > 1 or not pooled:
-                    return replies
-                continue  # It had no effect; the master is elsewhere now.
-            self._put_back(wire)
-            return replies
-
-    def _put_back(self, wire: Wire) -> None:
-        if self._closed or not wire.open:
-            wire.close()
-        else:
-            self._idle.append(wire)
-
-    def _demoted(self, replies: Sequence[Any], wire: Wire) -> bool:
-        """Whether a server is the master no longer; then it is so for all that are connected to it."""
-        if self._master is None or not self._master.demoted(*replies):
-            return False
-        wire.close()
-        self._leave()
-        return True
-
-    def _leave(self) -> None:
-        idle, self._idle = self._idle, []
-        for each in idle:
-            each.close()
-
-    # ---- connections ---------------------------------------------------------------------------------------------
-
-    async def _a_wire(self, timeout: float) -> Wire:
-        while self._idle:
-            wire = self._idle.pop()
-            if not wire.open:
-                continue
-            if await self._elsewhere(wire, timeout):
-                wire.close()
-                continue
-            return wire
-        return await self._connect(timeout)
-
-    async def _connect(self, timeout: float) -> Wire:
-        # As under threads: a short lease must not keep a caller from ever connecting, but the watchdog has deadlines.
-        if self._watchdog is not self._port.world.current or self._watchdog is None:
-            timeout = max(timeout, CONNECTING)
-        address = await self._where(timeout)
-        wire = Wire(self._port, await self._port.reach(address, timeout))
-        if self.inspect is not None:
-            try:
-                info = (await wire.call(INFO, timeout))[0]
-                self.inspect(inspected(info, found=self._master is not None))
-            except Unanswered as failure:
-                wire.close()
-                raise NotSent(failure.cause) from None
-            except NotNow:
-                wire.close()
-                if self._doubt is not None:
-                    self._doubt()
-                raise
-            except BaseException:
-                wire.close()
-                raise
-        return wire
-
-    async def _where(self, timeout: float, *, to_hear: bool = False) -> Address:
-        if self._address is not None:
-            return self._address
-        assert self._master is not None, "neither an address nor a way to find one"
-        assert self._locate is not None, "neither an address nor a way to find one"
-        self._master.asked(self._port.process.now())
-        address: Address = await self._locate(timeout)
-        if to_hear:
-            self._master.hears_at(address)
-        self._found(self._master, address)
-        return address
-
-    def _found(self, master: Whereabouts, address: Address) -> None:
-        if master.found(address):
-            self._leave()
-        if master.hears_elsewhere():
-            self.on_change()
-
-    async def _elsewhere(self, wire: Wire, timeout: float) -> bool:
-        await self._look_again(timeout)
-        return self._master is not None and self._master.was_at(wire.host.address)
-
-    async def _look_again(self, timeout: float) -> None:
-        master = self._master
-        if master is None or self._locate is None or not master.doubtful(self._port.process.now()):
-            return
-        try:
-            self._found(master, await self._locate(min(timeout, CONNECTING)))
-        except NotSent:
-            master.nobody_knew(self._port.process.now())
-
-    async def follow(self) -> bool:
-        await self._look_again(CONNECTING)
-        return self._master is not None
-
-    async def stream(self, timeout: float) -> SimulatedStream:
-        address = await self._where(timeout, to_hear=True)
-        stream = SimulatedStream(self._port, await self._port.reach(address, timeout))
+    async def open_stream(self, address: Address | None, timeout: float) -> SimulatedStream:
+        stream = SimulatedStream(self._port, await self._reach(address, timeout))
         if self._closed:
             stream.close()
         return stream
 
-    def reserve(self) -> None:
-        self._watchdog = self._port.world.current
+    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        wire = Wire(self._port, await self._port.reach((settings["host"], settings["port"]), timeout), None)
+        try:
+            return await wire.call(pack(*command), timeout)
+        except Failure as failure:
+            raise failure.cause from None
+        finally:
+            wire.close()
+
+    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> SimulatedDial:
+        return SimulatedDial(self._port.process, work())
+
+    async def room(self, timeout: float) -> bool:
+        return True
 
     def close(self) -> None:
         self._closed = True
-        self._leave()
 
     def abandon(self) -> None:
-        self._leave()
+        pass
 
 
 def seconds_of(milliseconds: bytes) -> float:

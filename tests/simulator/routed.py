@@ -1,6 +1,6 @@
 """Clients in a simulated world that find their server by themselves: on a cluster, or through sentinels.
 
-The routing is not simulated: :mod:`pyredisson.net.cluster`, :mod:`pyredisson.net.slots`,
+The links are not simulated: :mod:`pyredisson.net.server_link`, :mod:`pyredisson.net.cluster`,
 :mod:`pyredisson.net.sentinel` and :mod:`pyredisson.net.subscriber` run here as they do over sockets.
 """
 
@@ -16,9 +16,10 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request
 from pyredisson.net.cluster import Cluster, ClusterLink, subscriber_for
 from pyredisson.net.resp import prepare
-from pyredisson.net.sentinel import Sentinels, Whereabouts, parse_sentinel_url
+from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.server_link import ServerLink
 from pyredisson.net.slots import Address, prepare_call, slot_of
-from tests.simulator.network import Port, SimulatedLink
+from tests.simulator.network import Port, SimulatedTransport
 from tests.simulator.runtime import AnyClient, Seam
 from tests.simulator.world import Process, Promise
 
@@ -62,7 +63,7 @@ class SimulatedTurn:
 class RoutedRuntime(Seam):
     """The view of a client that has a link, as those over sockets have."""
 
-    def __init__(self, port: Port, link: SimulatedLink | ClusterLink, config: Config) -> None:
+    def __init__(self, port: Port, link: ServerLink | ClusterLink, config: Config) -> None:
         super().__init__(port.process)
         self.port = port
         self.link = link
@@ -146,7 +147,7 @@ class RoutedClient(AnyClient[RoutedRuntime]):
         address: What its messages call the server.
     """
 
-    def __init__(self, port: Port, link: SimulatedLink | ClusterLink, config: Config, address: str) -> None:
+    def __init__(self, port: Port, link: ServerLink | ClusterLink, config: Config, address: str) -> None:
         runtime = RoutedRuntime(port, link, config)
         super().__init__(runtime, ClientCore(runtime, config), address)
         runtime.attach(self.core.wakeups, self.core.emit, self.core.server.inspect)
@@ -157,8 +158,8 @@ def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Confi
     config = config or Config()
     port = Port(process, cluster.network)
 
-    def link_to_node(address: Address) -> SimulatedLink:
-        return SimulatedLink(port, address)
+    def link_to_node(address: Address) -> ServerLink:
+        return ServerLink(SimulatedTransport(port, address), config.connect_timeout)
 
     async def sleep(seconds: float) -> None:
         await process.world.pause_of(process, seconds)
@@ -169,7 +170,6 @@ def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Confi
         link_to_node,
         lambda: SimulatedTurn(process),
         sleep,
-        lambda link, request, timeout: link.eval(request, timeout),
         now=process.now,
     )
     return RoutedClient(port, link, config, "redis+cluster://n0:7000")
@@ -182,23 +182,5 @@ def sentinel_client(process: Process, network: Network, url: str, *, config: Con
     found = parse_sentinel_url(url)
     assert found is not None, f"not a URL of sentinels: {url}"
     sentinels = Sentinels(found)
-
-    async def locate(timeout: float) -> Address:
-        enquiry = sentinels.enquire(timeout)
-        for address in enquiry:
-            link = SimulatedLink(port, address)
-            try:
-                master = enquiry.heard(address, await link.ask(enquiry.command, enquiry.each))
-            except Failure as failure:
-                enquiry.silent(address, failure.cause)
-                continue
-            finally:
-                link.close()
-            if master is not None:
-                sentinels.answered(address)
-                return master
-        raise enquiry.nowhere()
-
-    return RoutedClient(
-        port, SimulatedLink(port, master=Whereabouts(), locate=locate, doubt=sentinels.doubt), config, sentinels.url
-    )
+    link = ServerLink(SimulatedTransport(port), config.connect_timeout, sentinels)
+    return RoutedClient(port, link, config, sentinels.url)

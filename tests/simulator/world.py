@@ -73,6 +73,11 @@ class Promise(Generic[T]):
             raise self._error
         return self._result  # type: ignore[return-value]
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error that it was settled with."""
+        return self._error
+
     def then(self, call: Callable[[], None]) -> None:
         """Call when it is settled, or now."""
         if self._done:

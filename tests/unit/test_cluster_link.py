@@ -14,7 +14,6 @@ from pyredisson.net.cluster import Cluster, ClusterLink
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
 from pyredisson.net.slots import Address, Call, slot_of
 from pyredisson.threads.cluster import ThreadTurn
-from pyredisson.threads.connections import Apart
 
 A: Address = ("a", 1)
 B: Address = ("b", 2)
@@ -90,7 +89,7 @@ class World:
         self.slept = 0.0
         self.asked: list[bytes] = []
         cluster = Cluster((A, B), redis.Connection, {}, None)
-        self.link = ClusterLink(cluster, mode, self._node, ThreadTurn, self._sleep, Apart)  # type: ignore[arg-type]
+        self.link = ClusterLink(cluster, mode, self._node, ThreadTurn, self._sleep)  # type: ignore[arg-type]
 
     def _node(self, address: Address) -> Node:
         return self.nodes.setdefault(address, Node(self, address))

@@ -33,14 +33,11 @@ OVERSIZE: dict[str, int] = {
     "quorum/multi_lock.py": 1048,
     "shared/owners.py": 529,
     "threads/connections.py": 1001,
-    "tools/demo.py": 444,
-    "tools/doctor.py": 538,
-    "tools/run.py": 421,
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
     "core/client.py:persist": 66,
-    "core/waiting.py:until_taken": 68,
+    "core/waiting.py:until_taken": 69,
     "kinds/lock.py:_acquire": 71,
     "kinds/lock.py:_attempt": 52,
     "net/cluster.py:_execute": 57,

@@ -1,0 +1,286 @@
+"""Connections for an event loop: requests of all tasks are written together, and replies come in order.
+
+redis-py makes the connections (addresses, TLS, credentials, handshake). That is all the protocol there is afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import redis.exceptions as rx
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from pyredisson.core.runtime import Failure, NotSent, Unanswered
+from pyredisson.net.bounded_sources import bound_handshake_async, unbounded
+from pyredisson.net.resp import as_redis_error, failure_of, is_push, new_reader
+from pyredisson.net.urls import own_settings
+
+if TYPE_CHECKING:
+    from pyredisson.net.bounds import Reader
+    from pyredisson.net.sentinel import Address
+
+__all__ = ["AsyncSocketStream", "Outcome", "Pipe", "open_connection"]
+
+
+class Replies(asyncio.Protocol):
+    """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
+
+    def __init__(self) -> None:
+        self._reader: Reader = new_reader()
+        self._transport: Any = None
+        self._writer: Any = None
+        self.broken: Exception | None = None
+
+    def adopt(self, reader: Any, writer: Any) -> None:
+        """Take over a connection from redis-py, and what it may have read too much of."""
+        self._writer = writer  # Closes the transport when it is collected, so it lives as long as we do.
+        self._transport = writer.transport
+        self._transport.set_protocol(self)
+        early = bytes(reader._buffer)
+        if early:
+            self.data_received(early)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                if self.broken is None:
+                    self.replied(reply)
+        except rx.InvalidResponse as error:
+            self.connection_lost(rx.ConnectionError(f"Protocol error: {error}"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.broken is None:
+            self.broken = rx.ConnectionError("Connection closed by server.") if exc is None else as_redis_error(exc)
+            self.ended()
+        self.close()
+
+    def replied(self, reply: Any) -> None:
+        """A reply, or a message, came."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """The connection is no more."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close it now."""
+        if self.broken is None:
+            self.broken = rx.ConnectionError("this connection was closed")
+            self.ended()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            try:
+                transport.abort()
+            except RuntimeError:  # Its loop is closed, so nobody will see to its end.
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Close our descriptor without the loop's help, and without a word to the server."""
+        transport = self._transport
+        with contextlib.suppress(Exception):
+            transport._closing = True  # Else it, and its writer, would want to close themselves on a loop gone by.
+            sock, transport._sock = transport._sock, None
+            socket.close(sock.detach())
+
+
+class Outcome(Protocol):
+    """Who gets what comes of a request: a future, as a rule."""
+
+    def done(self) -> bool:
+        """Whether it came, or nobody wants it any more."""
+        ...
+
+    def set_result(self, reply: Any, /) -> None:
+        """The reply came, or the error that came as one."""
+        ...
+
+    def set_exception(self, failure: Failure, /) -> None:
+        """No reply came."""
+        ...
+
+
+class Pipe(Replies):
+    """A connection for any number of requests at once. ``address``: where sentinels said that its server is."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address | None = None) -> None:
+        super().__init__()
+        self._loop = loop
+        self.address = address
+        self.used = loop.time()
+        self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
+        self._out: list[bytes] = []
+        self._unsent = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.retired = False
+
+    def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
+        """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
+        future = self._loop.create_future()
+        if self.broken is not None:  # Since it was looked at: there were turns of the loop in between.
+            future.set_exception(NotSent(self.broken))
+            return future
+        due = self._loop.time() + timeout
+        self._calls.append((future, due))
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+        if self._timer is None or due < self._timer.when():
+            self._set_timer(due)
+        return future
+
+    def post(self, data: bytes, timeout: float, outcome: Outcome) -> None:
+        """Send a request that is one of several, by somebody who brings what its outcome is put into.
+
+        Now, if nothing else is under way here: then there is nothing that it could leave together with.
+        """
+        if self.broken is not None:
+            outcome.set_exception(NotSent(self.broken))
+            return
+        due = self._loop.time() + timeout
+        calls, out = self._calls, self._out
+        if not (calls or out):
+            self._transport.write(data)
+        else:
+            if not out:
+                self._loop.call_soon(self._flush)
+            out.append(data)
+        calls.append((outcome, due))
+        if self._timer is None or due < self._timer.when():
+            self._set_timer(due)
+
+    def _flush(self) -> None:
+        # All that was asked for in this turn of the loop leaves by one system call.
+        out, self._out = self._out, []
+        if self.broken is None and out:
+            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+
+    def replied(self, reply: Any) -> None:
+        if type(reply) is not int and reply is not None and is_push(reply):
+            return
+        outcome = self._calls.popleft()[0]
+        if not outcome.done():
+            outcome.set_result(reply)
+        if self.retired and not self._calls:
+            self.close()
+
+    def ended(self) -> None:
+        unsent = len(self._out)
+        calls, self._calls = self._calls, deque()
+        if self._timer is not None:
+            self._timer.cancel()
+        error = self.broken or rx.ConnectionError("Connection closed.")
+        for index, (outcome, _) in enumerate(calls):
+            if not outcome.done():
+                kind = NotSent if index >= len(calls) - unsent else Unanswered
+                outcome.set_exception(kind(error))
+
+    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """See :meth:`pyredisson.net.transport.Wire.call_many`. Nothing of others comes in between."""
+        calls = [self.call(data, timeout) for data in requests]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    def usable(self) -> bool:
+        """See :meth:`pyredisson.net.transport.Wire.usable`."""
+        return self.broken is None and not self.retired
+
+    def retire(self) -> None:
+        """Take no more requests, and close when the ones under way are answered or given up."""
+        self.retired = True
+        if not self._calls:
+            self.close()
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        # Many requests, one timer: it goes off when the earliest of them may be late, and is set anew.
+        self._timer = None
+        now = self._loop.time()
+        again = math.inf
+        for outcome, due in self._calls:
+            if outcome.done():
+                continue
+            if due <= now:
+                # Its reply may still come, and belongs to nobody then. The rest had better go by another connection.
+                self.retired = True
+                outcome.set_exception(Unanswered(rx.TimeoutError("no reply from the server in time")))
+            else:
+                again = min(again, due)
+        if again < math.inf:
+            self._set_timer(again)
+        elif self.retired:
+            self.close()
+
+
+class AsyncSocketStream(Replies):
+    """A stream for a subscriber."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._replies: list[Any] = []
+        self._woken = False
+        self._reading: asyncio.Future[None] | None = None
+
+    def replied(self, reply: Any) -> None:
+        self._replies.append(reply)
+        self.wake()
+
+    def ended(self) -> None:
+        self.wake()
+
+    def send(self, data: bytes) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self._transport.write(data)
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        if not self._woken and not self._replies and self.broken is None:
+            self._reading = self._loop.create_future()
+            timer = self._loop.call_later(timeout, self.wake) if timeout < math.inf else None
+            try:
+                await self._reading
+            finally:
+                self._reading = None
+                if timer is not None:
+                    timer.cancel()
+        self._woken = False
+        replies, self._replies = self._replies, []
+        return None if self.broken is not None and not replies else replies
+
+
+async def open_connection(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> tuple[Any, Any]:
+    """Let redis-py connect and introduce itself, and take the streams.
+
+    Raises:
+        NotSent: No connection could be made.
+        Rejected: The server did not let us in.
+    """
+    connection = bound_handshake_async(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
+    try:
+        await connection.connect()
+    except rx.AuthenticationError as error:
+        raise failure_of(error) from None
+    except (rx.RedisError, OSError) as error:
+        raise NotSent(as_redis_error(error)) from None
+    reader, writer = unbounded(connection._reader), connection._writer
+    connection._reader = connection._writer = None  # Else they would be closed with the object.
+    return reader, writer

@@ -1,0 +1,112 @@
+"""Await in a task of its own what may swallow a cancellation, or must not be cancelled in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Connecting, NotSent
+from pyredisson.errors import ClientClosedError
+from pyredisson.shared.clock import monotonic
+
+__all__ = ["TaskDial", "in_time", "look_at", "shielded", "spawn"]
+
+T = TypeVar("T")
+
+
+class TaskDial:
+    """See :class:`pyredisson.net.transport.Dial`: a connection made in a task of its own."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self.began = monotonic()
+        self.task = asyncio.ensure_future(work)
+        self.task.add_done_callback(look_at)
+
+    def done(self) -> bool:
+        return self.task.done()
+
+    async def wait(self, seconds: float) -> bool:
+        await asyncio.wait({self.task}, timeout=seconds)
+        return self.task.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        if not self.task.done():
+            return None
+        if self.task.cancelled():  # By close(): nobody else cancels it.
+            return NotSent(ClientClosedError("this client was closed meanwhile"))
+        return self.task.exception()
+
+
+async def shielded(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object] | None = None) -> T:
+    """Await ``work`` in a task of its own, so that it cannot swallow a cancellation.
+
+    redis-py sends through ``asyncio.wait_for``, and before Python 3.12 that drops one which comes with the result.
+    ``unwanted`` is given a result that nobody waits for any more.
+    """
+    task = asyncio.ensure_future(work)
+
+    def over(_: asyncio.Future[T]) -> None:
+        if not task.cancelled() and task.exception() is None and unwanted is not None:
+            unwanted(task.result())
+
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        task.add_done_callback(over)
+        raise
+    return task.result()
+
+
+async def in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callable[[T], object]) -> T:
+    """Await ``work`` for so long. It goes on by itself, and a late result is ``unwanted``.
+
+    It is not cancelled: redis-py would give a connection back to its pool in the middle of the handshake.
+
+    Raises:
+        Connecting: It was not over in time.
+    """
+    task = asyncio.ensure_future(work)
+
+    def over(_: asyncio.Future[T]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            unwanted(task.result())
+
+    def leave() -> None:
+        _leaving.add(task)  # Else nobody would keep it until its end.
+        task.add_done_callback(_leaving.discard)
+        task.add_done_callback(over)
+
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+    except asyncio.CancelledError:
+        leave()
+        raise
+    if task.done():
+        return task.result()
+    leave()
+    raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+
+
+def look_at(task: asyncio.Future[Any]) -> None:
+    """Retrieve an error that nobody waits for, so that nobody complains of that."""
+    if not task.cancelled():
+        task.exception()
+
+
+_leaving: set[asyncio.Future[Any]] = set()
+
+
+def spawn(work: Coroutine[Any, Any, Any]) -> None:
+    """Run something that nobody waits for, if there is a loop to run it."""
+    try:
+        task = asyncio.get_running_loop().create_task(work)
+    except RuntimeError:
+        work.close()
+        return  # No loop runs any more: the connection goes with it.
+    _leaving.add(task)
+    task.add_done_callback(_leaving.discard)

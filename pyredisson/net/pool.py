@@ -1,0 +1,181 @@
+"""Which connection a request takes, which of them stay, and how long one may take to be made.
+
+A connection is made in the background, within ``Config.connect_timeout``. A request waits for it as long as it has
+time itself; whoever comes next goes on waiting for the same one, so that a slow server is not asked again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Connecting, NotSent
+from pyredisson.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from pyredisson.net.transport import Connect, Dial, Transport, Wire
+
+__all__ = ["Pool", "SharedPool"]
+
+#: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
+FRESH = 1.0
+
+#: Beyond this many, connections that have been idle for so long (seconds) are closed when another one comes back.
+KEEP_IDLE = 8
+IDLE_FOR = 60.0
+
+#: After this share of its time a connection that is still being made has company: its packets may have been lost.
+PATIENCE = 0.25
+
+
+class Pool:
+    """Connections to one server that carry one request at a time: the one used last is taken first.
+
+    Args:
+        transport: Makes them.
+        connect: Makes one, within so many seconds.
+        connect_timeout: How long that may take.
+    """
+
+    limited = True
+
+    def __init__(self, transport: Transport, connect: Connect, connect_timeout: float) -> None:
+        self._transport = transport
+        self._now = transport.now
+        self._make = connect
+        self._connect_timeout = connect_timeout
+        self._idle: list[Wire] = []
+        self._dials: list[Dial] = []  # Those that nobody waits for.
+        self._closed = False
+
+    def get(self) -> Wire | None:
+        """Take a connection; ``None`` if none is idle."""
+        idle = self._idle
+        while True:
+            try:
+                wire = idle.pop()
+            except IndexError:
+                return None
+            if self._now() - wire.used <= FRESH or wire.usable():
+                return wire
+            wire.close()
+
+    def put_back(self, wire: Wire) -> Awaitable[object] | None:
+        """Let others have a connection on which nothing is under way. Returns what to await for that, if anything."""
+        now = wire.used = self._now()
+        idle = self._idle
+        idle.append(wire)
+        if self._closed or (len(idle) > KEEP_IDLE and now - idle[0].used > IDLE_FOR):
+            self._trim()
+        return None
+
+    def discard(self, wire: Wire) -> None:
+        """Close a connection whose request failed: what comes on it later would be taken for the next reply."""
+        wire.close()
+
+    def leave(self, wire: Wire | None = None) -> None:
+        """Let go of a connection to a server that is the wrong one by now, and of all that are idle."""
+        if wire is not None:
+            wire.retire()
+        idle, self._idle[:] = list(self._idle), []
+        for each in idle:
+            each.retire()
+
+    async def connect(self, timeout: float) -> Wire:
+        """Wait for a new connection.
+
+        Raises:
+            Connecting: It was not made within ``timeout``, and is still being made.
+            NotSent, Rejected: It could not be made.
+        """
+        until = self._now() + timeout
+        while True:
+            while self.limited and not await self._transport.room(until - self._now()):
+                if (wire := self.get()) is not None:
+                    return wire
+            dial = self.dial()
+            try:
+                over = await dial.wait(max(0.0, until - self._now()))
+            finally:
+                self.leave_dial(dial)
+            if not over:
+                raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+            if dial.failure is not None:
+                raise dial.failure
+            if (wire := self.get()) is not None:  # Unless somebody was quicker.
+                return wire
+
+    def dial(self) -> Dial:
+        """Return a connection being made that nobody else waits for. Raises ``NotSent`` if the client was closed."""
+        if self._closed:
+            raise NotSent(ClientClosedError("this client was closed meanwhile"))
+        while True:
+            try:
+                dial = self._dials.pop()
+            except IndexError:
+                return self._transport.dial(self._fill)
+            if not dial.done() and self._now() - dial.began < PATIENCE * self._connect_timeout:
+                return dial
+
+    def leave_dial(self, dial: Dial) -> None:
+        """Wait for it no longer: it goes on, for the next one."""
+        if not (dial.done() or dial in self._dials):
+            self._dials.append(dial)
+
+    async def _fill(self) -> None:
+        Pool.put_back(self, await self._make(self._connect_timeout))
+
+    def _trim(self) -> None:
+        try:
+            (self._idle.pop() if self._closed else self._idle.pop(0)).close()
+        except IndexError:
+            pass
+
+    def close(self) -> None:
+        """Close all that are idle, and each one as it comes back."""
+        self._closed = True
+        while self._idle:
+            self._trim()
+
+    def abandon(self) -> None:
+        """Let go of all that are idle, in the child of a fork."""
+        idle, self._idle = self._idle, []
+        self._dials = []
+        for wire in idle:
+            wire.abandon()
+
+
+class SharedPool(Pool):
+    """The one connection that carries the requests of all at once. The arguments are those of :class:`Pool`."""
+
+    limited = False
+
+    def get(self) -> Wire | None:
+        """Return the connection, if there is one."""
+        idle = self._idle
+        while idle:
+            if idle[-1].usable():
+                return idle[-1]
+            idle.pop()
+        return None
+
+    def put_back(self, wire: Wire) -> None:
+        """Do nothing: others have it already."""
+
+    def discard(self, wire: Wire) -> None:
+        """Do nothing: it tells late replies from others, and its own end from a request that failed."""
+
+    def dial(self) -> Dial:
+        """Return the connection being made: all who need it wait for the same one."""
+        dial = super().dial()
+        self._dials.append(dial)
+        return dial
+
+    async def _fill(self) -> None:
+        wire = await self._make(self._connect_timeout)
+        if self._closed or self.get() is not None:  # An earlier attempt has come to its end meanwhile.
+            wire.close()
+        else:
+            self._idle[:] = [wire]

@@ -1,0 +1,266 @@
+"""The link to one server: what is decided about its connections, for all runtimes.
+
+``async`` means "may block" here, as in the core. A :class:`pyredisson.net.transport.Transport` moves the bytes.
+
+Rules kept here:
+
+1. A request that surely did not leave is sent once more on another connection, if the first was not new.
+2. A script that the server does not know is sent again in full; that is still once.
+3. A new connection is used when its server has told who it is (``INFO``), and nobody objects.
+4. Where sentinels lead, each new connection goes where they say. They are asked again while old ones are used; what
+   leads elsewhere, or to a server that became a replica, is left.
+5. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Reply, Unanswered
+from pyredisson.net.link import CONNECTING, INFO, Inspect, Stream, nobody, wait_command
+from pyredisson.net.resp import ASKING, Packed, failure_of, inspected, is_no_script, pack, resent
+from pyredisson.net.sentinel import Whereabouts
+
+if TYPE_CHECKING:
+    from pyredisson.net.pool import Pool
+    from pyredisson.net.sentinel import Address, Sentinels
+    from pyredisson.net.transport import Transport, Wire
+
+__all__ = ["ServerLink"]
+
+T = TypeVar("T")
+
+
+@final
+class ServerLink:
+    """The connections to one server.
+
+    Args:
+        transport: Makes them.
+        connect_timeout: How long one may take to be made.
+        sentinels: Tell where the server is; then host and port of the settings mean nothing.
+
+    Attributes:
+        away: Whether the server did not answer the last time; only for those who ask many servers at once.
+    """
+
+    def __init__(self, transport: Transport, connect_timeout: float, sentinels: Sentinels | None = None) -> None:
+        self._transport = transport
+        self._now = transport.now
+        self._sentinels = sentinels
+        self._master = Whereabouts()
+        self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
+        self.inspect: Inspect | None = None
+        self.on_change: Callable[[], None] = nobody
+        self.away = False
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    async def eval(self, request: Packed, timeout: float) -> Reply:
+        reply = await self._call(request.data, timeout)
+        if isinstance(reply, Exception):
+            return await self.answer(reply, request, timeout)
+        return reply  # type: ignore[no-any-return]
+
+    async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
+        """Return or raise what an error reply comes to: a script that the server does not know is sent in full."""
+        if not is_no_script(error):
+            raise self._failure(error)
+        return self._checked(await self._call(request.in_full(), timeout))
+
+    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+        return self._checked(await self._call(pack(*command), timeout))
+
+    async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        replies = await self._exchange(self._pool, lambda wire: wire.call_many((ASKING, data), timeout), timeout)
+        return self._checked(replies[1])
+
+    async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
+        over = self._now() + timeout
+        try:
+            replies = await self._call_many([request.data for request in requests], timeout)
+            if again := resent(requests, replies):
+                answers = await self._call_many(list(again.values()), max(0.001, over - self._now()))
+                for index, reply in zip(again, answers, strict=True):
+                    replies[index] = reply
+        except Failure as failure:
+            return [failure] * len(requests)
+        return [self._failure(reply) if isinstance(reply, Exception) else reply for reply in replies]
+
+    async def eval_synced(
+        self,
+        request: Packed,
+        timeout: float,
+        sync: Acknowledging,
+        sync_timeout: float,
+        *,
+        asking: bool = False,
+    ) -> tuple[Reply, int | Failure]:
+        if self._pool is not self._alone and not asking:  # The good path, where there are no replicas.
+            if self._pool.get() is None:
+                await self._new(self._pool, timeout)
+            if not sync.needed():
+                return await self.eval(request, timeout), 0
+
+        async def talk(wire: Wire) -> list[Any]:
+            if asking:  # In full: ASKING is about one request, and the answer could be that the script is not known.
+                reply = (await wire.call_many((ASKING, request.in_full()), timeout))[1]
+            else:
+                reply = await wire.call(request.data, timeout)
+                if is_no_script(reply):
+                    reply = await wire.call(request.in_full(), timeout)
+            if isinstance(reply, Exception) or not (replicas := sync.asked(reply)):
+                return [reply, 0]
+            try:
+                acked = await wire.call(wait_command(replicas, sync_timeout), timeout + sync_timeout)
+            except Failure as failure:
+                return [reply, Unanswered(failure.cause)]  # Whether or not the question left.
+            return [reply, self._failure(acked) if isinstance(acked, Exception) else acked]
+
+        reply, acked = await self._exchange(self._alone, talk, timeout)
+        return self._checked(reply), acked
+
+    def _failure(self, error: Exception) -> Failure:
+        return error if isinstance(error, Failure) else failure_of(error, found=self._sentinels is not None)
+
+    def _checked(self, reply: Any) -> Reply:
+        if isinstance(reply, Exception):
+            raise self._failure(reply)
+        return reply  # type: ignore[no-any-return]
+
+    async def _call(self, data: bytes, timeout: float) -> Any:
+        return await self._exchange(self._pool, lambda wire: wire.call(data, timeout), timeout)
+
+    async def _call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        return await self._exchange(self._pool, lambda wire: wire.call_many(requests, timeout), timeout)
+
+    async def _exchange(self, pool: Pool, talk: Callable[[Wire], Awaitable[T]], timeout: float) -> T:
+        """Talk on a connection, and on another one where that surely had no effect and the first was not new."""
+        while True:
+            wire = pool.get()
+            new = wire is None
+            if wire is None:
+                wire = await self._new(pool, timeout)
+            elif self._sentinels is not None:
+                await self._look_again(timeout)
+            if self._sentinels is not None and self._master.has_left(wire.address):
+                pool.leave(wire)
+                continue
+            try:
+                said = await talk(wire)
+            except NotSent:
+                pool.discard(wire)
+                if new:
+                    raise
+                continue  # It had been closed behind our back.
+            except BaseException:
+                pool.discard(wire)
+                raise
+            several: list[Any] | None = said if isinstance(said, list) else None
+            if self._sentinels is not None and self._master.demoted(*(several or (said,))):
+                pool.leave(wire)
+                if new or several is not None:
+                    return said
+                continue  # It had no effect; the master is elsewhere now.
+            if several and isinstance(several[-1], Unanswered):
+                pool.discard(wire)
+            elif (going_back := pool.put_back(wire)) is not None:
+                await going_back
+            return said
+
+    # ---- connections ---------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> Pool | None:
+        """The connections, if a request can be sent on one now, and its reply received later. For ``fan_out``."""
+        return self._pool if self._transport.direct and self._sentinels is None else None
+
+    async def _new(self, pool: Pool, timeout: float) -> Wire:
+        # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
+        if self._transport.caller() != self._transport.watchdog:
+            timeout = max(timeout, CONNECTING)
+        return await pool.connect(timeout)
+
+    async def _connect(self, timeout: float) -> Wire:
+        """Make a connection to the server, wherever it is, and let it say who it is."""
+        address = await self._locate(timeout)
+        wire = await self._transport.open(address, timeout)
+        try:
+            await self._introduce(wire, timeout)
+            if self._sentinels is not None and self._master.has_left(address):
+                raise NotSent(rx.ConnectionError("the master was replaced while the connection was made"))
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def _introduce(self, wire: Wire, timeout: float) -> None:
+        """Let the server at the end of a connection say who it is. Raises a ``Failure`` if it is not to be used."""
+        if self.inspect is None:
+            return
+        try:
+            self.inspect(inspected(await wire.call(INFO, timeout), found=self._sentinels is not None))
+        except Unanswered as failure:
+            raise NotSent(failure.cause) from None
+        except NotNow:
+            if self._sentinels is not None:
+                self._sentinels.doubt()
+            raise
+        if self._sentinels is None and wire.address is not None:
+            self._found(wire.address)
+
+    async def stream(self, timeout: float) -> Stream:
+        address = await self._locate(timeout, to_hear=True)
+        stream = await self._transport.open_stream(address, timeout)
+        if (place := getattr(stream, "address", None)) is not None:
+            self._master.hears_at(place)
+        return stream
+
+    def reserve(self) -> None:
+        self._transport.watchdog = self._transport.caller()
+
+    def close(self) -> None:
+        for pool in (self._pool, self._alone):
+            pool.close()
+        self._transport.close()
+
+    def abandon(self) -> None:
+        for pool in (self._pool, self._alone):
+            pool.abandon()
+        self._transport.abandon()
+
+    # ---- where the server is -------------------------------------------------------------------------------------
+
+    async def _locate(self, timeout: float, *, to_hear: bool = False) -> Address | None:
+        """Return where the next connection leads, if that has to be looked up; ``to_hear``: the subscriber's."""
+        if self._sentinels is None:
+            return None
+        self._master.asked(self._now())
+        address = await self._sentinels.locate(self._transport.ask_sentinel, timeout)
+        if to_hear:
+            self._master.hears_at(address)
+        self._found(address)
+        return address
+
+    def _found(self, address: Address) -> None:
+        if self._master.found(address):
+            for pool in (self._pool, self._alone):
+                pool.leave()
+        if self._master.hears_elsewhere():
+            self.on_change()
+
+    async def _look_again(self, timeout: float) -> None:
+        """Ask who the master is, if that was not asked a moment ago."""
+        if self._sentinels is None or not self._master.doubtful(self._now()):
+            return
+        try:
+            self._found(await self._sentinels.locate(self._transport.ask_sentinel, min(timeout, CONNECTING)))
+        except NotSent:
+            self._master.nobody_knew(self._now())
+
+    async def follow(self) -> bool:
+        await self._look_again(CONNECTING)
+        return self._sentinels is not None

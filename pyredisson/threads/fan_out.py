@@ -1,0 +1,185 @@
+"""Requests to several servers at once, under threads: all are sent, then all replies are received."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import Ask, AskSynced, Failure, NotSent, Reply, Unanswered, run
+from pyredisson.net.link import CONNECTING
+from pyredisson.net.server_link import ServerLink
+from pyredisson.shared.clock import monotonic
+from pyredisson.threads.interruption import Flag
+from pyredisson.threads.socket_errors import raise_if_foreign
+from pyredisson.threads.sockets import Connection
+
+if TYPE_CHECKING:
+    from pyredisson.net.link import Link
+    from pyredisson.net.pool import Pool
+    from pyredisson.net.resp import Packed
+    from pyredisson.net.transport import Dial
+
+__all__ = ["fan_out"]
+
+
+class Begun(Protocol):
+    """A request under way."""
+
+    async def receive(self) -> Reply:
+        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+        ...
+
+    def drop(self) -> None:
+        """Forget it: nobody wants its reply any more."""
+        ...
+
+
+class Posted:
+    """A request that was sent on a connection of its link."""
+
+    __slots__ = ("_link", "_pool", "_request", "_timeout", "_until", "_wire")
+
+    def __init__(
+        self, link: ServerLink, pool: Pool, wire: Connection, request: Packed, timeout: float, until: float
+    ) -> None:
+        self._link = link
+        self._pool = pool
+        self._wire = wire
+        self._request = request
+        self._timeout = timeout
+        self._until = until
+
+    async def receive(self) -> Reply:
+        link, wire, timeout = self._link, self._wire, self._timeout
+        left = self._until - monotonic()
+        try:
+            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+            reply = wire.receive(timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
+        except BaseException as error:
+            wire.close()
+            if isinstance(error, Unanswered):
+                link.away = True
+            raise
+        link.away = False
+        self._pool.put_back(wire)
+        if isinstance(reply, Exception):
+            return await link.answer(reply, self._request, timeout)
+        return reply  # type: ignore[no-any-return]
+
+    def drop(self) -> None:
+        self._wire.close()  # Its reply would be taken for the answer to something else.
+
+
+class Dialled:
+    """A request for which a connection has to be made first."""
+
+    def __init__(self, link: ServerLink, pool: Pool, request: Packed, timeout: float) -> None:
+        self._link = link
+        self._pool = pool
+        self._request = request
+        self._timeout = timeout
+        # A server that was away a moment ago is not waited for longer than one that does not answer.
+        self._until = monotonic() + (timeout if link.away else max(timeout, CONNECTING))
+        self._dial: Dial = pool.dial()
+
+    async def receive(self) -> Reply:
+        dial = self._dial
+        over = await dial.wait(max(0.0, self._until - monotonic()))
+        if not over:
+            self._pool.leave_dial(dial)
+            self._link.away = True
+            raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
+        if dial.failure is not None:
+            self._link.away = True
+            raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
+        begun = _begin(self._link, self._pool, self._request, self._timeout)
+        if isinstance(begun, Dialled):  # Somebody was quicker, and the next one is being made.
+            begun.drop()
+            raise NotSent(rx.ConnectionError("the connection was used for something else"))
+        return await begun.receive()
+
+    def drop(self) -> None:
+        self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
+
+
+class InThread:
+    """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
+
+    def __init__(self, link: Link, ask: Ask) -> None:
+        self._timeout = ask.timeout + (ask.sync_timeout if isinstance(ask, AskSynced) else 0.0)
+        self._until = monotonic() + max(self._timeout, CONNECTING)
+        self._done = Flag()
+        self._answer: Any = None
+        self._link = link
+        self._ask = ask
+        threading.Thread(target=self._run, name="pyredisson-request", daemon=True).start()
+
+    def _run(self) -> None:
+        link, ask = self._link, self._ask
+        try:
+            if isinstance(ask, AskSynced):
+                self._answer = run(link.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout))
+            else:
+                self._answer = run(link.eval(ask.request, ask.timeout))
+        except Failure as failure:
+            self._answer = failure
+        except Exception as error:
+            self._answer = Unanswered(error)
+        self._done.set()
+
+    async def receive(self) -> Reply:
+        if not self._done.wait(max(0.0, self._until - monotonic())):
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
+        answer = self._answer
+        if isinstance(answer, Failure):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    def drop(self) -> None:
+        pass
+
+
+def _begin(link: ServerLink, pool: Pool, request: Packed, timeout: float) -> Begun:
+    """Send a request now, or begin to connect for it."""
+    while True:
+        wire: Any = pool.get()
+        if wire is None:
+            return Dialled(link, pool, request, timeout)
+        until = monotonic() + timeout
+        try:
+            wire.post(request.data, timeout)
+        except OSError as error:
+            wire.close()
+            raise_if_foreign(error, wire.sock)
+            continue
+        except BaseException:
+            wire.close()
+            raise
+        return Posted(link, pool, wire, request, timeout, until)
+
+
+async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
+    """See ``Runtime.fan_out``: send everything, then receive the replies.
+
+    In any order: while one is waited for, the others' arrive, and their time runs too.
+    """
+    begun: list[Begun] = []
+    answers: list[Reply | Failure] = []
+    try:
+        for ask in asks:
+            link: Link = ask.runtime.link  # type: ignore[attr-defined]
+            pool = link.pool if isinstance(link, ServerLink) and type(ask) is Ask else None
+            begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask.request, ask.timeout))  # type: ignore[arg-type]
+        for each in begun:
+            try:
+                answers.append(await each.receive())
+            except Failure as failure:
+                answers.append(failure)
+    except BaseException:
+        for each in begun[len(answers) :]:
+            each.drop()
+        raise
+    return answers

@@ -1,0 +1,249 @@
+"""Blocking sockets: redis-py makes the connections, and what is sent on them afterwards goes straight to the socket.
+
+That is the hot path of everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import redis.exceptions as rx
+
+from pyredisson.core.runtime import NotSent, Unanswered
+from pyredisson.net.resp import is_push, new_reader
+from pyredisson.shared.clock import monotonic
+from pyredisson.threads.inherited import close_inherited
+from pyredisson.threads.readiness import Readiness
+from pyredisson.threads.socket_errors import raise_if_foreign
+
+if TYPE_CHECKING:
+    from pyredisson.net.bounds import Reader
+    from pyredisson.net.sentinel import Address
+
+__all__ = ["Connection", "SocketStream"]
+
+READ_SIZE = 65536
+
+#: What is read first: nearly all replies are a few bytes, and the room for a large one would cost more than the rest.
+FIRST_READ = 256
+
+_WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
+
+
+class Connection:
+    """A connection that carries one request at a time. The arguments are its attributes.
+
+    Attributes:
+        sock: The socket.
+        used: When a request was answered on it last.
+        address: Where the server is, if sentinels told it.
+    """
+
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "used")
+
+    def __init__(self, sock: socket.socket, used: float, address: Address | None = None) -> None:
+        self.sock = sock
+        self.used = used
+        self.address = address
+        self._reader: Reader | None = None
+        self._timeout = -1.0
+        # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's; on a
+        # plain socket the kernel's cost a system call less each time.
+        self._plain = type(sock).__module__ == "socket"
+        if self._plain:
+            sock.settimeout(None)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Wait at most so long for the server, in each direction."""
+        self._timeout = seconds
+        seconds = max(seconds, 0.001)
+        if self._plain:
+            value = struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        else:
+            self.sock.settimeout(seconds)
+
+    async def call(self, data: bytes, timeout: float) -> Any:
+        """See :meth:`pyredisson.net.transport.Wire.call`."""
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        try:
+            self.sock.sendall(data)
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            # The request did not leave in full: an incomplete one is never executed.
+            raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        return self.receive(timeout)
+
+    def post(self, data: bytes, timeout: float) -> None:
+        """Send a request whose reply is received later. Raises ``OSError``: it did not leave in full."""
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        self.sock.sendall(data)
+
+    def receive_late(self, left: float, timeout: float) -> Any:
+        """As :meth:`receive`, when of the timeout that was set only so much is left."""
+        if self._plain:
+            if not Readiness(self.sock).wait(left):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+        else:
+            self.set_timeout(left)
+        return self.receive(timeout)
+
+    def receive(self, timeout: float) -> Any:
+        """Return the reply to what was sent, or the error that came as one. Raises ``Unanswered``."""
+        try:
+            chunk = self.sock.recv(FIRST_READ)
+        except _WOULD_BLOCK as error:
+            raise_if_foreign(error, self.sock)
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+        # The replies of nearly every acquire and release.
+        if chunk in (b"_\r\n", b"$-1\r\n"):
+            return None
+        if chunk == b":1\r\n":
+            return 1
+        if chunk == b":0\r\n":  # The release of a reader among others.
+            return 0
+        return self._read(chunk, timeout)
+
+    def _read(self, chunk: bytes, timeout: float) -> Any:
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = new_reader()
+        until = monotonic() + timeout
+        while True:
+            if not chunk:
+                raise Unanswered(rx.ConnectionError("Connection closed by server."))
+            try:
+                reader.feed(chunk)
+                reply = reader.gets()
+                while is_push(reply):
+                    reply = reader.gets()
+            except rx.InvalidResponse as error:
+                raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
+            if reply is not False:
+                return reply
+            try:
+                if monotonic() > until:  # The socket's own timeout begins anew with every byte.
+                    raise TimeoutError
+                chunk = self.sock.recv(READ_SIZE)
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
+                raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
+            except OSError as error:
+                raise_if_foreign(error, self.sock)
+                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+
+    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """See :meth:`pyredisson.net.transport.Wire.call_many`. Some may have been executed if one did not leave."""
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        try:
+            self.sock.sendall(b"".join(requests))
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            raise Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        until = monotonic() + timeout
+        reader = new_reader()
+        replies: list[Any] = []
+        while len(replies) < len(requests):
+            try:
+                if monotonic() > until:  # The socket's own timeout begins anew with every byte.
+                    raise TimeoutError
+                chunk = self.sock.recv(READ_SIZE)
+                if not chunk:
+                    raise Unanswered(rx.ConnectionError("Connection closed by server."))
+                reader.feed(chunk)
+                replies += [reply for reply in _all(reader) if not is_push(reply)]
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
+                raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
+            except rx.InvalidResponse as error:
+                raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
+            except OSError as error:
+                raise_if_foreign(error, self.sock)
+                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+        return replies
+
+    def usable(self) -> bool:
+        """Whether an idle connection still stands, and nothing has come on it that nobody asked for."""
+        if not self._plain:
+            # Over TLS there may be something to read that is no reply.
+            return hasattr(self.sock, "pending") or not Readiness(self.sock).wait(0)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            return isinstance(error, _WOULD_BLOCK)
+        return False
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+    retire = close
+
+    def abandon(self) -> None:
+        """See :meth:`pyredisson.net.transport.Wire.abandon`."""
+        close_inherited(self.sock)
+
+
+class SocketStream:
+    """A stream on a socket of our own."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reader = new_reader()
+        self._bell, self._ring = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ring.setblocking(False)
+        self._readiness = Readiness(sock, self._bell)
+        sock.settimeout(1.0)  # Only for a moment in which the kernel's buffer is full, or a TLS record incomplete.
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        pending = getattr(self._sock, "pending", None)
+        if not (pending and pending()):
+            ready = self._readiness.wait(timeout)
+            if self._bell in ready:
+                with contextlib.suppress(OSError):
+                    self._bell.recv(READ_SIZE)
+            if self._sock not in ready:
+                return []
+        try:
+            chunk = self._sock.recv(READ_SIZE)
+            if not chunk:
+                return None
+            self._reader.feed(chunk)
+            return _all(self._reader)
+        except _WOULD_BLOCK:
+            return []
+        except (OSError, rx.InvalidResponse):
+            return None
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._ring.send(b".")
+
+    def close(self) -> None:
+        for sock in (self._sock, self._bell, self._ring):
+            with contextlib.suppress(OSError):
+                sock.close()
+
+
+def _all(reader: Reader) -> list[Any]:
+    found: list[Any] = []
+    while (reply := reader.gets()) is not False:
+        found.append(reply)
+    return found

@@ -1,0 +1,85 @@
+"""Makes the connections of a link under threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pyredisson.net.pool import Pool
+from pyredisson.net.server_link import ServerLink
+from pyredisson.net.urls import kept_settings
+from pyredisson.shared.clock import monotonic
+from pyredisson.threads.borrowed import BorrowedTransport
+from pyredisson.threads.dialling import ThreadDial
+from pyredisson.threads.inherited import Sockets
+from pyredisson.threads.sockets import Connection, SocketStream
+
+if TYPE_CHECKING:
+    from pyredisson.net.link import Stream
+    from pyredisson.net.sentinel import Address, Sentinels
+    from pyredisson.net.transport import Connect, Dial, Introduce
+
+__all__ = ["SocketTransport", "link_to"]
+
+
+class SocketTransport:
+    """Sockets of our own, made from the settings of a client. As many as requests are under way at once."""
+
+    direct = True
+    now = staticmethod(monotonic)
+    caller = staticmethod(threading.get_ident)
+
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+        self._class = connection_class
+        self._settings = settings
+        self._sockets = Sockets()
+        self.watchdog: object = None
+
+    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
+        pool = Pool(self, connect, connect_timeout)
+        return pool, pool
+
+    async def open(self, address: Address | None, timeout: float) -> Connection:
+        return Connection(self._open(address, timeout), monotonic(), address)
+
+    async def open_stream(self, address: Address | None, timeout: float) -> Stream:
+        return SocketStream(self._open(address, timeout))
+
+    def _open(self, address: Address | None, timeout: float) -> Any:
+        settings = self._settings if address is None else {**self._settings, "host": address[0], "port": address[1]}
+        return self._sockets.open(self._class, settings, timeout)
+
+    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        sentinel: Any = redis.Redis(**settings, retry=Retry(NoBackoff(), 0))
+        with sentinel:
+            return sentinel.execute_command(*command)
+
+    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
+        return ThreadDial(work)
+
+    async def room(self, timeout: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass  # The pool closes what is idle; the rest is in use.
+
+    def abandon(self) -> None:
+        self._sockets.abandon()
+
+
+def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | None = None) -> ServerLink:
+    """Return the link to the server of a client that the user made, or that we made for a URL.
+
+    ``sentinels`` tell where that is each time; then host and port of the client mean nothing.
+    """
+    pool: Any = client.connection_pool
+    ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
+    if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
+        transport = SocketTransport(pool.connection_class, kept_settings(pool.connection_kwargs))
+        return ServerLink(transport, connect_timeout, sentinels)
+    return ServerLink(BorrowedTransport(pool), connect_timeout)
