@@ -68,7 +68,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
             LockLostError: The lock was lost, or the block of this lease was left.
         """
         if self._ended or self.remaining() <= 0.0:
-            reason = "its block has been left" if self._ended else self._ownership.loss or "its lease ran out"
+            reason = "its block has already been left" if self._ended else self._ownership.loss or "its lease expired"
             raise lost_error(self._ownership, reason)
 
     def _when_lost(self, told: Callable[[], None]) -> None:

@@ -48,7 +48,7 @@ def cluster_at(url: str, settings: dict[str, Any]) -> Cluster | None:
     remap = settings.pop("address_remap", None)
     pool = redis.asyncio.ConnectionPool.from_url(first, **settings)
     if pool.connection_kwargs.get("db"):
-        raise ValueError("a cluster has no databases but 0")
+        raise ValueError("a cluster has only database 0")
     return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)
 
 

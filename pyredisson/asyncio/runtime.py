@@ -94,7 +94,7 @@ class TaskLoop:
                 pause = await self._step()
             except Exception:
                 # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("the %s failed, and goes on", self._name)
+                _log.exception("the %s failed and continues", self._name)
                 pause = 1.0
             await self._nudged.wait(min(pause, self._runtime.callbacks.look()))
 
@@ -145,7 +145,7 @@ class AsyncioRuntime:
             return
         if self._loop is not None and not self._loop.is_closed():
             raise RuntimeError(
-                "this client serves another event loop, which is still open; make a client of its own for this one"
+                "this client serves another event loop, which is still open; make another client for this one"
             )
         if self._loop is not None:
             self.abandon()

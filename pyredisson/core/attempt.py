@@ -114,7 +114,7 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
     # Here and in release.py the exchange is spelt out: this is the path of everything that users do.
     sync = client.sync
     sent = client.runtime.now()
-    outcome: Outcome
+    outcome: Outcome = AT_ONCE  # Until a reply says more.
     setback: Failure | Stale | None = None
     try:
         if sync is None:

@@ -123,7 +123,7 @@ class ClientCore:
         """Raise ``ClientClosedError`` if the client was closed. In the child of a fork it is another client first."""
         self.runtime.check_process()
         if self.closed:
-            raise ClientClosedError("this client was closed; make a new Redisson() to go on")
+            raise ClientClosedError("this client was closed; make a new Redisson() to continue")
 
     def refuse_interrupter(self, *held: Ownership | MultiHold) -> None:
         """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
@@ -134,7 +134,7 @@ class ClientCore:
             if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
                 raise LockError(
                     f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
-                    "same thread on it. Let the handler set a flag or an event, and use the lock after it",
+                    "same thread on it. The handler should set a flag or an event; use the lock after it",
                     name=each.name,
                 )
 
@@ -233,7 +233,7 @@ class ClientCore:
             epoch = ownership.epoch_of(request_id)
             if epoch is None:
                 raise Unanswered(
-                    OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
+                    OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name)
                 )
             try:
                 reply = await self.send(
@@ -467,9 +467,9 @@ class ClientCore:
         self.watchdog.settle(ownership)
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(
-            f"{what} of lock {ownership.name!r} was sent, and the server could not be asked what became of it "
+            f"{what} of lock {ownership.name!r} was sent, and its outcome could not be determined "
             f"({type(failure.cause).__name__}: {failure.cause}); it is being settled in the background until "
-            "the lease is over",
+            "the lease expires",
             name=ownership.name,
         )
         error.__cause__ = failure.cause

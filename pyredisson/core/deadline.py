@@ -57,7 +57,7 @@ def check_meant(value: float, what: str) -> None:
     if value > DAY and not isinstance(value, Meant):
         raise ValueError(
             f"{what}={value:g} is more than a day ({value / 3600:.0f} hours): is it in seconds? For milliseconds "
-            f"write {value / 1000:g}; if it is meant, give timedelta(seconds={value:g})"
+            f"write {value / 1000:g}; if it is intended, pass timedelta(seconds={value:g})"
         )
 
 
@@ -120,7 +120,7 @@ def wait_seconds(wait_time: Seconds | None, what: str = "wait_time") -> float | 
         return None
     value = seconds(wait_time, what)
     if value < 0:
-        raise ValueError(f"{what} must not be negative, not {value}; 0 is one attempt, None is without end")
+        raise ValueError(f"{what} must not be negative, not {value}; 0 means one attempt, None no time limit")
     return value
 
 

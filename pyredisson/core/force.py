@@ -47,7 +47,7 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
         if each.who is ownership.who:
             each.clear()
             client.watchdog.unwatch(each)
-        elif each.lose("it was forced open by this client", generation):
+        elif each.lose("it was force-unlocked by this client", generation):
             client.watchdog.unwatch(each)
             client.tell_lost(each)
     return reply is not None

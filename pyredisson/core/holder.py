@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["BESIDE", "GONE", "Held", "HoldView", "gone_hint", "holder_alive", "lost_error"]
 
 #: How a loss is explained that the server told us of.
-GONE = "it was gone or taken over in Redis: ended there, forced open, or evicted"
+GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
 
 #: What the holder of a lost lock is told.
-BESIDE = "another holder; guard such writes with a fencing token"
+BESIDE = "another holder; protect such writes with a fencing token"
 
 
 class Holder(Protocol):
@@ -49,7 +49,7 @@ def _moved_on(held: Holder) -> bool:
 def gone_hint(held: Holder) -> str:
     """What to tell of holds that nobody can release any more."""
     if held.holds and all(hold.block is not None for hold in held.holds):
-        return "what hold() returned was dropped, and its block never left"
+        return "the object that hold() returned was dropped without leaving its block"
     return held.who.gone_hint()
 
 
@@ -102,7 +102,7 @@ class Held(Protocol):
 def lost_error(ownership: Held, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     return LockLostError(
-        f"{ownership.what} {ownership.name!r} was lost by {ownership.owner}: {reason}. What was done under it since "
-        f"may have run beside {ownership.beside}",
+        f"{ownership.what} {ownership.name!r} was lost by {ownership.owner}: {reason}. Work done since then may "
+        f"have overlapped with {ownership.beside}",
         name=ownership.name,
     )

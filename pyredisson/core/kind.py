@@ -89,7 +89,7 @@ class LockKind(ABC):
     renew: Callable[..., Request]
     #: Whether a holder may acquire it again; else how the error about that ends.
     reentrant: ClassVar[bool] = True
-    not_reentrant_hint: ClassVar[str] = ", or use get_lock() where a holder may take it again"
+    not_reentrant_hint: ClassVar[str] = ", or use get_lock() if a holder may acquire it again"
     #: Whether each hold has a fencing token of its own.
     token_per_hold: ClassVar[bool] = False
     #: Whether the nodes of a quorum are to store one token.

@@ -72,10 +72,11 @@ def check_one_slot(names: LockNames | NumberedNames) -> None:
         return
     bare = names.raw.replace("{", "").replace("}", "") or "name"
     if isinstance(names, LatchNames):
-        advice = f"a latch's name must have no braces there, as in {bare!r}"
+        advice = f"a latch's name must not contain braces on a cluster, as in {bare!r}"
     else:
         advice = (
-            f"put what decides on the slot into braces, as in {f'{{{bare}}}:1'!r}, or use no braces, as in {bare!r}"
+            f"put the part that determines the slot in braces, as in {f'{{{bare}}}:1'!r}, "
+            f"or use no braces, as in {bare!r}"
         )
     raise ValueError(f"the keys of {names.raw!r} would not share one slot of the cluster: {advice}")
 

@@ -538,7 +538,7 @@ class Ownership:
                 self._give_up_release()
             self._drop_due()
             if any(hold.watched for hold in self.holds):
-                self.loss = "its lease ran out before it could be renewed"
+                self.loss = "its lease expired before it could be renewed"
                 return True
             self.expired += len(self.holds)
             self.holds.clear()

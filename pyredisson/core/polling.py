@@ -83,7 +83,7 @@ class Polling:
         while not deadline.passed(now := runtime.now()):
             delay = next(delays, delay)
             if delay is None:
-                raise ValueError(f"{self._delays!r} gives no delay at all")
+                raise ValueError(f"{self._delays!r} returns no delays")
             until = min(now + self._pause(delay, refused), deadline.at)
             while (left := until - runtime.now()) > 0:
                 await ticket.wait(min(left, LOOK_UP))

@@ -129,7 +129,7 @@ async def release(
 async def _release(client: ClientCore, kind: LockKind, ownership: Ownership, block: bool) -> None:
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
-    reason = ownership.loss or "its lease ran out"
+    reason = ownership.loss or "its lease expired"
     if ownership.kind is not kind:
         adopt(kind, ownership)
     begun = ownership.begin_release(block=block)

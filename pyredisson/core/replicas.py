@@ -163,8 +163,8 @@ class Replicas:
             self._client.emit(
                 events.ServerUnsafe(
                     "wait",
-                    f"the server has replicas, and does not let us wait for them ({error}): a failover may lose a lock "
-                    "that is held. Let this user run WAIT; or set check_lock_synced_slaves=False to accept it",
+                    f"the server has replicas, but refuses WAIT ({error}): a failover may lose a held lock. Allow this "
+                    "user to run WAIT, or set check_lock_synced_slaves=False to accept that",
                 )
             )
         self._decide()
@@ -186,18 +186,16 @@ class Replicas:
         """The error to show to the user, once what was taken was given back, or is being."""
         least = f"{short.asked} replica{'s' * (short.asked != 1)}"
         then = (
-            "What was taken was given back"
-            if given_back
-            else "What was taken could not be given back yet: that is being done in the background"
+            "It was released again" if given_back else "It could not be released yet: that continues in the background"
         )
-        last = "lower min_replicas" if self._least else "do without, by check_lock_synced_slaves=False"
-        advice = f"see to the replicas and their links, let {short.setting} be longer, or {last}"
+        last = "lower min_replicas" if self._least else "set check_lock_synced_slaves=False"
+        advice = f"check the replicas and their connections, increase {short.setting}, or {last}"
         if isinstance(short.cause, Exception):
-            why = f"the server could not be asked for it ({type(short.cause).__name__}: {short.cause})"
+            why = f"WAIT was not answered ({type(short.cause).__name__}: {short.cause})"
         else:
             why = f"{short.acked} did within {short.within:g} s"
         error = NoSyncedSlavesError(
-            f"{name!r} was taken, and {least} had to acknowledge it: {why}. {then}; {advice}", name=name
+            f"{name!r} was acquired, but {least} had to acknowledge it: {why}. {then}; {advice}", name=name
         )
         error.__cause__ = short.cause
         return error

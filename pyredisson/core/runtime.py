@@ -342,7 +342,7 @@ class Runtime(Protocol):
     def stuck_behind(self, holder: Caller) -> str | None:
         """Why waiting here for this owner would never end, or ``None`` if it may.
 
-        Under threads, a task or call chain of the waiting thread itself cannot go on while that waits.
+        Under threads, a task or call chain of the waiting thread itself cannot continue while that waits.
         """
         ...
 

@@ -115,7 +115,7 @@ def unusable(reply: object) -> Unusable:
     said = repr(reply)
     return Unusable(
         RedissonError(
-            f"the server's answer makes no sense: {said if len(said) <= 60 else said[:57] + '...'}; is something else "
+            f"unexpected reply from the server: {said if len(said) <= 60 else said[:57] + '...'}; is something else "
             "than Redis or Valkey at this address, or in between?"
         )
     )

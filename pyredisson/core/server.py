@@ -99,7 +99,7 @@ def complaints(facts: ServerFacts) -> Sequence[Complaint]:
         found.append(
             Complaint(
                 "maxmemory-policy",
-                f"maxmemory-policy is {facts.eviction!r}: short of memory, the server may remove a lock that is held. "
+                f"maxmemory-policy is {facts.eviction!r}: when out of memory, the server may evict a held lock. "
                 "Set 'maxmemory-policy noeviction' on it, or give locks a server of their own",
             )
         )
@@ -107,8 +107,8 @@ def complaints(facts: ServerFacts) -> Sequence[Complaint]:
         found.append(
             Complaint(
                 "role",
-                "the server is a replica: it refuses to lock, or forgets what it was told. Connect to its master, or "
-                "let redis+sentinel://host:port/service find it",
+                "the server is a replica: it refuses locks, or loses them. Connect to its master, or "
+                "use redis+sentinel://host:port/service",
             )
         )
     return found
@@ -119,7 +119,7 @@ def lack_of_persistence(facts: ServerFacts) -> Complaint | None:
     if facts.aof is False and not facts.rdb_saves:
         return Complaint(
             "appendonly",
-            "appendonly is 'no': after a restart the node has forgotten its locks, and votes all the same. Set "
+            "appendonly is 'no': after a restart the node has lost its locks, but still votes. Set "
             "'appendonly yes' and 'appendfsync always', or keep a restarted node away for longer than the longest "
             "lease",
         )
@@ -189,8 +189,8 @@ class Server:
         if self._strict:
             raise Rejected(
                 RedissonError(
-                    f"strict_server: the server does not tell how it is set up ({error}). Let this user run INFO, or "
-                    "do without strict_server"
+                    f"strict_server: the server does not report its settings ({error}). Allow this user to run INFO, "
+                    "or disable strict_server"
                 )
             ) from error
 

@@ -42,8 +42,8 @@ LINGER = 0.1
 LOOK_APART = 0.05
 
 INTERRUPTED = (
-    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot go on before "
-    "the handler is done. Let that set a flag or an event, and do the rest after it"
+    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot continue "
+    "before the handler returns. The handler should only set a flag or an event; do the rest after it"
 )
 
 Message: TypeAlias = Callable[[bytes], int]

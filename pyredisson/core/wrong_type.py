@@ -18,7 +18,7 @@ FITS = {
     "hash": "get_lock(), get_fair_lock(), get_fenced_lock() and get_spin_lock() store such hashes",
     "read-write hash": "get_read_write_lock() stores such hashes, with a field 'mode'",
 }
-NOTHING = "nothing of pyredisson's or Redisson's locks is stored so"
+NOTHING = "no lock of pyredisson or Redisson is stored like that"
 
 
 #: What a server says of a string that is to be counted with. It may have put "ERR" before it, and the script behind it.
@@ -33,8 +33,8 @@ def is_wrong_type(error: BaseException) -> bool:
 def no_number(name: str) -> LockError:
     """The error for a string that is to be counted with, and is no number."""
     return LockError(
-        f"what Redis holds under {name!r} is no number: it is something else's. get_token_lock() (and redis-py's Lock) "
-        "stores such strings. Use this, or another name",
+        f"the value of key {name!r} is not an integer: another program uses this key. get_token_lock() (and "
+        "redis-py's Lock) stores such strings. Use this, or another name",
         name=name,
     )
 
@@ -58,7 +58,7 @@ async def explain_type(client: ClientCore, error: Exception, name: str, kind: st
     if not is_wrong_type(error):
         return error
     held = await _type_of(client, name)
-    wanted = f", which no {kind} can be" if kind else ""
+    wanted = f", but a {kind} is stored differently" if kind else ""
     if held == "none":
         text = f"a key that belongs to {name!r}{where} is of another type: {error}"
     elif held:

@@ -276,7 +276,7 @@ class LockCore:
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         if ownership is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
-                f"lock {self.names.raw!r} is no longer held by this block: it was released, or forced open, within it",
+                f"lock {self.names.raw!r} is no longer held by this block: it was released or force-unlocked inside it",
                 name=self.names.raw,
             )
         await leave_block(self.client, self.kind, ownership, progress)

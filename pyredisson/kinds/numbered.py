@@ -280,7 +280,7 @@ class Asking:
             raise
         if stale is not None:
             raise LockError(
-                f"{self._what} of {self._core.kind} {self._key[0]!r} was overtaken by a later request of its owner",
+                f"{self._what} of {self._core.kind} {self._key[0]!r} was superseded by a later request of its owner",
                 name=self._key[0],
             )
         self._doubt = None
@@ -373,19 +373,19 @@ class Asking:
         client.emit(events.OutcomeUnknown(name, owner, self._what, failure.cause))
         for_long = "for up to a minute" if self._known_for < math.inf else "as long as this client is open"
         if client.runtime.now() >= self.begun + self._known_for:
-            then = "that was too long ago to be settled: compare what it holds with what is in use"
+            then = "that was too long ago to be settled: compare its value with what is in use"
         elif self._undo is not None:
             then = (
-                f"what it may have taken is being given back in the background, {for_long}: count it as not taken. "
-                "Should the server be away for longer, compare what is available with what is in use"
+                f"anything it acquired is being released in the background, {for_long}: treat it as failed. If the "
+                "server is unreachable for longer, compare the available permits with those in use"
             )
         else:
             then = (
-                f"it is being repeated in the background, {for_long}, and takes effect once at most: do not call it "
-                "again. Should the server be away for longer, look at what it holds then"
+                f"it is being repeated in the background, {for_long}, and takes effect at most once: do not call it "
+                "again. If the server is unreachable for longer, check its value then"
             )
         error = OutcomeUnknownError(
-            f"{self._what} of {self._core.kind} {name!r} was sent, and the server could not be asked what became of it "
+            f"{self._what} of {self._core.kind} {name!r} was sent, and its outcome could not be determined "
             f"({type(failure.cause).__name__}: {failure.cause}); {then}",
             name=name,
         )

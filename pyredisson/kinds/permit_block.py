@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Block", "PermitBlock", "PermitClaim", "SemaphoreBlock"]
 
 #: How the loss of a permit is explained that the server told us of.
-PERMIT_GONE = "it was gone in Redis: released by its id, or expired there"
+PERMIT_GONE = "it no longer exists in Redis: released by its id, or expired"
 
 
 class Block:
@@ -62,7 +62,7 @@ class Block:
             LockError: It was entered before.
         """
         if self.entered:
-            raise LockError(f"a hold() of {self.name!r} can be entered once: call hold() again", name=self.name)
+            raise LockError(f"a hold() of {self.name!r} can be entered only once: call hold() again", name=self.name)
         self.entered = True
         if await self._acquire():
             return self.lease
@@ -185,7 +185,7 @@ class BlockOwner:
 
     def gone_hint(self) -> str:
         """What to tell of it, when it ended with a permit in its hands."""
-        return "what hold() returned was dropped, and its block never left"
+        return "the object that hold() returned was dropped without leaving its block"
 
 
 class PermitClaim(Ownership):

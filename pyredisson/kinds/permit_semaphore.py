@@ -120,8 +120,8 @@ class PermitSemaphoreCore(PermitsCore):
         """Give a permit back, which has to be there. ``progress``: see ``run_to_the_end``."""
         if not await self.try_release(permit_id, progress):
             raise LockNotOwnedError(
-                f"permit {permit_id} of {self.names.raw!r} is not known: it has been released, or has expired, or "
-                "never was",
+                f"permit {permit_id} of {self.names.raw!r} does not exist: it was released, has expired, or never "
+                "existed",
                 name=self.names.raw,
             )
 

@@ -246,8 +246,8 @@ class OwnRead:
         if own.holds:
             check_layout(kind, own)
             raise LockError(
-                f"{own.owner} holds the read lock of {own.name!r} and asks for its write lock: it would wait for "
-                "itself. Release the read lock first; or take the write lock first, and the read lock under it",
+                f"{own.owner} holds the read lock of {own.name!r} and cannot acquire its write lock: it would wait for "
+                "itself. Release the read lock first, or acquire the write lock first and the read lock inside it",
                 name=own.name,
             )
 

@@ -163,7 +163,7 @@ class TokenLockCore(LockCore):
         expire(client, ownership)
         if not ownership.holds or ownership.loss is not None:
             if ownership.holds or ownership.expired:
-                raise lost_error(ownership, ownership.loss or "its lease ran out")
+                raise lost_error(ownership, ownership.loss or "its lease expired")
             raise LockNotOwnedError(
                 f"lock {ownership.name!r} is not held by {ownership.who.describe()}", name=ownership.name
             )

@@ -59,7 +59,7 @@ class Framing:
         try:
             self._read_along(data)
         except ValueError:
-            raise rx.InvalidResponse("the server's reply has a length that is no number") from None
+            raise rx.InvalidResponse("the server's reply has a length that is not a number") from None
 
     def _read_along(self, data: bytes) -> None:
         at, size = 0, len(data)

@@ -309,7 +309,7 @@ class ClusterLink:
         return NotSent(rx.ClusterDownError(f"CLUSTERDOWN no node of the cluster serves the slot {slot}"))
 
     def _publish(self) -> str:
-        assert self._word is not None, "nothing was learnt of the cluster yet"
+        assert self._word is not None, "the nodes of the cluster are not known yet"
         return self._word
 
     @property
@@ -354,7 +354,7 @@ class ClusterLink:
         over = self._now() + timeout
         attempts = self._attempts
         if not await self._turn.take(timeout):
-            raise NotSent(rx.TimeoutError("no node of the cluster has said in time who serves what"))
+            raise NotSent(rx.TimeoutError("no node of the cluster reported its slots in time"))
         try:
             if self._attempts == attempts:
                 try:

@@ -162,7 +162,7 @@ def inspected(reply: Any, *, found: bool = False) -> Any:
         NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will tell of another soon.
     """
     if found and isinstance(reply, bytes) and b"\nrole:slave" in reply:
-        raise NotNow(rx.ConnectionError("what the sentinels call the master is a replica: they are behind"))
+        raise NotNow(rx.ConnectionError("the master that the sentinels report is a replica: they are out of date"))
     if isinstance(reply, Exception) and isinstance(failure := failure_of(reply, found=found), NotSent):
         raise failure
     return reply

@@ -79,9 +79,9 @@ def parse_sentinel_url(url: object) -> SentinelUrl | None:
     sentinels = [_address(each) for each in hosts.split(",")]
     service, _, db = parts.path.lstrip("/").partition("/")
     if not service:
-        raise ValueError(f"{SCHEME}host:port/service names the service whose master the sentinels know")
+        raise ValueError(f"the service is missing, whose master the sentinels report: {SCHEME}host:port/service")
     if db and not db.isdecimal():
-        raise ValueError(f"the database behind the service must be a number, not {db!r}")
+        raise ValueError(f"the database after the service must be a number, not {db!r}")
     behind = f"?{parts.query}" if parts.query else ""
     data = f"redis://{login + '@' if login else ''}sentinel:0/{db or 0}{behind}"
     secret = ":***" if colon else ""
@@ -95,8 +95,8 @@ def _address(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65_536:
         raise ValueError(  # Not what stands there: it may be part of a password.
-            f"{SCHEME} wants host:port[,host:port]. In a user's name or password, characters such as # / ? : @ [ ] % "
-            "are written percent-encoded"
+            f"{SCHEME} must be followed by host:port[,host:port]. In a user's name or password, percent-encode "
+            "characters such as # / ? : @ [ ] %"
         )
     return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
 
@@ -199,5 +199,5 @@ class Sentinels:
                 self._order = [sentinel, *(other for other in self._order if other != sentinel)]
                 found, at = (word.decode() if isinstance(word, bytes) else str(word) for word in reply)
                 return found, int(at)
-            said.append(f"{host}:{port} knows no {service!r}")
-        raise NotSent(rx.ConnectionError(f"no sentinel tells where {service!r} is ({'; '.join(said)})"))
+            said.append(f"{host}:{port} does not know {service!r}")
+        raise NotSent(rx.ConnectionError(f"no sentinel knows the master of {service!r} ({'; '.join(said)})"))

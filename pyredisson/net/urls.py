@@ -77,8 +77,8 @@ def known_url(url: str) -> str:
     if url == "embedded:":
         return url
     accepted = ", ".join(f"{each}://" for each in SCHEMES)
-    begins = f"this one with {scheme}://" if separator and scheme.isalnum() else "this one with none of them"
-    raise ValueError(f"a URL begins with one of {accepted}, and {begins}; an example: {DEFAULT_URL}")
+    begins = f"this one begins with {scheme}://" if separator and scheme.isalnum() else "this one does not"
+    raise ValueError(f"a URL must begin with one of {accepted}; {begins}. An example: {DEFAULT_URL}")
 
 
 def url_from_env() -> str:
@@ -110,7 +110,7 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
         _check_readable(url)
         return False
     if url not in ("embedded:", "embedded://"):
-        raise ValueError("embedded:// takes nothing behind it: the server is private to this client")
+        raise ValueError("embedded:// takes no host, port or path: the server is private to this client")
     if settings:
         raise TypeError("embedded:// takes no connection settings")
     return True
@@ -125,9 +125,8 @@ def _check_readable(url: str) -> None:
         _ = parts.hostname, parts.port
     except ValueError:
         raise ValueError(
-            "the URL cannot be read: its port is no number from 0 to 65535, or its host is none. In a user's name or "
-            "password, characters such as # / ? : @ [ ] % are written percent-encoded: urllib.parse.quote(password, "
-            "safe='')"
+            "the URL is not valid: its port is not a number from 0 to 65535, or its host is wrong. In a user's name "
+            "or password, percent-encode characters such as # / ? : @ [ ] %: urllib.parse.quote(password, safe='')"
         ) from None
 
 
@@ -152,7 +151,7 @@ def cluster_url(url: str) -> tuple[tuple[tuple[str, int], ...], str] | None:
     login, at, nodes = authority.rpartition("@")
     path, question, query = behind.partition("?")
     if path not in ("", "/", "/0"):
-        raise ValueError(f"{scheme}:// takes no path: a cluster has no databases but 0")
+        raise ValueError(f"{scheme}:// takes no path: a cluster has only database 0")
     seeds = tuple(_node(node, scheme) for node in nodes.split(","))
     host, port = seeds[0]
     return seeds, f"{plain}://{login}{at}{_in_brackets(host)}:{port}{question}{query}"
@@ -165,11 +164,11 @@ def _node(node: str, scheme: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"an IPv6 address stands in brackets in a {scheme}:// URL")
+        raise ValueError(f"an IPv6 address must be in brackets in a {scheme}:// URL")
     if not host:
-        raise ValueError(f"{scheme}:// needs nodes behind it, such as {scheme}://node1:6379,node2:6379")
+        raise ValueError(f"{scheme}:// must be followed by nodes, such as {scheme}://node1:6379,node2:6379")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise ValueError(f"a port is a number from 1 to 65535, and that of {host!r} in the {scheme}:// URL is not")
+        raise ValueError(f"the port of {host!r} in the {scheme}:// URL must be a number from 1 to 65535")
     return host, int(port)
 
 

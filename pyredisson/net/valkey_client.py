@@ -38,7 +38,7 @@ def as_redis_client(client: Any, api: ModuleType) -> Any:
     kind = getattr(pool, "connection_class", None)
     if not isinstance(kind, type) or not _is_valkey(kind) or kind.__name__ not in CONNECTIONS:
         raise TypeError(
-            f"the way to the server cannot be told from a {origin}.{type(client).__name__} with connections of "
+            f"the server's address cannot be determined from a {origin}.{type(client).__name__} with connections of "
             f"{getattr(kind, '__qualname__', 'its own')}: use Redisson.from_url(), with redis+cluster:// for a "
             "cluster and redis+sentinel:// for sentinels"
         )

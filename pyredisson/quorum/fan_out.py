@@ -153,7 +153,7 @@ class NodeCore(MemberCore):
             epoch = ownership.epoch_of(request_id)
             if epoch is None:
                 raise Unanswered(
-                    OutcomeUnknownError("overtaken by a later request of the same owner", name=ownership.name)
+                    OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name)
                 )
             sent = self.runtime.now()
             try:

@@ -75,7 +75,7 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
     """
     count = len(members)
     if not count:
-        raise ValueError("a multi-lock is made of one lock at least")
+        raise ValueError("a multi-lock needs at least one lock")
     if (
         len({(id(member.client), member.names.raw, member.kind.layout, member.kind.label) for member in members})
         < count
@@ -89,8 +89,8 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
         raise TypeError(f"quorum must be an int or None, not {type(quorum).__name__}")
     if not majority(count) <= quorum <= count:
         raise ValueError(
-            f"a quorum of {count} locks is between {majority(count)} and {count}, not {quorum}: two holders could have "
-            "a smaller one at once"
+            f"a quorum of {count} locks must be between {majority(count)} and {count}, not {quorum}: two owners could "
+            "hold a smaller one at the same time"
         )
     if quorum < count and not independent:
         raise ValueError(
@@ -360,7 +360,7 @@ class MultiLockCore:
         hold = self._hold_of_block(lease) if lease is not None else self.mine()
         if hold is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
-                f"multi-lock {self.name!r} is no longer held by this block: it was released, or forced open, within it",
+                f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
                 name=self.name,
             )
         try:
@@ -429,7 +429,7 @@ class MultiLockCore:
             level = hold.holds[-1]
         elif hold.over:
             hold.over -= 1
-            raise lost_error(hold, "its lease ran out")
+            raise lost_error(hold, "its lease expired")
         else:
             raise LockNotOwnedError(
                 not_held("multi-lock", hold.name, hold.who, self._held_here(hold)),
@@ -644,8 +644,8 @@ class MultiLockCore:
         """The error for too few nodes, with what each of them said."""
         states = "; ".join(f"{node}: {state}" for node, state in said.items())
         return QuorumUnreachableError(
-            f"multi-lock {self.name!r} needs {self.quorum} of {len(self.members)} nodes, and too few could be reached "
-            f"{within} ({states}); what was taken is given back",
+            f"multi-lock {self.name!r} needs {self.quorum} of {len(self.members)} nodes, but too few could be reached "
+            f"{within} ({states}); what they granted is released",
             name=self.name,
             nodes=said,
         )
@@ -1041,13 +1041,13 @@ def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
     """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
     callers = {member.made_caller() for member in members}
     if len(callers) > 1:
-        raise ValueError("the members of a multi-lock act for one owner: get them all with the same owner=, or without")
+        raise ValueError("the members of a multi-lock must have one owner: pass the same owner= to all, or to none")
     return callers.pop()
 
 
 def _unsure(hold: MultiHold) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         f"an unlock of multi-lock {hold.name!r} was sent, and too few nodes have confirmed it; it is being settled in "
-        "the background until the lease is over",
+        "the background until the lease expires",
         name=hold.name,
     )

@@ -133,8 +133,8 @@ class RestartGuard:
     def why_not(self, index: int, now: float) -> str:
         """What to say of a node that has no vote."""
         return (
-            f"no vote for another {self._until[index] - now:.1f} s: it was restarted, and may have forgotten what it "
-            "granted (Config.restart_guard)"
+            f"no vote for another {self._until[index] - now:.1f} s: it was restarted, and may have lost its locks "
+            "(Config.restart_guard)"
         )
 
     def _nothing_new(self) -> bool:
@@ -152,7 +152,7 @@ class RestartGuard:
             other = seen.setdefault(each.run_id, index)
             if other != index:
                 raise ValueError(
-                    f"{self._label(other)} and {self._label(index)} of multi-lock {self._name!r} are one server "
+                    f"{self._label(other)} and {self._label(index)} of multi-lock {self._name!r} are the same server "
                     f"(run id {each.run_id[:8]}…): a quorum needs independent ones"
                 )
 
@@ -165,8 +165,8 @@ class RestartGuard:
                     client.server.object(
                         Complaint(
                             "INFO",
-                            f"the server does not tell how old it is ({client.server.refusal}): it votes in quorums "
-                            "even if it has just been restarted without its data. Let this user run INFO",
+                            f"the server does not report its uptime ({client.server.refusal}): it votes in quorums "
+                            "even if it has just been restarted without its data. Allow this user to run INFO",
                         )
                     )
                 continue

@@ -55,7 +55,7 @@ def backoff_of(backoff: Backoff | None) -> Delays:
     if isinstance(backoff, ExponentialBackoff):
         return backoff
     if not callable(getattr(backoff, "delays", None)):
-        raise TypeError(f"backoff must have a method delays(), and {type(backoff).__name__} has none")
+        raise TypeError(f"backoff must have a method delays(), but {type(backoff).__name__} has none")
     return UserBackoff(backoff)
 
 

@@ -77,7 +77,7 @@ class Callbacks:
             self._worker = None
             self._threads -= 1
             if not self._starved:
-                _log.error("there is no thread to call %r on (%s); it is tried again", self._queue[0][0], error)
+                _log.error("no thread is available to call %r (%s); retrying", self._queue[0][0], error)
             self._starved = True
 
     def _run(self) -> None:

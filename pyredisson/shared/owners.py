@@ -194,7 +194,7 @@ class ThreadOwner(AnyOwner):
         """What to tell of it, when it ended with a lock in its hands."""
         if self.alive():
             return (
-                f"the call in which thread {self._name!r} acquired it has ended, and the thread goes on to others. "
+                f"the call in which thread {self._name!r} acquired it has ended, and the thread runs other calls now. "
                 "Use hold(), whose block may be left in any thread, or get_lock(name, owner=client.new_owner())"
             )
         return f"thread {self._name!r} ended without releasing it"

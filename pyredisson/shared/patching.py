@@ -45,14 +45,14 @@ def _look() -> None:
     global _checked
     if threading.local is not _local:
         raise RuntimeError(
-            f"{_patcher(threading.local) or 'somebody'} patched threading after pyredisson was imported, so greenlets "
-            f"cannot be told apart and many would hold one lock at once. {_WHAT_TO_DO}"
+            f"{_patcher(threading.local) or 'another library'} patched threading after pyredisson was imported, so "
+            f"greenlets cannot be distinguished and many could hold one lock at the same time. {_WHAT_TO_DO}"
         )
     green = socket.socket
     if _patcher(green) is not None and not is_patched():
         raise RuntimeError(
-            f"{_patcher(green)} patched socket, but not threading, so greenlets cannot be told apart and many would "
-            f"hold one lock at once. {_WHAT_TO_DO}"
+            f"{_patcher(green)} patched socket, but not threading, so greenlets cannot be distinguished and many could "
+            f"hold one lock at the same time. {_WHAT_TO_DO}"
         )
     _checked = green
 

@@ -50,7 +50,7 @@ class Key:
         if first not in known:
             there = ", ".join(known) or "none"
             raise ValueError(
-                f"{self._template!r} names {field or '{}'!r}, and {function.__qualname__}() has no parameter "
+                f"{self._template!r} names {field or '{}'!r}, but {function.__qualname__}() has no parameter "
                 f"{first!r}; its parameters: {there}"
             )
 
@@ -69,7 +69,7 @@ def _fields(template: str) -> Iterator[str]:
             if spec:
                 yield from _fields(spec)
     except ValueError as error:
-        raise ValueError(f"{template!r} is no template for a name: {error}") from None
+        raise ValueError(f"{template!r} is not a valid template for a name: {error}") from None
 
 
 def _check(function: object, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
@@ -79,11 +79,11 @@ def _check(function: object, wait_time: Seconds | None, lease_time: Seconds | No
     if isinstance(function, (staticmethod, classmethod)):
         raise TypeError(f"put @{type(function).__name__} above @synchronized, not below it")
     if not inspect.isfunction(function):
-        raise TypeError(f"synchronized() is for functions, not for {function!r}")
+        raise TypeError(f"synchronized() decorates functions, not {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"{function.__qualname__}() is a generator: its body runs after the call, when the lock is free again; "
-            "take the lock inside"
+            f"{function.__qualname__}() is a generator: its body runs after the call, when the lock has been released; "
+            "acquire the lock inside it"
         )
 
 
@@ -132,7 +132,7 @@ def synchronized_task(
         _check(function, wait_time, lease_time)
         if not inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"{function.__qualname__}() is no coroutine function: it cannot wait without stopping the event loop; "
+                f"{function.__qualname__}() is not a coroutine function: waiting in it would block the event loop; "
                 "make it `async def`, or use synchronized() of a client for threads"
             )
         name = Key(key, function)

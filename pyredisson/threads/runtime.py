@@ -128,7 +128,7 @@ class ThreadLoop:
                 pause = run(self._step())
             except Exception:
                 # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("the %s failed, and goes on", self._name)
+                _log.exception("the %s failed and continues", self._name)
                 pause = 1.0
             run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
         end_inherited_thread(thread)
@@ -208,14 +208,14 @@ class ThreadsRuntime:
             if loop is None or not holder.runs_in(loop):
                 return None
             return (
-                f"{holder.describe()} holds it, and cannot go on while this call blocks its event loop. Use "
+                f"{holder.describe()} holds it, and cannot continue while this call blocks its event loop. Use "
                 "pyredisson.asyncio and await the lock, or try_lock() without a wait"
             )
         if isinstance(holder, ThreadOwner) and holder.runs_here():
             return (
-                f"an earlier call of {holder.describe()} holds it, and cannot go on while this one waits in the same "
-                "thread. Use hold(), whose block may be left in any thread, get_lock(name, owner=client.new_owner()), "
-                "or pyredisson.asyncio"
+                f"an earlier call of {holder.describe()} holds it, and cannot continue while this one waits in the "
+                "same thread. Use hold(), whose block may be left in any thread, get_lock(name, "
+                "owner=client.new_owner()), or pyredisson.asyncio"
             )
         return None
 

@@ -288,7 +288,7 @@ def show_results(console: Console, unlocked: SaleResult, locked: SaleResult, tak
         else "[red]With it, the seats were not sold once each: that must not happen.[/]",
         f"A killed holder's lock (lease: {lease}) went to the next process after {takeover:.2f} s."
         if takeover is not None
-        else "[red]A holder was killed, and no other process got its lock: that must not happen.[/]",
+        else "[red]A holder was killed, and no other process acquired its lock: that must not happen.[/]",
     ]
     console.print()
     console.print(table)

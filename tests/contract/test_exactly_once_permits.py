@@ -152,7 +152,7 @@ TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"]
 def test_what_could_not_be_settled_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, _ = CALLS[call]
     silence = proxy.drop_reply("EVALSHA", k=None)
-    with pytest.raises(OutcomeUnknownError, match="given back in the background") as unknown:
+    with pytest.raises(OutcomeUnknownError, match="released in the background") as unknown:
         make(seats)
     assert unknown.value.name == "seats"
     assert "'seats'" in str(unknown.value)

@@ -51,7 +51,7 @@ def test_a_block_holds_a_permit(world: World, kind: str) -> None:
     assert mine.available_permits() == 2
     assert lease.remaining() == 0
     assert not lease.lost
-    with pytest.raises(LockLostError, match="its block has been left"):
+    with pytest.raises(LockLostError, match="its block has already been left"):
         lease.ensure_held()
 
 

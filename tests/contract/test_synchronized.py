@@ -272,7 +272,7 @@ def test_a_coroutine_function_is_refused_by_a_client_for_threads(world: World) -
 
 @asyncio_only
 def test_a_plain_function_is_refused_by_a_client_for_tasks(world: World) -> None:
-    with pytest.raises(TypeError, match="is no coroutine function"):
+    with pytest.raises(TypeError, match="is not a coroutine function"):
         world.client().real.synchronized("{x}")(_plain)
 
 

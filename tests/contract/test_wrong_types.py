@@ -24,8 +24,8 @@ FITTING = {
     "string": "get_token_lock",
     "hash": "get_fair_lock",
     "read-write lock": "get_read_write_lock",
-    "list": "nothing of",
-    "sorted set": "nothing of",
+    "list": "no lock of",
+    "sorted set": "no lock of",
 }
 
 HASHES = ["lock", "fair_lock", "fenced_lock", "spin_lock", "non_reentrant_lock", "read_lock", "write_lock"]
@@ -159,7 +159,7 @@ def test_a_string_that_is_no_number_is_told_as_such(world: World, kind: str) -> 
     handle = made(world.actor(), world.client(), kind)
     world.redis.command(*STORED["string"])
     for use in uses(handle, kind):
-        with pytest.raises(LockError, match=r"'orders' .*no number") as error:
+        with pytest.raises(LockError, match=r"'orders' .*not an integer") as error:
             use()
         assert error.value.name == "orders"
 
@@ -194,7 +194,7 @@ def test_too_few_nodes_say_what_their_keys_hold(world: World, kind: str) -> None
                 assert state == "taken"
                 continue
             assert isinstance(state, LockError)
-            assert f"the key 'orders' holds a list, which no {NAMED[kind]} can be: nothing of" in str(state)
+            assert f"the key 'orders' holds a list, but a {NAMED[kind]} is stored differently: no lock of" in str(state)
             assert f"{node}: {state}" in str(error.value)
             assert "WRONGTYPE" in str(state.__cause__)
     assert world.node(1).command("EXISTS", "orders") == 0
@@ -223,7 +223,9 @@ def test_an_unlock_of_a_quorum_says_what_the_keys_hold(world: World, kind: str, 
     for index in (0, 2):
         world.node(index).delete("orders")
         world.node(index).command(*STORED["list"])
-    with pytest.raises(LockError, match=rf"the key 'orders' on node 1.* holds a list, which no {NAMED[kind]} can be"):
+    with pytest.raises(
+        LockError, match=rf"the key 'orders' on node 1.* holds a list, but a {NAMED[kind]} is stored differently"
+    ):
         handle.unlock()
 
 
@@ -240,7 +242,9 @@ def test_the_member_among_several_names_is_named(world: World, kind: str) -> Non
         lambda: handle.hold().enter(),
         handle.force_unlock,
     ):
-        with pytest.raises(LockError, match=f"the key 'stock' holds a list, which no {NAMED[kind]} can be") as error:
+        with pytest.raises(
+            LockError, match=f"the key 'stock' holds a list, but a {NAMED[kind]} is stored differently"
+        ) as error:
             use()
         assert error.value.name == "stock"
         assert world.redis.command("EXISTS", "orders") == 0
@@ -248,7 +252,7 @@ def test_the_member_among_several_names_is_named(world: World, kind: str) -> Non
     handle.lock()
     world.redis.delete("stock")
     world.redis.command("RPUSH", "stock", "one")
-    with pytest.raises(LockError, match=f"the key 'stock' holds a list, which no {NAMED[kind]} can be"):
+    with pytest.raises(LockError, match=f"the key 'stock' holds a list, but a {NAMED[kind]} is stored differently"):
         handle.unlock()
     assert world.redis.command("EXISTS", "orders") == 0
 

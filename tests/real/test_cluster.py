@@ -215,7 +215,7 @@ def test_names_whose_keys_would_be_scattered_are_refused(world: ClockWorld, clus
 def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: ClockWorld, cluster: RunningCluster) -> None:
     client = world.from_url(cluster.url)
     assert client.get_lock("{orders}:1").name == "{orders}:1"
-    with pytest.raises(ValueError, match="no braces there, as in 'orders:1'"):
+    with pytest.raises(ValueError, match="braces on a cluster, as in 'orders:1'"):
         client.get_count_down_latch("{orders}:1")
     assert client.get_count_down_latch("orders").name == "orders"
 

@@ -69,7 +69,7 @@ def scripts_about(name: str) -> Callable[[list[bytes]], bool]:
 def clear(error: BaseException | None) -> bool:
     """Whether this is the one error for it."""
     known = type(error) is OutcomeUnknownError or type(error) is RedissonError
-    return known and "makes no sense" in str(error)
+    return known and "unexpected reply from the server" in str(error)
 
 
 @pytest.mark.parametrize("what", NONSENSE)

@@ -375,7 +375,7 @@ def test_interrupted_while_nodes_do_not_answer(
 def test_two_members_on_one_server_are_found_out(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     alice = world.actor()
     clients = [*fleet.clients(world)[:4], world.from_url(fleet.servers[0].url)]
-    with pytest.raises(ValueError, match=r"node 1 .* and node 5 .* one server"):
+    with pytest.raises(ValueError, match=r"node 1 .* and node 5 .* the same server"):
         alice.do(over(clients, unique_name).lock)
     fleet.free(unique_name)
 

@@ -319,7 +319,7 @@ def test_a_wait_without_answer_is_a_wait_that_failed(
         released = Tally(proxy, RELEASE)
         lost = proxy.drop_reply(WAIT, 1)
         config = {"slaves_sync_timeout": PATIENCE, "timeout": 3.0}
-        with pytest.raises(NoSyncedSlavesError, match="could not be asked"), changed(client, **config):
+        with pytest.raises(NoSyncedSlavesError, match="was not answered"), changed(client, **config):
             actor.do(lock.lock)
         lost.wait()
         assert not direct.exists(unique_name)

@@ -73,10 +73,10 @@ def test_the_master_is_found_though_a_sentinel_is_dead(
 
 def test_nobody_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
     client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
-    with pytest.raises(rx.ConnectionError, match="knows no 'others'"):
+    with pytest.raises(rx.ConnectionError, match="does not know 'others'"):
         actor.do(client.get_lock(unique_name).lock)
     nobody = world.from_url(f"redis+sentinel://:s3cret@{HOST}:{NOBODYS_PORT}/{SERVICE}")
-    with pytest.raises(rx.ConnectionError, match="no sentinel tells") as caught:
+    with pytest.raises(rx.ConnectionError, match="no sentinel knows") as caught:
         actor.do(nobody.get_lock(unique_name).lock)
     assert "s3cret" not in str(caught.value) + repr(nobody)
 

@@ -147,7 +147,7 @@ OVERSOLD = SaleResult("without lock", seats=5, sold=7, duplicates=2, left=0, sec
         (OVERSOLD, OVERSOLD, 2.5, 1, "must not happen"),
         (OVERSOLD, SaleResult("with lock", 5, 5, 1, 0, 1.0), 2.5, 1, "must not happen"),
         (OVERSOLD, SaleResult("with lock", 5, 4, 0, 1, 1.0), 2.5, 1, "must not happen"),
-        (OVERSOLD, EXACT, None, 1, "no other process got its lock"),
+        (OVERSOLD, EXACT, None, 1, "no other process acquired its lock"),
     ],
 )
 def test_what_the_demo_makes_of_its_results(

@@ -130,21 +130,21 @@ def test_other_urls_are_no_clusters(url: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "reason"),
     [
-        ("", "needs nodes"),
-        ("/", "needs nodes"),
-        ("u:geheim@", "needs nodes"),
-        (",", "needs nodes"),
-        ("a:1,", "needs nodes"),
-        (":7000", "needs nodes"),
-        ("a:", "a port is"),
-        ("a:0", "a port is"),
-        ("a:65536", "a port is"),
-        ("a:x,b:1", "a port is"),
-        ("u:geheim@a:-1", "a port is"),
+        ("", "must be followed by nodes"),
+        ("/", "must be followed by nodes"),
+        ("u:geheim@", "must be followed by nodes"),
+        (",", "must be followed by nodes"),
+        ("a:1,", "must be followed by nodes"),
+        (":7000", "must be followed by nodes"),
+        ("a:", "must be a number from 1"),
+        ("a:0", "must be a number from 1"),
+        ("a:65536", "must be a number from 1"),
+        ("a:x,b:1", "must be a number from 1"),
+        ("u:geheim@a:-1", "must be a number from 1"),
         ("::1", "in brackets"),
-        ("u:geheim@a:1/1", "no databases"),
+        ("u:geheim@a:1/1", "only database 0"),
         ("a:1/orders", "takes no path"),
-        ("a:1?db=2", "no databases"),
+        ("a:1?db=2", "only database 0"),
     ],
 )
 def test_cluster_urls_that_lead_nowhere(colour: Any, rest: str, reason: str) -> None:
@@ -180,5 +180,5 @@ def test_the_error_for_a_bad_url_shows_no_part_of_a_password(api: Any, scheme: s
 
 
 def test_the_error_for_a_bad_url_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="percent-encoded"):
+    with pytest.raises(ValueError, match="percent-encode"):
         pyredisson.Redisson.from_url("redis://user:pass#word@host:6379")

@@ -44,16 +44,16 @@ def test_past_the_deadline_it_is_lost_though_nobody_said_so(lease: Lease, world:
     world.pass_time(certain_for(10_000))
     assert lease.remaining() == 0.0
     assert lease.lost
-    with pytest.raises(LockLostError, match="ran out") as caught:
+    with pytest.raises(LockLostError, match="lease expired") as caught:
         lease.ensure_held()
     assert caught.value.name == "orders"
 
 
 def test_a_loss_that_was_told_is_at_once(lease: Lease, ownership: Ownership) -> None:
-    ownership.lose("it was forced open")
+    ownership.lose("it was force-unlocked")
     assert lease.remaining() == 0.0
     assert lease.lost
-    with pytest.raises(LockLostError, match="forced open"):
+    with pytest.raises(LockLostError, match="force-unlocked"):
         lease.ensure_held()
 
 
@@ -70,7 +70,7 @@ def test_lost_is_final(lease: Lease, ownership: Ownership, world: FakeRuntime) -
 
 
 def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
-    ownership.lose("it was forced open")
+    ownership.lose("it was force-unlocked")
     ownership.begin_release()
     again = take(ownership, world)
     assert again.remaining() > 9
@@ -104,7 +104,7 @@ def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -
     lease._end()
     assert lease.remaining() == 0.0
     assert not lease.lost
-    with pytest.raises(LockLostError, match="block has been left"):
+    with pytest.raises(LockLostError, match="block has already been left"):
         lease.ensure_held()
 
 

@@ -178,5 +178,5 @@ def test_names_of_the_protocol_page(kind: Any, name: str, good: int) -> None:
 
 def test_a_latch_must_have_no_braces() -> None:
     check_one_slot(LatchNames("orders"))
-    with pytest.raises(ValueError, match="no braces there, as in 'ab'"):
+    with pytest.raises(ValueError, match="braces on a cluster, as in 'ab'"):
         check_one_slot(LatchNames("{a}b"))

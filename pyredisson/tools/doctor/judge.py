@@ -130,7 +130,7 @@ def _judge_settings(node: Node, *, several: bool) -> Iterator[Finding]:
         else:
             yield _critical(
                 node,
-                "what the sentinels call the master is a replica: they are behind, or cannot agree on a new master",
+                "the master that the sentinels report is a replica: they are out of date, or cannot agree on a master",
             )
     if several and (lack := lack_of_persistence(facts)) is not None:
         yield _warning(node, lack.text)
@@ -177,7 +177,7 @@ def _judge_replicas(node: Node, which: str) -> Iterator[Finding]:
         yield _warning(node, f"no replica follows {which} master: none can take over")
     for each in node.replicas:
         if each.state != "online" or (each.lag or 0) > MAX_REPLICA_LAG:
-            since = "" if each.lag is None else f", last heard of {each.lag} s ago"
+            since = "" if each.lag is None else f", last seen {each.lag} s ago"
             yield _warning(
                 node,
                 f"the replica {each.address} does not keep up (it is {each.state!r}{since}): if it took over, locks "

@@ -55,7 +55,7 @@ def _surroundings(node: Node) -> Iterator[str]:
     for server in node.masters or [node]:
         for each in server.replicas:
             behind = "?" if each.behind is None else f"{each.behind} bytes"
-            lag = "" if each.lag is None else f", last heard of {each.lag} s ago"
+            lag = "" if each.lag is None else f", last seen {each.lag} s ago"
             yield f"{server.url}: replica {each.address} is {each.state}, {behind} behind{lag}"
 
 
