@@ -114,8 +114,7 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
     # Here and in release.py the exchange is spelt out: this is the path of everything that users do.
     sync = client.sync
     sent = client.runtime.now()
-    outcome: Outcome = AT_ONCE  # Until a reply says more.
-    setback: Failure | Stale | None = None
+    outcome: Outcome | Failure
     try:
         if sync is None:
             reply = await client.runtime.eval(request, client.attempt_timeout(hold.lease_ms))
@@ -125,15 +124,13 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
         else:
             reply = await sync.acknowledge(request, client.attempt_timeout(hold.lease_ms), kind)
             outcome = kind.reads(reply)
-        if type(outcome) is Stale:
-            setback = outcome
     except Failure as failure:
-        setback = failure
+        outcome = failure
     except NotAcknowledged as short:
         raise await give_back_unacknowledged(client, ownership, hold, short) from short.cause
-    if setback is not None:
+    if isinstance(outcome, (Failure, Stale)):
         call = AcquireCall(kind, ownership, request_id, hold, count)
-        outcome, sent = await _persist(client, call, repeat, sent, setback)
+        outcome, sent = await _persist(client, call, repeat, sent, outcome)
     if type(outcome) is Acquired:
         deadline = sent + hold.certain
         over = client.runtime.now() >= (max(deadline, ownership.deadline) if count else deadline)

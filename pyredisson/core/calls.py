@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request
 
-__all__ = ["AcquireCall", "Call", "ForceCall", "Reader", "ReleaseCall", "first_acquire", "last_release"]
+__all__ = ["PERMITS", "AcquireCall", "Call", "ForceCall", "Reader", "ReleaseCall", "first_acquire", "last_release"]
 
 
 class Reader(Protocol):
@@ -19,6 +19,18 @@ class Reader(Protocol):
     def acquired(self, reply: Reply, /) -> bool:
         """Whether a reply says that something was acquired."""
         ...
+
+
+class PermitsReader:
+    """Reads whether the reply to a request that takes permits says that there were some."""
+
+    def acquired(self, reply: Reply) -> bool:
+        """See :meth:`Reader.acquired`."""
+        first = reply[0] if isinstance(reply, list) and reply else reply
+        return isinstance(first, int) and first > 0
+
+
+PERMITS = PermitsReader()
 
 
 class Call(ABC):

@@ -30,9 +30,10 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.hold import Hold
 from pyredisson.core.holder import BESIDE, gone_hint, holder_alive
 from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBegun, SettleBegun, Unlock
 from pyredisson.core.prepared import PreparedRequests
@@ -43,35 +44,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Caller, Runtime
 
 __all__ = ["Hold", "Ownership"]
-
-
-@final
-class Hold:
-    """One hold among the nested ones of an owner. Many may share one that has neither block nor token.
-
-    Attributes:
-        lease_ms: The lease it was taken with.
-        certain: For how many seconds after sending that lease is certain.
-        watchdog: Renewed until it is released.
-        watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
-        block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
-            its owner's.
-        token: What tells this hold from all others, for locks that have such a thing. Then the hold is not shared.
-    """
-
-    __slots__ = ("block", "certain", "lease_ms", "token", "watchdog", "watched")
-
-    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
-        self.block: Callable[[], object | None] | None = None
-        self.token: int | None = None
-        self.lease_ms = lease_ms
-        self.certain = certain_for(lease_ms)
-        self.watchdog = watchdog
-        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
-
-    def number(self, token: int) -> None:
-        """The server has given it this token."""
-        self.token = token
 
 
 class Ownership:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson import events
 from pyredisson.core import scripts
+from pyredisson.core.calls import PERMITS
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
@@ -172,18 +173,6 @@ class NumberedCore:
             else:
                 asking.give_up()
             raise
-
-
-class PermitsReader:
-    """Reads whether the reply to a request that takes permits says that there were some."""
-
-    def acquired(self, reply: Reply) -> bool:
-        """See :class:`pyredisson.core.calls.Reader`."""
-        first = reply[0] if isinstance(reply, list) and reply else reply
-        return isinstance(first, int) and first > 0
-
-
-PERMITS = PermitsReader()
 
 
 def message_for(each: int) -> Message:

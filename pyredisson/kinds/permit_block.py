@@ -193,6 +193,8 @@ class PermitClaim(Ownership):
 
     __slots__ = ()
 
+    loss: str | None
+
     what = "a permit of"
     beside = "more holders than there are permits"
 

@@ -124,12 +124,12 @@ class MultiLockCore:
         self.name = names[0] if len(names) == 1 else " + ".join(names)
         self._key = (quorum, tuple((id(member.client), member.names.raw, member.kind.label) for member in ordered))
         self._nodes = tuple(NodeCore(member.client, quick=self.quick) for member in ordered)
-        self._beside = tuple(_over(member, node) for member, node in zip(ordered, self._nodes, strict=True))
+        self._beside = tuple(member.as_member(node) for member, node in zip(ordered, self._nodes, strict=True))
         self._real = tuple([member.client for member in ordered])
         self._last: MultiHold | None = None  # The hold used last.
         self._covers = frozenset(names)
         self._caller = _one_caller(ordered)
-        self._in_turn = tuple(_over(member, MemberCore(member.client)) for member in ordered)
+        self._in_turn = tuple(member.as_member(MemberCore(member.client)) for member in ordered)
         # Kinds that do more than to ask and to hear are stepped as coroutines, and so is who waits for replicas.
         self._simple = not any(member.kind.queues or member.kind.own_rival for member in ordered) and not any(
             node.sync for node in self._nodes
@@ -1030,11 +1030,6 @@ def _open(ownerships: Sequence[Ownership]) -> bool:
         if ownership.holds or ownership.pending:
             return True
     return False
-
-
-def _over(member: LockCore, client: ClientCore) -> LockCore:
-    """The same handle over another view of its client."""
-    return member.as_member(client)
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

@@ -17,7 +17,7 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core import acquire, client, release, scripts, waiting
+from pyredisson.core import acquire, client, hold, release, scripts, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.outcomes import ACQUIRED, Acquired
@@ -200,6 +200,7 @@ BUGS = {
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": Bug(
         lambda patch: (
+            patch.setattr(hold, "certain_for", lambda ms: ms / 1000),
             patch.setattr(ownership_module, "certain_for", lambda ms: ms / 1000),
             patch.setattr(release, "certain_for", lambda ms: ms / 1000),
             patch.setattr(client, "certain_for", lambda ms: ms / 1000),

@@ -21,13 +21,11 @@ FACADES = {
 #: Larger than that since before there was a limit. Lower a number when its file has shrunk; never raise one.
 OVERSIZE: dict[str, int] = {
     "asyncio/connections.py": 1137,
-    "core/client.py": 479,
-    "core/ownership.py": 617,
+    "core/client.py": 457,
+    "core/ownership.py": 594,
     "core/runtime.py": 502,
     "core/scripts.py": 620,
     "core/wakeups.py": 513,
-    "kinds/lock.py": 945,
-    "kinds/numbered.py": 403,
     "net/cluster.py": 578,
     "quorum/hold.py": 501,
     "quorum/multi_lock.py": 1048,
@@ -36,10 +34,9 @@ OVERSIZE: dict[str, int] = {
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
+    "core/acquire.py:acquire": 65,
     "core/client.py:persist": 66,
     "core/waiting.py:until_taken": 69,
-    "kinds/lock.py:_acquire": 71,
-    "kinds/lock.py:_attempt": 52,
     "net/cluster.py:_execute": 57,
     "net/subscriber.py:_listen": 54,
     "observe/logging.py:log_event": 75,
