@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import look_at
-from pyredisson.core.runtime import Ask, AskSynced, Failure, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Ask, AskSynced, Connecting, Failure, NotSent, Reply, Unanswered
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 
@@ -121,9 +121,9 @@ async def _when_connected(link: ServerLink, pool: Pool, request: Packed, timeout
     try:
         # A server that was away a moment ago is not waited for longer than one that does not answer.
         pipe: Any = await pool.connect(timeout if link.away else max(timeout, CONNECTING))
-    except Failure as failure:
+    except Failure:
         link.away = True
-        raise NotSent(failure.cause) if isinstance(failure, NotSent) else failure from None
+        raise
     sent = Sent(link, request, timeout)
     pipe.post(request.data, timeout, sent)
     return await sent.receive()
@@ -193,6 +193,8 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
         for each in begun:
             try:
                 answers.append(await each.receive())
+            except Connecting as failure:
+                answers.append(NotSent(failure.cause))  # One of several is not waited for.
             except Failure as failure:
                 answers.append(failure)
     except BaseException:

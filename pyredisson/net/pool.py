@@ -87,11 +87,11 @@ class Pool:
         """Wait for a new connection.
 
         Raises:
-            Connecting: It was not made within ``timeout``, and is still being made.
+            Connecting: It was not made within ``timeout``, and is still being made; or its server has closed it again.
             NotSent, Rejected: It could not be made.
         """
         until = self._now() + timeout
-        while True:
+        for _ in range(2):
             while self.limited and not await self._transport.room(until - self._now()):
                 if (wire := self.get()) is not None:
                     return wire
@@ -104,8 +104,9 @@ class Pool:
                 raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
             if dial.failure is not None:
                 raise dial.failure
-            if (wire := self.get()) is not None:  # Unless somebody was quicker.
+            if (wire := self.get()) is not None:  # Unless somebody was quicker, or its server has closed it.
                 return wire
+        raise Connecting(rx.ConnectionError("the connection was closed as soon as it was made, or is used already"))
 
     def dial(self) -> Dial:
         """Return a connection being made that nobody else waits for. Raises ``NotSent`` if the client was closed."""

@@ -15,7 +15,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import redis.exceptions as rx
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyredisson.net.transport import Transport, Wire
 
 __all__ = ["ServerLink"]
-
-T = TypeVar("T")
 
 
 @final
@@ -60,7 +58,7 @@ class ServerLink:
     # ---- requests ------------------------------------------------------------------------------------------------
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
-        reply = await self._call(request.data, timeout)
+        reply = await self._exchange(request.data, timeout)
         if isinstance(reply, Exception):
             return await self.answer(reply, request, timeout)
         return reply  # type: ignore[no-any-return]
@@ -69,14 +67,13 @@ class ServerLink:
         """Return or raise what an error reply comes to: a script that the server does not know is sent in full."""
         if not is_no_script(error):
             raise self._failure(error)
-        return self._checked(await self._call(request.in_full(), timeout))
+        return self._checked(await self._exchange(request.in_full(), timeout))
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        return self._checked(await self._call(pack(*command), timeout))
+        return self._checked(await self._exchange(pack(*command), timeout))
 
     async def call_asking(self, data: bytes, timeout: float) -> Reply:
-        replies = await self._exchange(self._pool, lambda wire: wire.call_many((ASKING, data), timeout), timeout)
-        return self._checked(replies[1])
+        return self._checked((await self._call_many((ASKING, data), timeout))[1])
 
     async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
         over = self._now() + timeout
@@ -120,7 +117,7 @@ class ServerLink:
                 return [reply, Unanswered(failure.cause)]  # Whether or not the question left.
             return [reply, self._failure(acked) if isinstance(acked, Exception) else acked]
 
-        reply, acked = await self._exchange(self._alone, talk, timeout)
+        reply, acked = await self._exchange(talk, timeout, self._alone)
         return self._checked(reply), acked
 
     def _failure(self, error: Exception) -> Failure:
@@ -131,14 +128,21 @@ class ServerLink:
             raise self._failure(reply)
         return reply  # type: ignore[no-any-return]
 
-    async def _call(self, data: bytes, timeout: float) -> Any:
-        return await self._exchange(self._pool, lambda wire: wire.call(data, timeout), timeout)
-
     async def _call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        return await self._exchange(self._pool, lambda wire: wire.call_many(requests, timeout), timeout)
+        async def talk(wire: Wire) -> list[Any]:
+            return await wire.call_many(requests, timeout)
 
-    async def _exchange(self, pool: Pool, talk: Callable[[Wire], Awaitable[T]], timeout: float) -> T:
-        """Talk on a connection, and on another one where that surely had no effect and the first was not new."""
+        return await self._exchange(talk, timeout)  # type: ignore[no-any-return]
+
+    async def _exchange(
+        self, request: bytes | Callable[[Wire], Awaitable[list[Any]]], timeout: float, pool: Pool | None = None
+    ) -> Any:
+        """Return the reply to a request; or what several requests on one connection came to.
+
+        Another connection is used where they surely had no effect and the first was not new.
+        """
+        if pool is None:
+            pool = self._pool
         while True:
             wire = pool.get()
             new = wire is None
@@ -150,7 +154,7 @@ class ServerLink:
                 pool.leave(wire)
                 continue
             try:
-                said = await talk(wire)
+                said = await (wire.call(request, timeout) if isinstance(request, bytes) else request(wire))
             except NotSent:
                 pool.discard(wire)
                 if new:
@@ -159,13 +163,13 @@ class ServerLink:
             except BaseException:
                 pool.discard(wire)
                 raise
-            several: list[Any] | None = said if isinstance(said, list) else None
-            if self._sentinels is not None and self._master.demoted(*(several or (said,))):
+            several = not isinstance(request, bytes)
+            if self._sentinels is not None and self._master.demoted(*(said if several else (said,))):
                 pool.leave(wire)
-                if new or several is not None:
+                if new or several:
                     return said
                 continue  # It had no effect; the master is elsewhere now.
-            if several and isinstance(several[-1], Unanswered):
+            if several and isinstance(said[-1], Unanswered):
                 pool.discard(wire)
             elif (going_back := pool.put_back(wire)) is not None:
                 await going_back

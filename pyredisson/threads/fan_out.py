@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Ask, AskSynced, Failure, NotSent, Reply, Unanswered, run
+from pyredisson.core.runtime import Ask, AskSynced, Connecting, Failure, NotSent, Reply, Unanswered, run
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 from pyredisson.shared.clock import monotonic
@@ -176,6 +176,8 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
         for each in begun:
             try:
                 answers.append(await each.receive())
+            except Connecting as failure:
+                answers.append(NotSent(failure.cause))  # One of several is not waited for.
             except Failure as failure:
                 answers.append(failure)
     except BaseException:

@@ -205,7 +205,7 @@ SEEDS = 60
 FOUND_BY = {
     "connections to the old master are kept": 31,
     "nobody asks who is the master": 5,
-    "a master that took over does not learn of greater tokens": 427,
+    "a master that took over does not learn of greater tokens": 60,
     "a WAIT that a demotion breaks off is the last one": 12,
 }
 
