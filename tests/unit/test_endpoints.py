@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 import redis
 import redis.exceptions as rx
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import pyredisson
@@ -45,6 +45,7 @@ SECRETS = st.text(min_size=8, max_size=20).filter(lambda text: text.isprintable(
 
 @given(SECRETS, st.sampled_from(["redis://:{}@h:1/0", "rediss://u:{}@h", "redis://h/0?password={}", "unix://u:{}@/s"]))
 def test_no_secret_comes_through(secret: str, form: str) -> None:
+    assume(secret not in form)
     quoted = quote(secret, safe="")
     shown = url_of(redis.Redis.from_url(form.format(quoted)).connection_pool.connection_kwargs)
     assert shown is not None

@@ -138,7 +138,7 @@ def test_only_what_passes_is_asked_again() -> None:
     assert type(failure_of(reply_error("OOM command not allowed"), found=True)) is Rejected
     replica = b"# Replication\r\nrole:slave\r\n"
     assert inspected(replica) == replica
-    with pytest.raises(NotNow, match="they are behind"):
+    with pytest.raises(NotNow, match="they are out of date"):
         inspected(replica, found=True)
 
 
