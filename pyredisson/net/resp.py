@@ -75,10 +75,9 @@ def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...
 
 def pack(*args: str | int | bytes) -> bytes:
     """Pack a command."""
-    try:
-        return pack_command(args)
-    except TypeError:  # It takes no subclass of int.
-        return pack_command(tuple([arg if isinstance(arg, bytes) else str(arg) for arg in args]))
+    # No numbers for hiredis: it asks for their repr(), which fails when a signal handler raises just then, and it would
+    # dereference the null pointer that it gets (3.5).
+    return pack_command(tuple([str(arg) if isinstance(arg, int) else arg for arg in args]))
 
 
 ASKING = pack("ASKING")
