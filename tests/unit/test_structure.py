@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import graphlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -437,3 +438,24 @@ def test_a_change_from_elsewhere_is_seen(planted: str) -> None:
 
 def test_an_ownership_holds_what_all_kinds_need_and_no_more() -> None:
     assert len(Ownership.__slots__) <= 18
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """At run time: what is imported for type checkers alone is not counted."""
+    modules = {module_of(path): path for path in SOURCES}
+    wanted: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        wanted[module] = set()
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module in modules:
+                submodules = {f"{node.module}.{alias.name}" for alias in node.names} & set(modules)
+                wanted[module] |= submodules or {node.module}
+        wanted[module] -= for_typing_alone(tree_of(path), modules) | {module}
+    graphlib.TopologicalSorter(wanted).prepare()
+
+
+def for_typing_alone(tree: ast.Module, modules: dict[str, Path]) -> set[str]:
+    """Modules that are imported for type checkers, and nowhere else."""
+    imported = list(imports_of(tree))
+    really = {module for module, typing_only, _ in imported if not typing_only}
+    return {module for module, typing_only, _ in imported if typing_only and module in modules} - really
