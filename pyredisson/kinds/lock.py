@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core import scripts
+from pyredisson.core import first_contact, scripts
 from pyredisson.core.deadline import Deadline, certain_for, lease_ms, wait_seconds
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
@@ -249,7 +249,7 @@ class LockCore:
                 try:
                     answer = await self.attempt(ownership, hold)
                 except Failure as failure:
-                    if not await client.waits_through(failure, wait, asked):
+                    if not await first_contact.waits_through(client, failure, wait, asked):
                         raise
                     answer = AT_ONCE
                     self._endless = False

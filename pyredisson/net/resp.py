@@ -75,10 +75,8 @@ def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...
 
 def pack(*args: str | int | bytes) -> bytes:
     """Pack a command."""
-    try:
-        return pack_command(args)
-    except TypeError:  # It takes no subclass of int.
-        return pack_command(tuple([arg if isinstance(arg, bytes) else str(arg) for arg in args]))
+    # Numbers are made text here: hiredis crashes where a signal handler raises while it does so.
+    return pack_command(tuple([arg if isinstance(arg, (bytes, str)) else str(arg) for arg in args]))
 
 
 ASKING = pack("ASKING")

@@ -1,4 +1,4 @@
-"""``Config.connect_timeout``: a server that takes its time for the first connection, as one does whose machine is busy."""
+"""``Config.connect_timeout``: a server that takes its time for the first connection, as on a busy machine."""
 
 from __future__ import annotations
 
@@ -71,9 +71,7 @@ def test_a_lock_that_waits_without_end_waits_for_a_connection_no_longer_than_con
     stopped.resume()
 
 
-def test_many_clients_that_begin_at_once_on_a_slow_server(
-    world: ClockWorld, stopped: Server, unique_name: str
-) -> None:
+def test_many_clients_that_begin_at_once_on_a_slow_server(world: ClockWorld, stopped: Server, unique_name: str) -> None:
     clients = [world.from_url(stopped.url, timeout=1.0) for _ in range(20)]
     calls = [world.actor().start(client.get_lock(f"{unique_name}-{n}").lock) for n, client in enumerate(clients)]
     time.sleep(1.5)

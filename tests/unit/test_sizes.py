@@ -20,7 +20,6 @@ FACADES = {
 
 #: Larger than that since before there was a limit. Lower a number when its file has shrunk; never raise one.
 OVERSIZE: dict[str, int] = {
-    "asyncio/connections.py": 1137,
     "core/client.py": 479,
     "core/ownership.py": 617,
     "core/runtime.py": 502,
@@ -28,11 +27,10 @@ OVERSIZE: dict[str, int] = {
     "core/wakeups.py": 513,
     "kinds/lock.py": 945,
     "kinds/numbered.py": 403,
-    "net/cluster.py": 578,
+    "net/cluster.py": 573,
     "quorum/hold.py": 501,
     "quorum/multi_lock.py": 1048,
     "shared/owners.py": 529,
-    "threads/connections.py": 1001,
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
