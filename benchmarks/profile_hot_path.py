@@ -302,7 +302,7 @@ class Opened:
     def with_idle_socket(self) -> None:
         """Let every connection's socket answer at once."""
         echo = EchoSocket(self.release_request.data)
-        for connection in self.link._idle:
+        for connection in self.link._pool._idle:
             connection.sock.close()
             connection.sock = echo
 

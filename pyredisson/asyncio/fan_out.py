@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import look_at
-from pyredisson.core.runtime import Ask, AskSynced, Connecting, Failure, NotSent, Reply, Unanswered
+from pyredisson.core.first_contact import Connecting
+from pyredisson.core.runtime import Ask, AskSynced, Failure, NotSent, Reply, Unanswered
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyredisson import events
 from pyredisson.core.attempt import adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.release import resume
@@ -63,7 +64,7 @@ async def acquire(
             try:
                 answer = await attempt(client, kind, ownership, hold)
             except Failure as failure:
-                if not await client.waits_through(failure, wait, asked):
+                if not await waits_through(client, failure, wait, asked):
                     raise
                 answer = AT_ONCE
         acquired = type(answer) is Acquired

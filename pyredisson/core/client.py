@@ -18,7 +18,7 @@ from pyredisson.core.outcomes import Stale
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, unasked
-from pyredisson.core.runtime import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
+from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.core.watchdog import Watchdog
@@ -429,32 +429,6 @@ class ClientCore:
                 error = await explain_type(self, failure.cause, command[1])
                 raise error from error.__cause__
             await runtime.sleep(RETRY.pause(0, runtime.jitter))
-
-    async def waits_through(self, failure: Failure, wait: float | None, began: float) -> bool:
-        """Wait until an acquire can go on whose first request brought no answer.
-
-        Args:
-            failure: Why there was none.
-            wait: How long the acquire may wait; ``None``: as long as it takes.
-            began: When it began.
-
-        Returns:
-            Whether it can: its connection was only slow to be made, or outages are waited through.
-        """
-        if wait == 0 or isinstance(failure, (Rejected, Unusable)):
-            return False
-        if self.config.wait_while_unreachable:
-            return True
-        now = self.runtime.now
-        patience = self.config.connect_timeout
-        over = began + (patience if wait is None else min(patience, wait))
-        while isinstance(failure, Connecting) and (left := over - now()) > 0:
-            try:
-                await self.runtime.ask(("PING",), min(left, self._patience))
-                return True
-            except Failure as error:
-                failure = error
-        return False
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.

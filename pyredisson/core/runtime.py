@@ -22,7 +22,6 @@ __all__ = [
     "AskSynced",
     "Background",
     "Caller",
-    "Connecting",
     "Failure",
     "Holding",
     "MadeCaller",
@@ -81,10 +80,6 @@ class NotSent(Failure):
 
 class NotNow(NotSent):
     """The same, and the servers said themselves that it is worth asking again soon."""
-
-
-class Connecting(NotNow):
-    """There is no connection yet: one is being made, and may be of use when the request is repeated."""
 
 
 class Unanswered(Failure):

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson import events
-from pyredisson.core import scripts
+from pyredisson.core import first_contact, scripts
 from pyredisson.core.calls import PERMITS
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
@@ -133,15 +133,14 @@ class NumberedCore:
         """
         client = self.client
         channel = self.names.channel
-        began = client.runtime.now()
-        deadline = Deadline.after(wait, began)
+        deadline = Deadline.after(wait, began := client.runtime.now())
         taken = False
         try:
             seen = client.wakeups.glance(channel) if wait != 0 else None
             try:
                 answer = await attempt()
             except Failure as failure:
-                if not await client.waits_through(failure, wait, began):
+                if not await first_contact.waits_through(client, failure, wait, began):
                     raise
                 answer = AT_ONCE
             taken = isinstance(answer, Acquired)

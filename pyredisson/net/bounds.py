@@ -20,7 +20,7 @@ import redis.exceptions as rx
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "pack_command"]
 
 #: Packs a command. Its own types know tuples of one element only.
-pack_command: Callable[[tuple[str | int | bytes, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+pack_command: Callable[[tuple[str | bytes, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
 #: The largest reply.
 MAX_BYTES: Final = 64 * 1024 * 1024

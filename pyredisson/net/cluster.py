@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Acknowledging, Connecting, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
+from pyredisson.core.first_contact import Connecting
+from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
 from pyredisson.core.wakeups import Line
 from pyredisson.net.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.net.resp import pack

@@ -9,7 +9,8 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Connecting, run
+from pyredisson.core.first_contact import Connecting
+from pyredisson.core.runtime import run
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.interruption import Flag
 

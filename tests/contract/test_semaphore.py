@@ -15,7 +15,7 @@ import redis.exceptions
 
 import pyredisson.asyncio
 from pyredisson import ClientClosedError, LockError
-from pyredisson.core.runtime import run
+from pyredisson.core.runtime import Progress, run
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, each_runtime, each_server, in_real_time, threads_only
@@ -489,8 +489,8 @@ def test_a_key_of_another_type(world: ClockWorld) -> None:
 
 @threads_only
 def test_a_release_interrupted_before_it_began_is_done_once(world: World) -> None:
-    class Interrupting(list[None]):
-        def append(self, entry: None) -> None:
+    class Interrupting(Progress):
+        def __setattr__(self, name: str, value: object) -> None:
             raise KeyboardInterrupt
 
     semaphore = world.client().real.get_semaphore("seats", permits=3)

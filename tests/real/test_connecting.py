@@ -1,4 +1,4 @@
-"""``Config.connect_timeout``: a server that is slow to accept the first connection, as on a busy machine."""
+"""``Config.connect_timeout``: a server that takes its time for the first connection, as on a busy machine."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Pair:
 
     def ask_simulated(self, where: str, words: tuple[str, ...], *, asking: bool) -> Any:
         node = self.nodes[where]
-        wire = Wire(Port(self.world.process("p"), self.network), node)
+        wire = Wire(Port(self.world.process("p"), self.network), node, None)
         wire.asking = asking
         try:
             return node.serve([word.encode() for word in words], wire)

@@ -1,0 +1,43 @@
+"""The first request of a call that may wait: what if there is no connection yet, or none can be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core.runtime import Failure, NotNow, Rejected, Unusable
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+
+__all__ = ["Connecting", "waits_through"]
+
+
+class Connecting(NotNow):
+    """There is no connection yet: one is being made, and may be of use when the request is repeated."""
+
+
+async def waits_through(client: ClientCore, failure: Failure, wait: float | None, began: float) -> bool:
+    """Wait until an acquire can go on whose first request brought no answer.
+
+    Args:
+        client: The client.
+        failure: Why there was no answer.
+        wait: How long the acquire may wait; ``None``: as long as it takes.
+        began: When it began.
+
+    Returns:
+        Whether it can: its connection was only slow to be made, or outages are waited through.
+    """
+    if wait == 0 or isinstance(failure, (Rejected, Unusable)):
+        return False
+    config, runtime = client.config, client.runtime
+    if config.wait_while_unreachable:
+        return True
+    over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
+    while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:
+        try:
+            await runtime.ask(("PING",), min(left, config.timeout / 3))
+            return True
+        except Failure as error:
+            failure = error
+    return False
