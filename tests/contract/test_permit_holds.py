@@ -285,7 +285,7 @@ def test_a_block_that_was_thrown_away_is_renewed_no_longer(world: ClockWorld, ca
         block.enter()
         del block
         alice.do(gc.collect)
-        world.until(lambda: "its block never left" in caplog.text)
+        world.until(lambda: "dropped without leaving its block" in caplog.text)
     world.until(lambda: mine.available_permits() == 1)
 
 

@@ -212,7 +212,7 @@ def test_that_waits_in_the_middle_of_one_that_waits(client: Redisson, unique_nam
         world.actor().do(client.get_lock(name).lock)
     mine, another = (client.get_lock(name) for name in names)
     handler = Handler(lambda: another.try_lock(0.005))
-    for _ in at_every_step(lambda: mine.try_lock(0.002), handler):
+    for _ in at_every_step(lambda: mine.try_lock(0.01), handler):
         assert mine._core.waiting() == another._core.waiting() == 0
     assert handler.outcomes["worked"] > 50
     assert handler.outcomes["refused"] > 0
