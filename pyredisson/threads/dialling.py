@@ -12,6 +12,7 @@ import redis.exceptions as rx
 from pyredisson.core.first_contact import Connecting
 from pyredisson.core.runtime import run
 from pyredisson.shared.clock import monotonic
+from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import Flag
 
 __all__ = ["ThreadDial", "in_time"]
@@ -31,11 +32,13 @@ class ThreadDial:
             self._run()
 
     def _run(self) -> None:
+        thread = threading.current_thread()
         try:
             run(self._work())
         except BaseException as error:
             self.failure = error
         self._done.set()
+        end_inherited_thread(thread)
 
     def done(self) -> bool:
         return self._done.is_set()

@@ -142,7 +142,7 @@ def test_no_call_hangs_on_a_stopped_server(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()
-    client = world.connected(server.url, timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
+    client = world.connected(server.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
@@ -152,7 +152,7 @@ def test_no_call_hangs_on_a_stopped_server(
         await_waiter(direct, client, unique_name)
     server.pause()
     # A new client, too: the kernel takes its connection, and nobody answers.
-    stranger = world.from_url(server.url, timeout=1.5)
+    stranger = world.from_url(server.url, timeout=1.5, connect_timeout=1.5)
     calls_of_one = [
         (world.actor(), [free.lock, free.try_lock]),
         (world.actor(), [free.is_locked]),

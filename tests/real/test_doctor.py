@@ -170,7 +170,7 @@ def test_sentinels_that_are_behind(watched: SentinelSet) -> None:
     old, new = watched.hand_over()
     report = examine([watched.url])
     assert report.grade is Grade.CRITICAL
-    assert "what the sentinels call the master is a replica" in texts(report)
+    assert "the master that the sentinels report is a replica" in texts(report)
     behind, *others = watched.sentinels
     watched.sentinels = others
     watched.tell(new)

@@ -33,6 +33,8 @@ TOTAL = 1_000_000  # permits, or the count of a latch
 #: The points before which what gives back cannot have begun: its own entry, and that of what sees it to its end.
 ENTRIES = {
     "AnyLock.__exit__",
+    "Lock.__exit__",  # of compat.redis_py, as the next one
+    "Lock.release",
     "AnyLock.release",
     "AnyLock.unlock",
     "HoldContext.__exit__",

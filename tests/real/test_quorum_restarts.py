@@ -235,7 +235,7 @@ def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
             alice.do(lock.unlock)
     [event] = [each for each in world.heard(ServerUnsafe) if each.setting == "INFO"]
     assert "INFO" in event.text
-    [line] = [record for record in caplog.records if "how old it is" in record.getMessage()]
+    [line] = [record for record in caplog.records if "does not report its uptime" in record.getMessage()]
     assert line.levelno == logging.WARNING
     assert "sesame" not in line.getMessage()
 

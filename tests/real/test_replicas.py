@@ -129,7 +129,7 @@ def test_what_no_replica_acknowledged_is_given_back(
         actor.do(take)
     assert PATIENCE <= time.monotonic() - began < PATIENCE + 4
     assert caught.value.name == unique_name
-    for said in (unique_name, "1 replica", "0 did", "given back", "slaves_sync_timeout"):
+    for said in (unique_name, "1 replica", "0 did", "released again", "slaves_sync_timeout"):
         assert said in str(caught.value)
     assert {key for key in direct.scan_iter() if direct.type(key) == "hash"} == kept
     if kind == "semaphore":
@@ -463,7 +463,7 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(
         return [type(each) for each in said] == [NoSyncedSlavesError, NoSyncedSlavesError, str]
 
     until(all_answered, 20, what="no node of a busy machine is late")
-    for word in (unique_name, "1 replica", "0 did", "given back", "quorum_node_timeout", "min_replicas"):
+    for word in (unique_name, "1 replica", "0 did", "released again", "quorum_node_timeout", "min_replicas"):
         assert word in str(said[0])
     until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="given back everywhere")
 
