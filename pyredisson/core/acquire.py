@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
 from pyredisson.core.attempt import adopt, attempt, check_layout, make_ready
+from pyredisson.core.by_message import Attempt
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import owner_field, writer_field
@@ -16,6 +17,8 @@ from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, RedissonError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
@@ -69,10 +72,8 @@ async def acquire(
                 answer = AT_ONCE
         acquired = type(answer) is Acquired
         if type(answer) is Refused and wait != 0:
-            check_own_holds(client, kind, ownership)
-            if not runtime.suspends:
-                check_not_stuck(client, kind, ownership)
-            acquired = await waiting.wait(client, kind, ownership, hold, answer, seen, Deadline.after(wait, asked))
+            attempts = Attempt(client, kind, ownership, hold)
+            acquired = await _keep_trying(attempts, answer, seen, Deadline.after(wait, asked))
             if ownership.queued_ms:
                 await leave_queue(client, ownership)
         if acquired and not before and covers and ownership.who.shared and not is_callers(ownership):
@@ -100,6 +101,14 @@ async def acquire(
     except BaseException:
         await go_away(client, ownership, before, hold)
         raise
+
+
+def _keep_trying(attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> Coroutine[Any, Any, bool]:
+    """Wait for a lock after a first attempt was refused. Raises ``LockError`` if that would never end."""
+    check_own_holds(attempt.client, attempt.kind, attempt.ownership)
+    if not attempt.client.runtime.suspends:
+        check_not_stuck(attempt.client, attempt.kind, attempt.ownership)
+    return attempt.kind.waiting.wait(attempt, refused, seen, deadline)
 
 
 def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: float) -> None:

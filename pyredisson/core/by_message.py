@@ -1,10 +1,11 @@
-"""Waiting for a lock by its messages, and yielding to those who do."""
+"""Waiting for a lock by the messages of its releases, and yielding to its waiters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.attempt import attempt
+from pyredisson.core.attempt import attempt as attempt_once
+from pyredisson.core.kind import Waiting
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import lock_message
 
@@ -24,7 +25,7 @@ __all__ = ["Attempt", "ByMessage", "until_acquired"]
 
 
 class Attempt:
-    """An attempt of one owner to acquire one lock, to be made as often as it takes."""
+    """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
     __slots__ = ("client", "hold", "kind", "ownership")
 
@@ -35,42 +36,43 @@ class Attempt:
         self.hold = hold
 
     def __call__(self) -> Coroutine[Any, Any, Answer]:
-        return attempt(self.client, self.kind, self.ownership, self.hold)
+        return attempt_once(self.client, self.kind, self.ownership, self.hold)
 
 
 def until_acquired(
-    made: Attempt,
+    attempt: Attempt,
     refused: Refused,
     seen: int | None,
     deadline: Deadline,
     *,
     channel: str,
     message: Message = lock_message,
+    free_after: float | None = None,
     party: Party | None = None,
 ) -> Coroutine[Any, Any, bool]:
-    """Make attempts after a first one was refused. See :func:`until_taken`."""
-    client = made.client
+    """Attempt again after a first attempt was refused. See :func:`until_taken`."""
+    client = attempt.client
     return until_taken(
-        made,
+        attempt,
         refused,
         runtime=client.runtime,
         wakeups=client.wakeups,
-        lock=made.ownership.name,
+        lock=attempt.ownership.name,
         channel=channel,
-        kind=made.kind.label,
+        kind=attempt.kind.label,
         message=message,
         seen=seen,
         deadline=deadline,
-        free_after=made.hold.lease_ms / 1000,
+        free_after=attempt.hold.lease_ms / 1000 if free_after is None else free_after,
         party=party,
     )
 
 
-class ByMessage:
-    """A release wakes one waiter of each client.
+class ByMessage(Waiting):
+    """Waiting for the message of a release, which wakes one waiter of each client.
 
-    The message and the request of a waiter take their time; an owner that asks again at once would overtake them each
-    time. So it yields for a moment to those who wait for what it has just released.
+    The message, and the request of a waiter, take time; an owner that acquires again at once would always be faster.
+    So it yields for a moment to the waiters for the lock that it has just released.
 
     Args:
         message: How many waiters a message wakes.
@@ -80,13 +82,6 @@ class ByMessage:
 
     def __init__(self, message: Message = lock_message) -> None:
         self._message = message
-
-    def channel(self, kind: LockKind, ownership: Ownership) -> str:
-        """The lock's own."""
-        return kind.names.channel
-
-    def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
-        """There is nothing to note."""
 
     def yields(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
@@ -102,20 +97,9 @@ class ByMessage:
             heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
         ownership.kind_state.released(heard, sent, client.runtime.now())
 
-    async def wait(
-        self,
-        client: ClientCore,
-        kind: LockKind,
-        ownership: Ownership,
-        hold: Hold,
-        refused: Refused,
-        seen: int | None,
-        deadline: Deadline,
-    ) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        made = Attempt(client, kind, ownership, hold)
-        acquired = await until_acquired(
-            made, refused, seen, deadline, channel=kind.names.channel, message=self._message
-        )
-        ownership.kind_state.waited(client.runtime.now())
+        channel = attempt.kind.names.channel
+        acquired = await until_acquired(attempt, refused, seen, deadline, channel=channel, message=self._message)
+        attempt.ownership.kind_state.waited(attempt.client.runtime.now())
         return acquired

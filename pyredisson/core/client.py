@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core import scripts
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
@@ -18,6 +17,7 @@ from pyredisson.core.outcomes import Stale
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, unasked
+from pyredisson.core.replies import read_stale, unusable
 from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.wakeups import Wakeups
@@ -172,7 +172,7 @@ class ClientCore:
         setback: Failure | Stale | None
         try:
             reply = await self.runtime.eval(call.request(epoch, repeat), patience)
-            setback = scripts.read_stale(reply)
+            setback = read_stale(reply)
             if setback is None:
                 return reply, sent, repeat
         except Failure as failure:
@@ -207,7 +207,7 @@ class ClientCore:
                         at_once, stale_before = True, True
                         failures = 0
                     if runtime.now() >= over:
-                        raise scripts.unusable([b"stale", setback.epoch])
+                        raise unusable([b"stale", setback.epoch])
                 case Unanswered():
                     ownership.doubt(request_id)
                     if isinstance(setback, Unusable):
@@ -239,7 +239,7 @@ class ClientCore:
                 reply = await self.send(
                     call.request(epoch, repeat), max(min(patience, over - sent), 0.001), call.reader
                 )
-                stale = scripts.read_stale(reply)
+                stale = read_stale(reply)
             except Failure as failure:
                 setback = failure
                 continue
@@ -321,7 +321,7 @@ class ClientCore:
             if pending is Pending.ACQUIRE:
                 self.emit(events.GivenBack(ownership.name, ownership.owner))
         elif type(reply) is list:
-            raise scripts.unusable(reply)
+            raise unusable(reply)
         elif reply is None and not (repeated and count == 1 and sent < ownership.deadline):
             # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
             if ownership.lose_one(request_id, GONE, self.runtime.now(), behind=behind):

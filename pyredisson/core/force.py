@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core import scripts
 from pyredisson.core.attempt import expire
 from pyredisson.core.calls import ForceCall
 from pyredisson.core.release import settle_or_explain
+from pyredisson.core.replies import unusable
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError
@@ -40,7 +40,7 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
         error = client.explain(failure, ownership, "a force_unlock", lease)
         raise await explain_type(client, error, ownership.name, kind.layout) from failure.cause
     if type(reply) is bytes:
-        raise client.explain(scripts.unusable(reply), ownership, "a force_unlock", lease)
+        raise client.explain(unusable(reply), ownership, "a force_unlock", lease)
     if reply is None and kind.one_sided:
         return False  # The other side is held, and stays so.
     for each, generation in victims:

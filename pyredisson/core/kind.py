@@ -1,4 +1,4 @@
-"""A kind of lock, as the engine sees it: what it asks, how it reads the replies, and how its owners wait."""
+"""A kind of lock, as the engine sees it: its requests, what their replies mean, and how its owners wait."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import Acquired
+from pyredisson.core.replies import read_acquire
 from pyredisson.core.yielding import Yielding
 
 if TYPE_CHECKING:
+    from pyredisson.core.by_message import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.names import LockNames
@@ -21,84 +23,78 @@ if TYPE_CHECKING:
 __all__ = ["LockKind", "OwnRival", "Waiting"]
 
 
-class Waiting(Protocol):
+class Waiting(ABC):
     """How the owners of one kind wait for a lock: by message, in a queue, or by polling."""
 
-    #: Whether a release is announced, so that a waiter hears of it.
+    #: Whether a release is announced to the waiters.
     announced: bool
 
     def channel(self, kind: LockKind, ownership: Ownership) -> str:
-        """Where this owner hears that the lock may be free."""
-        ...
+        """The channel on which this owner hears that the lock may be free."""
+        return kind.names.channel
 
     def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
-        """An owner begins to ask, and may wait for so many seconds."""
-        ...
+        """Note that an owner begins to acquire, and waits for at most ``wait`` seconds."""
+        return
 
     def yields(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
     ) -> Refused | None:
-        """What to act as if the server had said so, for an owner that lets those who wait come first."""
-        ...
+        """Refuse an owner that lets others come first, as the server would; ``None``: it need not yield."""
+        return None
 
     def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
-        """A release that was ``sent`` then was heard by so many connections."""
-        ...
+        """Note that ``heard`` connections received the message of a release that was sent at ``sent``."""
+        return
 
-    async def wait(
-        self,
-        client: ClientCore,
-        kind: LockKind,
-        ownership: Ownership,
-        hold: Hold,
-        refused: Refused,
-        seen: int | None,
-        deadline: Deadline,
-    ) -> bool:
-        """After a first attempt was refused: attempt until it is acquired, or until the deadline."""
-        ...
+    @abstractmethod
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+        """Attempt until the lock is acquired or the deadline has passed, after a first attempt was refused.
+
+        ``seen`` is what ``Wakeups.glance`` returned before the first attempt.
+        """
 
 
 class OwnRival(Protocol):
-    """Something else that an owner may hold, and that would make it wait for itself."""
+    """Another hold that an owner may have, for whose release it would wait itself."""
 
     async def refuse(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-        """Raise ``LockError`` if this client knows that its owner holds it."""
+        """Raise ``LockError`` if the owner has that hold, as far as this client knows."""
         ...
 
     async def give_up(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-        """The server says that the owner holds it. Raise ``LockError``; if this client knows better, give it up."""
+        """Release that hold, of which the server knows; raise ``LockError`` if this client knows of it as well."""
         ...
 
 
 class LockKind(ABC):
-    """What a kind of lock says to the server about one lock. Never changed.
+    """A kind of lock: its requests about one lock, and what their replies mean. Immutable.
 
     Attributes:
-        client: Whose it is.
+        client: The client.
         names: The names of the lock.
     """
 
     #: Waiters of one label on one channel share the server's answers.
     label: ClassVar[str] = "lock"
-    #: What it looks like in Redis. Kinds of one layout exclude each other, and share their holds.
+    #: How it is stored. Kinds of one layout exclude each other, and share their holds.
     layout: ClassVar[str] = "lock"
-    #: What may stand at its key without a time to live, for messages.
+    #: What else may be stored at its key without a time to live, for messages.
     others: ClassVar[str] = "something else"
-    #: What the watchdog asks for many ownerships at once; see ``scripts.renew_locks``.
+    #: Makes the request that renews many holds: ``renew(runtime, [(name, stored_as), ...], lease_ms=...)``.
     renew: Callable[..., Request]
-    #: Whether a holder may acquire it again; else how the error about that ends.
+    #: Whether a holder may acquire it again; and how the error ends if not.
     reentrant: ClassVar[bool] = True
     not_reentrant_hint: ClassVar[str] = ", or use get_lock() if a holder may acquire it again"
     #: Whether each hold has a fencing token of its own.
     token_per_hold: ClassVar[bool] = False
-    #: Whether the nodes of a quorum are to store one token.
+    #: Whether all nodes of a quorum store the same token.
     shared_token: ClassVar[bool] = False
-    #: Whether it is but one side of a lock, so that forcing it open says nothing about who holds the other.
+    #: Whether it is one side of a lock, so that a forced unlock leaves the other side as it is.
     one_sided: ClassVar[bool] = False
-    #: Whether those who wait stand in a queue in Redis.
+    #: Whether its waiters stand in a queue in Redis.
     queues: ClassVar[bool] = False
-    #: What else its owner may hold that would make it wait for itself.
+    #: Another hold for which an owner would wait itself.
     own_rival: ClassVar[OwnRival | None] = None
     #: How its owners wait.
     waiting: Waiting
@@ -112,53 +108,82 @@ class LockKind(ABC):
     # ---- its owners ----------------------------------------------------------------------------------------------
 
     def field(self, number: int) -> str:
-        """What stands for an owner in Redis."""
+        """Return what stands for an owner in Redis."""
         return owner_field(self.client.id, number)
 
     def new_state(self) -> Any:
-        """What it keeps for an owner from one call to the next."""
+        """Return what the kind keeps for an owner from one call to the next, as ``Ownership.kind_state``."""
         return Yielding()
 
     def stored_as(self, ownership: Ownership) -> str:
-        """What stands for an owner's hold in Redis."""
+        """Return what stands for an owner's hold in Redis."""
         return ownership.owner
 
     def holders(self) -> Sequence[Ownership]:
-        """The ownerships of this client whose hold keeps others from acquiring it."""
+        """Return the ownerships of this client whose holds keep others from acquiring the lock."""
         return [each for each in self.client.ownerships.of(self.names.raw) if each.holds and each.loss is None]
 
     def ended_by_force(self) -> Sequence[Ownership]:
-        """The ownerships of this client that end when the lock is forced open."""
+        """Return the ownerships of this client that a forced unlock ends."""
         return self.client.ownerships.of(self.names.raw)
 
-    # ---- what it asks --------------------------------------------------------------------------------------------
+    # ---- its requests --------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        script: str,
+        ownership: Ownership,
+        args: tuple[str | int, ...],
+        keys: tuple[str, ...] = (),
+        *,
+        epoch: int,
+        repeat: bool = False,
+        owner: str | None = None,
+    ) -> Request:
+        """Make the call of a script for one lock, in the order of arguments that ``lua/__init__.py`` names.
+
+        Args:
+            script: The script.
+            ownership: Its owner's ownership.
+            args: ARGV behind the owner, the epoch and the repeat.
+            keys: KEYS behind the lock and the owner's epoch.
+            epoch: The owner's epoch.
+            repeat: Whether an earlier copy may have been executed.
+            owner: What stands for the owner in Redis, if it is not the ownership's.
+        """
+        names, own = self.names, ownership.owner
+        return self.client.runtime.prepare(
+            script,
+            (names.raw, names.epoch(own), *keys),
+            (own if owner is None else owner, epoch, int(repeat), *args),
+        )
 
     @abstractmethod
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
-        """The request to acquire the lock for an owner who holds it ``count`` times as yet."""
+        """Make the request to acquire the lock, for an owner who holds it ``count`` times already."""
 
     @abstractmethod
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        """The request to take one of ``count`` holds away; ``0``: to give up whatever stands there."""
+        """Make the request to release one of ``count`` holds; ``0``: all that the server knows of."""
 
     @abstractmethod
     def force(self, ownership: Ownership, epoch: int) -> Request:
-        """The request to free the lock, whoever holds it."""
+        """Make the request to free the lock, whoever holds it."""
 
     def constant(self, ownership: Ownership) -> bool:
-        """Whether its first acquire and its last release are the same each time."""
+        """Return whether the first acquire and the last release of an owner have the same bytes each time."""
         return True
 
     def wait_ms(self, ownership: Ownership) -> int:
-        """The wait with which an owner queues up, where there is a queue."""
+        """Return for how long an owner waits in the queue, if there is one."""
         return 0
 
-    # ---- what it is told -----------------------------------------------------------------------------------------
+    # ---- their replies -------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def reads(self, reply: Reply) -> Outcome:
-        """What the reply to an acquire means. Raises ``Unusable``."""
+        """Read the reply to an acquire. Raises ``Unusable``."""
+        return read_acquire(reply)
 
     def acquired(self, reply: Reply) -> bool:
-        """Whether the reply to an acquire says that it was acquired."""
+        """Return whether the reply to an acquire says that the lock was acquired."""
         return isinstance(self.reads(reply), Acquired)

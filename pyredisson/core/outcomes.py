@@ -9,11 +9,15 @@ __all__ = [
     "ACQUIRED",
     "AT_ONCE",
     "LOST",
+    "SELF_BLOCKED",
     "WITHOUT_END",
     "Acquired",
     "Answer",
+    "Granted",
     "Lost",
+    "NeverSet",
     "Outcome",
+    "PermitOutcome",
     "Refused",
     "SelfBlocked",
     "Stale",
@@ -23,10 +27,10 @@ __all__ = [
 @final
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The owner holds what it asked for.
+    """The owner holds the lock.
 
     Attributes:
-        token: The fencing token of the hold, where its kind has such a thing.
+        token: The fencing token of the hold, if its kind has one.
     """
 
     token: int | None = None
@@ -38,7 +42,7 @@ class Refused:
     """Somebody else holds it.
 
     Attributes:
-        retry_in_ms: For how long, in ms, asking again is sure to be in vain; ``None``: until somebody releases it.
+        retry_in_ms: Milliseconds for which asking again is in vain; ``None``: until somebody releases it.
     """
 
     retry_in_ms: int | None
@@ -47,19 +51,19 @@ class Refused:
 @final
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The owner does not hold what its client counts."""
+    """The owner does not hold the lock as often as its client counts."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SelfBlocked:
-    """The owner itself holds what is in the way, and would wait for itself."""
+    """The owner would wait for a hold of its own."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The request came too late: a later one of the same owner is known.
+    """The request came after a later one of the same owner.
 
     Attributes:
         epoch: The owner's epoch, as the server knows it.
@@ -68,13 +72,41 @@ class Stale:
     epoch: int
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The permits were granted.
+
+    Attributes:
+        next_in_ms: After how many ms another waiter may be granted permits without a release; ``None``: never.
+    """
+
+    next_in_ms: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NeverSet:
+    """The semaphore was never given any permits.
+
+    Attributes:
+        retry_in_ms: As for :class:`Refused`.
+    """
+
+    retry_in_ms: int | None
+
+
 ACQUIRED: Final = Acquired()
 LOST: Final = Lost()
 AT_ONCE: Final = Refused(0)
+SELF_BLOCKED: Final = SelfBlocked()
 WITHOUT_END: Final = Refused(None)
 
 Answer: TypeAlias = Acquired | Refused
-"""What an attempt tells the one who waits."""
+"""What an attempt returns to a waiter."""
 
 Outcome: TypeAlias = Acquired | Refused | Lost | SelfBlocked | Stale
-"""All that the reply to an acquire can mean."""
+"""All that the reply to an acquire of a lock can mean."""
+
+PermitOutcome: TypeAlias = Granted | Refused | NeverSet
+"""All that the reply to an acquire of permits can mean."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson import events
-from pyredisson.core import scripts
 from pyredisson.core.attempt import adopt, expire
 from pyredisson.core.calls import ReleaseCall, last_release
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
 from pyredisson.core.messages import held_here, not_held
+from pyredisson.core.replies import read_release
 from pyredisson.core.runtime import Failure, Rejected, Unusable, is_interruption
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
@@ -148,7 +148,7 @@ async def _release(client: ClientCore, kind: LockKind, ownership: Ownership, blo
     setback: Failure | Stale | None
     try:
         reply = await client.runtime.eval(request, client.attempt_timeout(lease))
-        setback = None if type(reply) is int else scripts.read_release(reply)
+        setback = None if type(reply) is int else read_release(reply)
     except Failure as failure:
         setback = failure
     if setback is not None or reply is None or todo is Unlock.LOST:
@@ -219,7 +219,7 @@ async def end_last(
         if isinstance(answer, Failure):
             setback = answer
         else:
-            reply, setback = answer, scripts.read_release(answer)
+            reply, setback = answer, read_release(answer)
     except Unusable as failure:
         setback = failure
     if setback is not None or reply is None:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson import events
-from pyredisson.core import scripts
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.holder import GONE
 from pyredisson.core.ownership import Hold
+from pyredisson.core.replies import read_renewed
 from pyredisson.core.runtime import Failure
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Watchdog:
             try:
                 if isinstance(answer, Failure):
                     raise answer
-                kept = scripts.read_renewed(answer, len(batch))
+                kept = read_renewed(answer, len(batch))
             except Failure as failure:
                 setback = setback or failure
                 unknown += batch

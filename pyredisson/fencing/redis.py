@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
-from pyredisson.core import scripts
 from pyredisson.core.deadline import whole_ms
+from pyredisson.core.names import fence_key
 from pyredisson.fencing.tokens import check_token, stale
 from pyredisson.net.resp import script
 
@@ -26,33 +26,25 @@ Value: TypeAlias = str | bytes | int | float
 """The types that redis-py accepts as a value."""
 
 
-class _Maker:
-    """Makes a script's call for redis-py's ``eval()``."""
-
-    def prepare(self, name: str, keys: tuple[str, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (script(name).text.decode(), len(keys), *keys, *args)
-
-
-_maker = _Maker()
+def _prepare(name: str, keys: tuple[str, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of redis-py's ``eval()`` for a script."""
+    return (script(name).text.decode(), len(keys), *keys, *args)
 
 
 def _set(key: str, value: Value, token: int, ttl: Seconds | None) -> tuple[Any, ...]:
-    made: tuple[Any, ...] = scripts.set_fenced(
-        _maker, key, value, token=check_token(token), ttl_ms=None if ttl is None else whole_ms(ttl)
-    )
-    return made
+    args = check_token(token), value, "" if ttl is None else whole_ms(ttl)
+    return _prepare("fence_set", (key, fence_key(key)), args)
 
 
 def _hset(key: str, mapping: Mapping[str, Value], token: int, fence: str) -> tuple[Any, ...]:
     if fence in mapping:
         raise ValueError(f"{fence!r} is the field of the fencing token, which the guard sets")
-    made: tuple[Any, ...] = scripts.hset_fenced(_maker, key, mapping, token=check_token(token), fence=fence)
-    return made
+    pairs = (each for pair in mapping.items() for each in pair)
+    return _prepare("fence_hset", (key,), (check_token(token), fence, *pairs))
 
 
 def _advance(key: str, token: int) -> tuple[Any, ...]:
-    made: tuple[Any, ...] = scripts.advance_fence(_maker, key, token=check_token(token))
-    return made
+    return _prepare("fence_advance", (fence_key(key),), (check_token(token),))
 
 
 def _check(reply: str | bytes | None, key: str, token: int) -> None:

@@ -15,21 +15,24 @@ nobody else: one death, or one wait that ends, costs one look.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core import scripts
-from pyredisson.core.by_message import Attempt, until_acquired
+from pyredisson.core.by_message import until_acquired
+from pyredisson.core.kind import Waiting
 from pyredisson.core.names import LockNames
-from pyredisson.core.outcomes import Refused
+from pyredisson.core.outcomes import WITHOUT_END, Refused
+from pyredisson.core.replies import unusable
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.wakeups import Party
-from pyredisson.kinds.lock import LockCore, PlainKind
+from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
 
 if TYPE_CHECKING:
+    from pyredisson.core.by_message import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Request
+    from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.wakeups import Seat
 
 __all__ = ["FairKind", "FairLockCore", "InQueue", "NonReentrantFairKind", "NonReentrantFairLockCore", "Patience"]
@@ -39,6 +42,35 @@ MAX_WAIT_MS = 315_360_000_000
 
 #: How much faster the server's clock may run than a client's.
 FASTEST_CLOCK = 1.01
+
+
+def queue_keys(names: LockNames) -> tuple[str, str, str]:
+    """Return the keys of a fair lock's queue."""
+    return names.queue, names.timeouts, names.alive
+
+
+class Look(NamedTuple):
+    """The reply to the heartbeats of waiters.
+
+    Attributes:
+        again: When the next one is due.
+        next_owner: The owner whose turn it is, if the lock is free.
+        missing: Those of the waiters who do not stand in the queue.
+    """
+
+    again: Refused
+    next_owner: str | None
+    missing: list[str]
+
+
+def read_look(reply: Reply) -> Look:
+    """Read the reply of ``fair_look``. Raises ``Unusable``."""
+    match reply:
+        case [int() as again_ms, bytes() as next_owner, *owners] if all(isinstance(owner, bytes) for owner in owners):
+            missing = [owner.decode(errors="replace") for owner in owners if isinstance(owner, bytes)]
+            again = Refused(again_ms) if again_ms >= 0 else WITHOUT_END
+            return Look(again, next_owner.decode(errors="replace") or None, missing)
+    raise unusable(reply)
 
 
 class Patience:
@@ -64,7 +96,7 @@ class Patience:
         return math.inf if self.wait is None else self._began + self.wait - now
 
 
-class InQueue:
+class InQueue(Waiting):
     """Those who wait stand in a queue in Redis, each with a channel of its own.
 
     Args:
@@ -91,29 +123,10 @@ class InQueue:
         if wait is not None:
             ownership.prepared.forget_acquire()  # Those are the bytes of a wait without end.
 
-    def yields(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
-        """Nobody overtakes anybody here: there is no need to yield."""
-        return None
-
-    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
-        """See :meth:`yields`."""
-
-    async def wait(
-        self,
-        client: ClientCore,
-        kind: LockKind,
-        ownership: Ownership,
-        hold: Hold,
-        refused: Refused,
-        seen: int | None,
-        deadline: Deadline,
-    ) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        made = Attempt(client, kind, ownership, hold)
-        channel = self.channel(kind, ownership)
-        return await until_acquired(made, refused, seen, deadline, channel=channel, party=self._party)
+        channel = self.channel(attempt.kind, attempt.ownership)
+        return await until_acquired(attempt, refused, seen, deadline, channel=channel, party=self._party)
 
     def alive_ms(self, ownership: Ownership) -> int:
         """For how long its owner can be alive, and wait, if nobody hears of it from now on."""
@@ -128,10 +141,10 @@ class InQueue:
         wakeups = client.wakeups
         seats, everybody = wakeups.to_look_after(seat)
         ownerships: list[Ownership] = [each.what.ownership for each in seats]
-        waiters = [scripts.Waiter(each.owner, each.queued_ms, self.alive_ms(each)) for each in ownerships]
-        request = scripts.look_after_fair(client.runtime, self._names, waiters, least_ms=self.least_ms)
-        reply = await client.runtime.eval(request, client.attempt_timeout(client.watchdog.lease_ms))
-        look = scripts.read_look(reply)
+        waiters = (word for each in ownerships for word in (each.owner, each.queued_ms, self.alive_ms(each)))
+        names = self._names
+        request = client.runtime.prepare("fair_look", (names.raw, *queue_keys(names)), (self.least_ms, *waiters))
+        look = read_look(await client.runtime.eval(request, client.attempt_timeout(client.watchdog.lease_ms)))
         if everybody:
             wakeups.look_after_all(seat, self._party.every)
         elif look.missing:
@@ -140,7 +153,7 @@ class InQueue:
             wakeups.call(self._names.channel_of(owner))  # It asks for a place by itself.
         if look.next_owner is not None:
             wakeups.call(self._names.channel_of(look.next_owner))
-        return Refused(look.again_ms if look.again_ms >= 0 else None)
+        return look.again
 
 
 class FairKind(PlainKind):
@@ -169,38 +182,22 @@ class FairKind(PlainKind):
         return self._queue.least_ms if wait is None else _whole_ms(wait)
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
-        """See :meth:`LockKind.acquire`; an owner that means to wait queues up with it."""
+        """See :meth:`LockKind.acquire`; an owner that waits joins the queue with it."""
         wait_ms, least_ms = self.wait_ms(ownership), self._queue.least_ms
-        return scripts.acquire_fair(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-            wait_ms=wait_ms or least_ms,
-            least_ms=least_ms,
-            alive_ms=self._queue.alive_ms(ownership),
-            queue=bool(wait_ms) and not count,
-        )
+        joins = int(bool(wait_ms) and not count)
+        args = hold.lease_ms, count, wait_ms or least_ms, least_ms, joins, self._queue.alive_ms(ownership)
+        return self.request("fair_acquire", ownership, args, queue_keys(self.names), epoch=epoch, repeat=repeat)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        """See :meth:`LockKind.release`. A place in the queue that the owner may have is given up with it."""
-        return scripts.release_fair(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=lease_ms,
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-            queued_ms=ownership.queued_ms,
-        )
+        """See :meth:`LockKind.release`; it also removes the owner from the queue."""
+        args = lease_ms, count, PUBLISH, UNLOCKED, ownership.queued_ms
+        keys = *queue_keys(self.names), self.names.channel
+        return self.request("fair_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
-        """See :meth:`LockKind.force`; the head of the queue is told."""
-        return scripts.force_unlock_fair(self.client.runtime, self.names, ownership.owner, epoch=epoch)
+        """See :meth:`LockKind.force`; it notifies the head of the queue."""
+        keys = *queue_keys(self.names), self.names.channel
+        return self.request("fair_force_unlock", ownership, (PUBLISH, UNLOCKED), keys, epoch=epoch)
 
 
 class NonReentrantFairKind(FairKind):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core import scripts
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.names import LockNames
+from pyredisson.core.outcomes import Acquired
+from pyredisson.core.replies import read_count, read_digits, unusable
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
@@ -33,21 +34,18 @@ class FencedKind(PlainKind):
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
         joins = next((each.token for each in ownership.holds if each.token is not None), None)
-        return scripts.acquire_fenced(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-            joins=joins,
-            from_clock=self.client.config.fence_from_clock,
-        )
+        token = "" if joins is None else joins
+        args = hold.lease_ms, count, token, int(self.client.config.fence_from_clock)
+        return self.request("fenced_acquire", ownership, args, (self.names.token,), epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""
-        return scripts.read_acquire_fenced(reply)
+        match reply:
+            case [b"token", bytes() as token]:
+                return Acquired(read_digits(reply, token))
+            case None:
+                raise unusable(reply)  # A fenced lock is never acquired without a token.
+        return super().reads(reply)
 
 
 class FencedLockCore(LockCore):
@@ -74,4 +72,4 @@ class FencedLockCore(LockCore):
     async def get_token(self) -> int | None:
         """The token that was handed out last; ``None`` if none ever was."""
         token = await self.client.query("GET", self.names.token)
-        return None if token is None else scripts.read_count(token)
+        return None if token is None else read_count(token)

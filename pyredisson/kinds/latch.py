@@ -1,19 +1,19 @@
-"""The latch: those who wait are let through when it has been counted down to zero.
+"""The count-down latch: its waiters return when it has been counted down to zero.
 
-Source: ``org.redisson.RedissonCountDownLatch``. What differs on purpose: each count is taken once at most, whatever is
-lost, repeated or cancelled; waiters look again by themselves, and one looks for all of a client.
+Source: ``org.redisson.RedissonCountDownLatch``. What differs on purpose: each count is taken once at most, despite lost
+replies, repeats and cancellations; waiters check again by themselves, one for all waiters of a client.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pyredisson.core import scripts
 from pyredisson.core.deadline import Deadline, wait_seconds
 from pyredisson.core.names import LatchNames
+from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
-from pyredisson.core.runtime import Failure
+from pyredisson.core.runtime import PUBLISH, Failure
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wakeups import ALL
 from pyredisson.core.wrong_type import explain_type
@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["LatchCore", "latch_message"]
 
 
+#: The messages of a latch: its count has reached zero; it was given a count.
+OPENED: Final = "0"
+CLOSED: Final = "1"
+
+
 def latch_message(payload: bytes) -> int:
-    """``0``: it is open. One waiter looks, and lets all others go. ``1``: it has a count (again): nobody need look."""
-    return 1 if payload == scripts.OPENED.encode() else 0
+    """Return how many waiters a message wakes: that of an open latch one, whose answer serves the others."""
+    return 1 if payload == OPENED.encode() else 0
 
 
 class LatchCore(NumberedCore):
@@ -45,19 +50,16 @@ class LatchCore(NumberedCore):
         super().__init__(client, LatchNames(name))
 
     async def try_set_count(self, count: int) -> bool:
-        """Give it its count, unless it has one."""
-        value = count_of(count, "count")
-        asking = self.ask(
-            "a try_set_count", lambda by: scripts.set_counter(by, self.names, value, message=scripts.CLOSED)
-        )
-        return await asking.once() == 1
+        """Set the count, unless the latch has one."""
+        return await self.set_first("a try_set_count", count_of(count, "count"), message=CLOSED)
 
     async def count_down(self, progress: Progress | None = None) -> None:
-        """Take one from the count. ``progress``: see ``run_to_the_end``."""
-        await self.ask("a count_down", lambda by: scripts.count_down(by, self.names)).once(progress)
+        """Count down by one. ``progress``: see ``run_to_the_end``."""
+        script = Script("latch_count_down", (OPENED, PUBLISH), (self.names.channel,))
+        await self.change("a count_down", script, progress)
 
     async def get_count(self) -> int:
-        """The count; 0 if there is none."""
+        """Return the count; 0 if there is none."""
         return number_in(await self.client.query("GET", self.names.raw), self.names.raw)
 
     async def wait(self, timeout: Seconds | None) -> bool:
@@ -65,10 +67,10 @@ class LatchCore(NumberedCore):
         wait = wait_seconds(timeout, "timeout")
         client, names = self.client, self.names
         client.check_open()
-        client.runtime.owner()  # Nobody is asked in its name, but it has to be of this event loop.
+        client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
         began = client.runtime.now()
         seen = client.wakeups.glance(names.channel) if wait != 0 else None
-        # The loop below lives through a server that is away; a question by itself does not.
+        # The loop below goes on while the server is unreachable; a query does not.
         patient = client.config.wait_while_unreachable and wait != 0
         if not patient:
             if await self.get_count() <= 0:

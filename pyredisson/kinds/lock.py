@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pyredisson.core import scripts
 from pyredisson.core.acquire import acquire, is_callers
 from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
@@ -21,7 +20,8 @@ from pyredisson.core.messages import never_expires, timed_out
 from pyredisson.core.names import LockNames
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.release import holder_here, leave_block, unlock
-from pyredisson.core.runtime import is_interruption
+from pyredisson.core.replies import read_count, unusable
+from pyredisson.core.runtime import PUBLISH, is_interruption
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
 
@@ -31,45 +31,43 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.runtime import Caller, MadeCaller, Progress, Reply, Request
+    from pyredisson.core.runtime import Caller, MadeCaller, Progress, Request, Runtime
 
-__all__ = ["LockCore", "PlainKind"]
+__all__ = ["UNLOCKED", "LockCore", "PlainKind", "renew_locks"]
+
+
+#: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
+UNLOCKED: Final = "0"
+
+
+def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """Make the request that renews many locks, given as (name, owner)."""
+    return runtime.prepare("lock_renew", tuple(name for name, _ in held), (lease_ms, *(owner for _, owner in held)))
 
 
 class PlainKind(LockKind):
-    """What a reentrant lock says to the server."""
+    """The reentrant lock."""
 
     __slots__ = ()
 
-    renew = staticmethod(scripts.renew_locks)
+    renew = staticmethod(renew_locks)
     waiting: Waiting = ByMessage()
+    #: The word by which scripts publish; empty: they do not.
+    publish: ClassVar[str] = PUBLISH
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        return scripts.acquire_lock(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-        )
+        return self.request("lock_acquire", ownership, (hold.lease_ms, count), epoch=epoch, repeat=repeat)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        return scripts.release_lock(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=count, epoch=epoch, repeat=repeat
-        )
+        args = lease_ms, count, self.publish, UNLOCKED
+        return self.request("lock_release", ownership, args, (self.names.channel,), epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
-        return scripts.force_unlock(self.client.runtime, self.names, ownership.owner, epoch=epoch)
-
-    def reads(self, reply: Reply) -> Outcome:
-        """See :meth:`LockKind.reads`."""
-        return scripts.read_acquire(reply)
+        args = self.publish, UNLOCKED
+        return self.request("lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
 
 
 class LockCore:
@@ -344,13 +342,13 @@ class LockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         count = await self.client.query("HGET", self.names.raw, self.kind.field(self.caller().number))
-        return scripts.read_count(count)
+        return read_count(count)
 
     async def remain_time_to_live(self) -> float | None:
         """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
         left = await self.client.query("PTTL", self.names.raw)
         if type(left) is not int:
-            raise scripts.unusable(left).cause
+            raise unusable(left).cause
         if left == -2:
             return None
         return math.inf if left == -1 else left / 1000

@@ -1,70 +1,148 @@
 """``with semaphore.hold() as lease:``, for both kinds of semaphore.
 
-A semaphore has no owners: permits belong to the block, and whoever leaves it gives them back, in whatever thread or
-task that is. The permit of an expirable semaphore that was acquired without a lease is renewed by the client's
-watchdog, in the requests that renew locks of one kind; to the watchdog it looks like the ownership of a lock.
+A semaphore has no owners: permits belong to the block, which releases them in whatever thread or task it is left. The
+permit of an expirable semaphore that was acquired without a lease is renewed by the client's watchdog, together with
+those of other blocks; to the watchdog it is an ownership like that of a lock.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, final
 
 from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.names import owner_field
+from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.runtime import is_interruption
 from pyredisson.errors import LockError, LockTimeoutError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyredisson.core.runtime import Progress
-    from pyredisson.kinds.numbered import Asking
-    from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-    from pyredisson.kinds.semaphore import SemaphoreCore
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.numbered import NumberedCall, Operation
+    from pyredisson.core.outcomes import PermitOutcome
+    from pyredisson.core.runtime import Progress, Request, Runtime
+    from pyredisson.kinds.permits import PermitsCore
 
-__all__ = ["Block", "PermitBlock", "PermitClaim", "SemaphoreBlock"]
+__all__ = ["Block", "PlainPermits", "RenewedPermit", "renew_permits"]
 
-#: How the loss of a permit is explained that the server told us of.
+#: The reason for a loss that the server reported.
 PERMIT_GONE = "it no longer exists in Redis: released by its id, or expired"
 
 
+class HeldPermits(Protocol):
+    """The permits of a block.
+
+    Attributes:
+        count: Their number.
+        certain: Seconds after sending the acquire for which they are certain.
+    """
+
+    count: int
+    certain: float
+
+    def lease(self, client: ClientCore) -> Lease[None]:
+        """Return the lease of the block that is being entered."""
+        ...
+
+    def granted(self, client: ClientCore, begun: float) -> None:
+        """Note that they were granted to a request that was made at ``begun``."""
+        ...
+
+    def end(self, client: ClientCore) -> None:
+        """Note that the block is being left: a later loss concerns nobody."""
+        ...
+
+    def released(self, client: ClientCore, existed: bool) -> None:
+        """Raise ``LockLostError`` if they had been lost. ``existed``: what their release found."""
+        ...
+
+    def drop(self) -> None:
+        """Note that the block can no longer be left; called by the garbage collector."""
+        ...
+
+
+@final
 class Block:
-    """One ``hold()``: what it acquires when it is entered, and gives back when it is left.
+    """One ``hold()``: it acquires permits when it is entered, and releases them when it is left.
+
+    Args:
+        core: The semaphore.
+        held: The permits.
+        acquire: The operation that acquires them.
+        release: The operation that releases them.
+        wait: Seconds to wait for them; ``None``: without end.
+        skip: Whether the block runs without them if they are not available in time.
 
     Attributes:
         entered: Whether it was entered.
+        lease: The lease of the block; ``None`` before it is entered, and without permits.
         name: The semaphore's name.
     """
 
-    __slots__ = ("_asking", "_client", "_skip", "_taken", "_wait", "entered", "lease", "name")
+    __slots__ = (
+        "_acquire",
+        "_call",
+        "_client_id",
+        "_core",
+        "_held",
+        "_release",
+        "_skip",
+        "_wait",
+        "entered",
+        "lease",
+        "name",
+    )
 
-    def __init__(self, name: str, wait: float | None, *, skip: bool) -> None:
+    def __init__(
+        self,
+        core: PermitsCore,
+        held: HeldPermits,
+        acquire: Operation[PermitOutcome],
+        release: Operation[int],
+        wait: float | None,
+        *,
+        skip: bool,
+    ) -> None:
         if not isinstance(skip, bool):
             raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
-        self.name = name
+        self.name = core.names.raw
         self.entered = False
         self.lease: Lease[None] | None = None
+        self._core = core
+        self._held = held
+        self._acquire = acquire
+        self._release = release
         self._wait = wait
         self._skip = skip
-        self._taken = False
-        self._client = ""
-        self._asking: Asking | None = None
+        self._call: NumberedCall[PermitOutcome] | None = None
+        self._client_id = ""
 
     async def enter(self) -> Lease[None] | None:
-        """Acquire what the block is for.
+        """Acquire the permits.
 
         Returns:
-            Its lease; ``None`` if it was not available in time, and the block is to run all the same (``skip``).
+            The lease; ``None`` if they were not available in time, and the block runs without them (``skip``).
 
         Raises:
-            LockTimeoutError: It was not available in time.
-            LockError: It was entered before.
+            LockTimeoutError: They were not available in time.
+            LockError: The block was entered before.
         """
         if self.entered:
             raise LockError(f"a hold() of {self.name!r} can be entered only once: call hold() again", name=self.name)
         self.entered = True
-        if await self._acquire():
+        core, client, held = self._core, self._core.client, self._held
+        call = self._call = core.begin(self._acquire)
+        self._client_id = client.id
+        # Made before: once the permits are granted, nothing is left to interrupt.
+        self.lease = held.lease(client)
+        if not held.count:
+            return self.lease
+        if await core.acquire_for(call, self._wait, each=held.count, certain=held.certain):
+            held.granted(client, call.begun)
             return self.lease
         self.lease = None
         if self._skip:
@@ -72,106 +150,107 @@ class Block:
         raise LockTimeoutError(f"timed out after {self._wait} s waiting for permits of {self.name!r}", name=self.name)
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
-        """Give back what is held; the ``error`` of the block's body goes before any error of ours.
+        """Release the permits. The ``error`` of the block's body goes before any error of ours.
 
-        ``progress`` is as for ``run_to_the_end``.
+        ``progress``: see ``run_to_the_end``.
         """
         if self.lease is not None:
             self.lease._end()
-        if self._is_held():
-            await self._release(error, progress)
-            self._taken = False
-
-    def _is_held(self) -> bool:
-        """Whether it has to be given back: it was acquired, by this client, and not undone since."""
-        asking = self._asking
-        return self._taken and (asking is None or not asking.given_up) and self._client == self._id()
+        core, call, held = self._core, self._call, self._held
+        # Unless they were given up meanwhile, or this is the child of a fork.
+        if call is None or not call.granted or call.given_up or core.client.id != self._client_id:
+            return
+        held.end(core.client)
+        try:
+            held.released(core.client, await core.leave_block(self._release, error, progress))
+        except Exception as ours:
+            if error is None or is_interruption(ours):
+                raise
+        call.granted = False
 
     def forget(self) -> None:
-        """The block was thrown away; called by the garbage collector, so this only takes note."""
-
-    def _id(self) -> str:
-        raise NotImplementedError
-
-    async def _acquire(self) -> bool:
-        raise NotImplementedError
-
-    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
-        raise NotImplementedError
+        """Note that the block was dropped without leaving it; called by the garbage collector."""
+        self._held.drop()
 
 
 # ---- permits without an id -------------------------------------------------------------------------------------------
 
 
-class Taken:
-    """Permits that do not expire, as a :class:`pyredisson.Lease` sees them. They are their own only hold."""
+@final
+class PlainPermits:
+    """Permits that do not expire, as their block and its :class:`pyredisson.Lease` see them: their own only hold."""
 
-    __slots__ = ("block", "loss", "name", "owner")
+    __slots__ = ("block", "count", "loss", "name", "owner")
 
     what = "permits of"
     beside = "others"
     token = None
+    certain = math.inf
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, count: int) -> None:
         self.name = name
+        self.count = count
         self.owner = "its block"
         self.block: Callable[[], object | None] | None = None
         self.loss: str | None = None
 
+    def lease(self, client: ClientCore) -> Lease[None]:
+        """See :meth:`HeldPermits.lease`."""
+        return Lease(self, self, client.runtime)
+
+    def granted(self, client: ClientCore, begun: float) -> None:
+        """There is nothing to renew."""
+
+    def end(self, client: ClientCore) -> None:
+        """They cannot be lost."""
+
+    def released(self, client: ClientCore, existed: bool) -> None:
+        """They cannot be lost."""
+
+    def drop(self) -> None:
+        """There is nothing to renew."""
+
     def bring_up(self, hold: object) -> None:
-        """It is the only one."""
+        """It is the only hold."""
 
     def call_when_lost(self, told: Callable[[], None]) -> None:
-        """It cannot be lost."""
+        """They cannot be lost."""
 
     def call_no_more(self, told: Callable[[], None]) -> None:
-        """It cannot be lost."""
+        """They cannot be lost."""
 
     def has(self, hold: object) -> bool:
-        """Nothing but the end of the block ends it."""
+        """Only the end of the block ends it."""
         return True
 
     def remaining(self, now: float) -> float:
-        """It has no end."""
-        return float("inf")
-
-
-class SemaphoreBlock(Block):
-    """Holds so many permits of a plain semaphore."""
-
-    __slots__ = ("_core", "_permits")
-
-    def __init__(self, core: SemaphoreCore, permits: int, wait: float | None, *, skip: bool) -> None:
-        super().__init__(core.names.raw, wait, skip=skip)
-        self._core = core
-        self._permits = permits
-
-    def _id(self) -> str:
-        return self._core.client.id
-
-    async def _acquire(self) -> bool:
-        core = self._core
-        taken = Taken(self.name)
-        self.lease = Lease(taken, taken, core.client.runtime)
-        core.client.check_open()
-        if not self._permits:
-            return True
-        asking = self._asking = core.acquiring(self._permits)
-        self._client = core.client.id
-        return await core.take_permits(asking, self._permits, self._wait, self._granted)
-
-    def _granted(self) -> None:
-        self._taken = True
-
-    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
-        await self._core.leave(error, progress, permits=self._permits)
+        """They do not expire."""
+        return math.inf
 
 
 # ---- permits that are renewed ----------------------------------------------------------------------------------------
 
 
+def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """Make the request that renews many permits, given as (name of the semaphore, id in hex digits)."""
+    keys = tuple(SemaphoreNames(name).taken for name, _ in held)
+    return runtime.prepare("permit_renew", keys, (lease_ms, *(bytes.fromhex(permit) for _, permit in held)))
+
+
+class PermitRenewal:
+    """What the watchdog asks of the kind of an ownership, for permits."""
+
+    renew = staticmethod(renew_permits)
+
+    @staticmethod
+    def stored_as(ownership: Ownership) -> str:
+        """Return the id of a permit."""
+        permit: str = ownership.kind_state
+        return permit
+
+
 class BlockOwner:
-    """Who holds a permit: a block, under the number of the thread or task that entered it."""
+    """The holder of a permit: a block, under the number of the thread or task that entered it."""
 
     __slots__ = ("gone", "number")
 
@@ -180,15 +259,15 @@ class BlockOwner:
         self.gone = False
 
     def alive(self) -> bool:
-        """Whether the block can still be left."""
+        """Return whether the block can still be left."""
         return not self.gone
 
     def gone_hint(self) -> str:
-        """What to tell of it, when it ended with a permit in its hands."""
+        """Return what to say of a block that ended with a permit."""
         return "the object that hold() returned was dropped without leaving its block"
 
 
-class PermitClaim(Ownership):
+class PermitOwnership(Ownership):
     """One permit of a block, as the watchdog and the block's lease see it. It is in no table."""
 
     __slots__ = ()
@@ -198,96 +277,84 @@ class PermitClaim(Ownership):
     what = "a permit of"
     beside = "more holders than there are permits"
 
-    def __init__(self, core: PermitSemaphoreCore, permit: bytes, who: BlockOwner) -> None:
-        client = core.client
+    def __init__(self, client: ClientCore, name: str, permit: bytes, who: BlockOwner) -> None:
         super().__init__(
-            (core.names.raw, owner_field(client.id, who.number)),
-            who,  # type: ignore[arg-type]  # All that is asked of it is whether it is there.
+            (name, owner_field(client.id, who.number)),
+            who,  # type: ignore[arg-type]  # It is only asked whether it is alive.
             client.runtime,
         )
-        self.kind = core  # type: ignore[assignment]  # All that is asked of it is how to renew.
+        self.kind = PermitRenewal()  # type: ignore[assignment]  # It is only asked how to renew.
         self.kind_state = permit.hex()
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
         """See :meth:`Ownership.lose`."""
         return super().lose(PERMIT_GONE if reason is GONE else reason, generation)
 
-    def found_gone(self) -> str:
-        """The server did not know the permit any more when it was given back. Returns how it was lost."""
+    def found_gone(self) -> None:
+        """Note that the permit no longer existed when it was released."""
         self.loss = PERMIT_GONE
-        return PERMIT_GONE
 
-    def end(self) -> str | None:
-        """The block is being left: nobody need be told of anything any more. Returns how it was lost, if it was."""
+    def end(self) -> None:
+        """Note that the block is being left: a later loss concerns nobody."""
         with self.mutex:
             self.generation += 1
             self.holds.clear()
-            return self.loss
 
 
-class PermitBlock(Block):
-    """Holds a permit of an expirable semaphore; ``lease`` is in ms, ``None``: renewed."""
+@final
+class RenewedPermit:
+    """A permit of an expirable semaphore.
 
-    __slots__ = ("_core", "_hold", "_ownership", "_permit")
+    Args:
+        name: The semaphore's name.
+        permit: The id.
+        hold: Its lease, and whether it is renewed.
+    """
 
-    def __init__(self, core: PermitSemaphoreCore, wait: float | None, lease: int | None, *, skip: bool) -> None:
-        super().__init__(core.names.raw, wait, skip=skip)
-        self._core = core
-        self._permit = core.new_permit()
-        self._hold = Hold(lease or core.client.watchdog.lease_ms, watchdog=lease is None, block=True)
-        self._ownership: PermitClaim | None = None
+    __slots__ = ("_hold", "_name", "_ownership", "_permit", "certain")
 
-    def _id(self) -> str:
-        return self._core.client.id
+    count = 1
 
-    async def _acquire(self) -> bool:
-        core, client = self._core, self._core.client
-        asking = core.acquiring(self._permit, self._hold.lease_ms)
-        ownership = self._ownership = PermitClaim(core, self._permit, BlockOwner(client.runtime.owner().number))
-        self.lease = Lease(ownership, self._hold, client.runtime)
-        self._asking = asking
-        self._client = client.id
-        try:
-            return await core.take_permit(asking, self._wait, self._granted)
-        finally:
-            if asking.given_up:  # Interrupted just after it was granted.
-                ownership.end()
-                client.watchdog.unwatch(ownership)
+    def __init__(self, name: str, permit: bytes, hold: Hold) -> None:
+        self.certain = hold.certain
+        self._name = name
+        self._permit = permit
+        self._hold = hold
+        self._ownership: PermitOwnership | None = None
 
-    def _granted(self, begun: float) -> bool:
-        """The server gave a permit to a request that was made then. Returns whether its lease is not over yet."""
-        client, ownership = self._core.client, self._ownership
+    def lease(self, client: ClientCore) -> Lease[None]:
+        """See :meth:`HeldPermits.lease`."""
+        owner = BlockOwner(client.runtime.owner().number)
+        self._ownership = PermitOwnership(client, self._name, self._permit, owner)
+        return Lease(self._ownership, self._hold, client.runtime)
+
+    def granted(self, client: ClientCore, begun: float) -> None:
+        """See :meth:`HeldPermits.granted`; the watchdog renews it from now on."""
+        ownership = self._ownership
         assert ownership is not None
-        deadline = begun + self._hold.certain
-        if client.runtime.now() >= deadline:
-            return False
-        self._taken = True
-        ownership.granted(ownership.request_id, self._hold, deadline)
+        ownership.granted(ownership.request_id, self._hold, begun + self.certain)
         client.watchdog.watch(ownership)
-        return True
 
-    async def _release(self, error: BaseException | None, progress: Progress | None) -> None:
-        core, client, ownership = self._core, self._core.client, self._ownership
+    def end(self, client: ClientCore) -> None:
+        """See :meth:`HeldPermits.end`."""
+        ownership = self._ownership
         assert ownership is not None
         if ownership.expire(client.runtime.now()):
             client.tell_lost(ownership)
-        loss = ownership.end()
+        ownership.end()
         client.watchdog.unwatch(ownership)
-        closed = isinstance(error, GeneratorExit) and progress is None  # As for SemaphoreCore.leave().
-        try:
-            asking = core.releasing(self._permit, left=closed)
-            if closed:
-                asking.leave_later()
-            elif await asking.once(progress, insist=True) != 1 and loss is None:
-                loss = ownership.found_gone()
-                client.tell_lost(ownership)
-            if loss is not None:
-                raise lost_error(ownership, loss)
-        except Exception:
-            if error is None:
-                raise
 
-    def forget(self) -> None:
-        """See :meth:`Block.forget`. The watchdog says so, and renews the permit no longer."""
+    def released(self, client: ClientCore, existed: bool) -> None:
+        """See :meth:`HeldPermits.released`."""
+        ownership = self._ownership
+        assert ownership is not None
+        if not existed and ownership.loss is None:
+            ownership.found_gone()
+            client.tell_lost(ownership)
+        if ownership.loss is not None:
+            raise lost_error(ownership, ownership.loss)
+
+    def drop(self) -> None:
+        """See :meth:`HeldPermits.drop`. The watchdog reports it, and stops the renewal."""
         if self._ownership is not None:
             self._ownership.who.gone = True  # type: ignore[attr-defined]

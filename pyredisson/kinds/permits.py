@@ -1,28 +1,83 @@
-"""What both kinds of semaphore have in common: how they get their first permits, and a warning if nobody gave any."""
+"""What both kinds of semaphore have in common: their first permits, and how a caller waits for permits."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson import events
-from pyredisson.core import scripts
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, NeverSet, Refused
+from pyredisson.core.runtime import Failure, is_interruption
+from pyredisson.core.waiting import until_taken
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Reply
+    from pyredisson.core.numbered import NumberedCall, Operation
+    from pyredisson.core.outcomes import Answer, PermitOutcome
+    from pyredisson.core.runtime import Progress
 
-__all__ = ["PermitsCore"]
+__all__ = ["PermitsCore", "permits_message"]
+
+
+def permits_message(payload: bytes, each: int) -> int:
+    """Return how many waiters, each of whom wants ``each`` permits, a message about permits wakes."""
+    try:
+        return max(int(payload) // each, 0)
+    except ValueError:
+        return 0
+
+
+class PermitAttempt:
+    """An attempt of one caller to acquire permits; each call makes it once.
+
+    Args:
+        core: The handle.
+        call: The acquire.
+        label: Waiters of one label share answers.
+        wait: Seconds for which the caller waits; ``None``: without end.
+        certain: Seconds after sending for which the permits are certain; later they are of no use.
+    """
+
+    __slots__ = ("_call", "_certain", "_core", "_label", "_wait")
+
+    def __init__(
+        self, core: PermitsCore, call: NumberedCall[PermitOutcome], label: str, wait: float | None, certain: float
+    ) -> None:
+        self._core = core
+        self._call = call
+        self._label = label
+        self._wait = wait
+        self._certain = certain
+
+    async def __call__(self) -> Answer:
+        client, call = self._core.client, self._call
+        answer = await call.ask()
+        if isinstance(answer, Refused):
+            return answer
+        if isinstance(answer, NeverSet):
+            if self._wait != 0:
+                self._core.tell_never_set()
+            return Refused(answer.retry_in_ms)
+        if client.runtime.now() >= call.begun + self._certain:
+            await call.discard()
+            return AT_ONCE
+        if answer.next_in_ms is not None:
+            client.wakeups.hint(self._core.names.channel, self._label, answer.next_in_ms / 1000)
+        return ACQUIRED
 
 
 class PermitsCore(NumberedCore):
     """One handle on a semaphore of either kind.
 
     Args:
-        client: Whose it is.
+        client: The client.
         name: The semaphore's name.
-        permits: How many it is given when this handle is first used, unless it has some; ``None``: none.
+        permits: The permits to set when this handle is first used, unless the semaphore has some; ``None``: none.
     """
 
     __slots__ = ("_first",)
@@ -34,15 +89,12 @@ class PermitsCore(NumberedCore):
         self._first = None if permits is None else count_of(permits, "permits")
 
     async def try_set_permits(self, permits: int) -> bool:
-        """Give it its permits, unless it has some."""
+        """Set the number of permits, unless the semaphore has some."""
         value = count_of(permits, "permits")
-        asking = self.ask(
-            "a try_set_permits", lambda by: scripts.set_counter(by, self.names, value, message=str(value))
-        )
-        return await asking.once() == 1
+        return await self.set_first("a try_set_permits", value, message=str(value))
 
     async def first_use(self, wait: float | None = None) -> float | None:
-        """Give it the permits that the handle was made with, once. Returns what is left of ``wait`` seconds."""
+        """Set the permits that the handle was made with, once. Returns what is left of ``wait`` seconds."""
         first = self._first
         if first is None:
             return wait
@@ -52,9 +104,85 @@ class PermitsCore(NumberedCore):
         self._first = None
         return None if wait is None else max(0.0, wait - (now() - began))
 
-    def note_refusal(self, left: Reply, wait: float | None) -> None:
-        """A caller who waits so long was refused, ``left`` being available. Tell, once, if nobody ever set any."""
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    async def acquire_for(
+        self, call: NumberedCall[PermitOutcome], wait: float | None, *, each: int = 1, certain: float = math.inf
+    ) -> bool:
+        """Make attempts until permits are granted, or until ``wait`` seconds have passed.
+
+        Args:
+            call: The acquire.
+            wait: Seconds; ``None``: without end.
+            each: The permits that it acquires. Waiters for the same number share answers.
+            certain: Seconds after sending for which the permits are certain; later they are no use.
+        """
+        wait = await self.first_use(wait)
+        client, channel = self.client, self.names.channel
+        label = f"{self.kind}:{each}"
+        attempt = PermitAttempt(self, call, label, wait, certain)
+        deadline = Deadline.after(wait, began := client.runtime.now())
+        try:
+            seen = client.wakeups.glance(channel) if wait != 0 else None
+            try:
+                answer = await attempt()
+            except Failure as failure:
+                if not await waits_through(client, failure, wait, began):
+                    raise
+                answer = AT_ONCE
+            acquired = isinstance(answer, Acquired)
+            if isinstance(answer, Refused) and wait != 0:
+                acquired = await until_taken(
+                    attempt,
+                    answer,
+                    runtime=client.runtime,
+                    wakeups=client.wakeups,
+                    lock=self.names.raw,
+                    channel=channel,
+                    kind=label,
+                    message=partial(permits_message, each=each),
+                    seen=seen,
+                    deadline=deadline,
+                    free_after=math.inf,
+                )
+            if not acquired:
+                call.give_up()
+            return acquired
+        except Failure as failure:
+            raise await call.explain(failure) from failure.cause
+        except GeneratorExit:
+            call.leave_later()  # A coroutine that is being closed can wait for nothing any more.
+            raise
+        except BaseException as error:
+            if is_interruption(error):
+                await call.leave()
+            else:
+                call.give_up()
+            raise
+
+    def tell_never_set(self) -> None:
+        """Report, once for each name, that a caller waits for permits that were never set."""
         client = self.client
-        if left is None and wait != 0 and client.ledger.is_first_to_miss(self.names.raw):
+        if client.ledger.is_first_to_miss(self.names.raw):
             owner = owner_field(client.id, client.runtime.owner().number)
             client.emit(events.PermitsNeverSet(self.names.raw, owner))
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def leave_block(
+        self, release: Operation[int], error: BaseException | None, progress: Progress | None
+    ) -> bool:
+        """Release permits at the end of a block that ended with ``error``.
+
+        The caller does not come back, so what cannot be done now is done in the background. ``progress`` is given where
+        a block that is being closed (``GeneratorExit``) can wait; elsewhere that is left to the background, too.
+
+        Returns:
+            Whether they were released, as far as is known.
+        """
+        closed = isinstance(error, GeneratorExit) and progress is None
+        call = self.begin(release, left=closed)
+        if closed:
+            call.leave_later()
+            return True
+        return await call.once(progress, insist=True) == 1

@@ -15,21 +15,20 @@ Rules kept here:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson.core import scripts
 from pyredisson.core.attempt import attempt, check_layout, expire
-from pyredisson.core.by_message import Attempt, ByMessage
+from pyredisson.core.by_message import Attempt, ByMessage, until_acquired
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.holder import lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
-from pyredisson.core.outcomes import Refused
-from pyredisson.core.runtime import Failure
-from pyredisson.core.waiting import until_taken
+from pyredisson.core.outcomes import SELF_BLOCKED, Refused
+from pyredisson.core.replies import read_count, unusable
+from pyredisson.core.runtime import PUBLISH, Failure
 from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockError
-from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
+    from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request, Runtime
     from pyredisson.core.yielding import Yielding
 
 __all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteLockCore"]
@@ -49,9 +48,18 @@ __all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteL
 #: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
 YIELD = 0.5
 
-#: Who waits on the one channel.
-READERS = "read"
-WRITERS = "write"
+#: The sides as they are stored, and the labels of their waiters on the one channel.
+READERS: Final = "read"
+WRITERS: Final = "write"
+
+#: The message of a writer's release, which wakes all readers.
+WRITTEN: Final = "1"
+
+
+def renew_readers(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """Make the request that renews many readers, given as (name, owner)."""
+    keys = tuple(key for name, owner in held for key in (name, ReadWriteNames(name).read_hold(owner, 1)))
+    return runtime.prepare("read_lock_renew", keys, (lease_ms, *(owner for _, owner in held)))
 
 
 class ReadWriteLockCore:
@@ -96,6 +104,10 @@ class SideKind(LockKind):
     layout = "read-write lock"
     one_sided = True
     writes = False
+    #: The side, as it is stored.
+    mode: ClassVar[str]
+    #: The message of a release.
+    released: ClassVar[str]
 
     def of_side(self) -> list[Ownership]:
         """This client's ownerships on this side."""
@@ -105,9 +117,8 @@ class SideKind(LockKind):
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; if this side is held."""
-        return scripts.force_unlock_side(
-            self.client.runtime, self.names, ownership.owner, epoch=epoch, write=self.writes
-        )
+        args = PUBLISH, self.released, self.mode
+        return self.request("read_write_lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
 
 
 class PoliteAttempt(Attempt):
@@ -134,34 +145,17 @@ class Politely(ByMessage):
             return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
         return super().yields(client, kind, ownership, wait, now)
 
-    async def wait(
-        self,
-        client: ClientCore,
-        kind: LockKind,
-        ownership: Ownership,
-        hold: Hold,
-        refused: Refused,
-        seen: int | None,
-        deadline: Deadline,
-    ) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
+        client, kind, yielding = attempt.client, attempt.kind, attempt.ownership.kind_state
+        polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
+        channel = kind.names.channel
         try:
-            return await until_taken(
-                PoliteAttempt(client, kind, ownership, hold),
-                refused,
-                runtime=client.runtime,
-                wakeups=client.wakeups,
-                lock=ownership.name,
-                channel=kind.names.channel,
-                kind=kind.label,
-                message=lock_message,
-                seen=seen,
-                deadline=deadline,
-                free_after=0.0,  # Where one reader gets in, the next one does.
-            )
+            # Where one reader is admitted, the next one is, too.
+            return await until_acquired(polite, refused, seen, deadline, channel=channel, free_after=0.0)
         finally:
-            ownership.kind_state.stop()
-            ownership.kind_state.waited(client.runtime.now())
+            yielding.stop()
+            yielding.waited(client.runtime.now())
 
 
 def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
@@ -179,8 +173,9 @@ class ReadKind(SideKind):
 
     __slots__ = ()
 
-    label = READERS
-    renew = staticmethod(scripts.renew_reading)
+    label = mode = READERS
+    released = UNLOCKED
+    renew = staticmethod(renew_readers)
     waiting = Politely()
 
     def holders(self) -> Sequence[Ownership]:
@@ -198,25 +193,14 @@ class ReadKind(SideKind):
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        return scripts.acquire_reading(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-        )
+        keys = (self.names.read_hold(ownership.owner, count + 1),)
+        return self.request("read_lock_acquire", ownership, (hold.lease_ms, count), keys, epoch=epoch, repeat=repeat)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        return scripts.release_reading(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=count, epoch=epoch, repeat=repeat
-        )
-
-    def reads(self, reply: Reply) -> Outcome:
-        """See :meth:`LockKind.reads`."""
-        return scripts.read_acquire(reply)
+        args = lease_ms, count, PUBLISH, self.released
+        keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1))
+        return self.request("read_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
 
 def writers_message(payload: bytes) -> int:
@@ -269,9 +253,10 @@ class WriteKind(SideKind):
 
     __slots__ = ()
 
-    label = WRITERS
+    label = mode = WRITERS
+    released = WRITTEN
     writes = True
-    renew = staticmethod(scripts.renew_locks)
+    renew = staticmethod(renew_locks)
     own_rival = OwnRead()
     waiting = ByMessage(writers_message)
 
@@ -280,28 +265,21 @@ class WriteKind(SideKind):
         return writer_field(self.client.id, number)
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
-        """See :meth:`LockKind.acquire`."""
-        return scripts.acquire_writing(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            reader=owner_field(self.client.id, ownership.who.number),
-            lease_ms=hold.lease_ms,
-            leases_ms=hold.lease_ms + sum(each.lease_ms for each in ownership.holds),
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-        )
+        """See :meth:`LockKind.acquire`. A re-entry adds its lease to the time left, up to the leases of all holds."""
+        reader = owner_field(self.client.id, ownership.who.number)
+        leases_ms = hold.lease_ms + sum(each.lease_ms for each in ownership.holds)
+        args = hold.lease_ms, count, reader, leases_ms
+        keys = (self.names.read_hold(reader, 1),)
+        return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        return scripts.release_writing(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, holds=count, epoch=epoch, repeat=repeat
-        )
+        args = lease_ms, count, PUBLISH, self.released
+        return self.request("write_lock_release", ownership, args, (self.names.channel,), epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:
-        """See :meth:`LockKind.reads`."""
-        return scripts.read_acquire_writing(reply)
+        """See :meth:`LockKind.reads`; or the owner is a reader itself."""
+        return SELF_BLOCKED if reply == [b"upgrade"] else super().reads(reply)
 
 
 # ---- handles ---------------------------------------------------------------------------------------------------------
@@ -357,7 +335,7 @@ class ReadLockCore(SideCore):
         """Whether anybody reads; a writer that reads as well is one."""
         fields = await self.client.query("HKEYS", self.names.raw)
         if type(fields) is not list:
-            raise scripts.unusable(fields).cause
+            raise unusable(fields).cause
         return b"mode" in fields and any(
             each != b"mode" and b":write" not in each for each in fields if isinstance(each, bytes)
         )
@@ -373,7 +351,7 @@ class ReadLockCore(SideCore):
     async def _count(self, number: int) -> int:
         """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
         field = self.kind.field(number)
-        count = scripts.read_count(await self.client.query("HGET", self.names.raw, field))
+        count = read_count(await self.client.query("HGET", self.names.raw, field))
         names = [self.names.read_hold(field, each) for each in range(1, count + 1)]
         return count if names and await self.client.query("EXISTS", *names) else 0
 

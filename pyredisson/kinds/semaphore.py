@@ -1,29 +1,41 @@
-"""The semaphore: so many permits, for anybody to take and for anybody to give back.
+"""The semaphore: a number of permits, which anybody may acquire and anybody may release.
 
-Source: ``org.redisson.RedissonSemaphore``. What differs on purpose: each request takes effect once at most, whatever
-is lost, repeated or cancelled; waiters look again by themselves; a message of nothing wakes nobody.
+Source: ``org.redisson.RedissonSemaphore``. What differs on purpose: each request takes effect once at most, despite
+lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyredisson.core import scripts
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
-from pyredisson.core.runtime import is_interruption
+from pyredisson.core.numbered import Operation, Script
+from pyredisson.core.outcomes import WITHOUT_END, Granted, NeverSet
+from pyredisson.core.replies import read_int, unusable
+from pyredisson.core.runtime import PUBLISH, is_interruption
 from pyredisson.kinds.numbered import count_of, number_in
-from pyredisson.kinds.permit_block import SemaphoreBlock
+from pyredisson.kinds.permit_block import Block, PlainPermits
 from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.outcomes import Answer
-    from pyredisson.core.runtime import Progress
-    from pyredisson.kinds.numbered import Asking, Make
+    from pyredisson.core.outcomes import PermitOutcome
+    from pyredisson.core.runtime import Progress, Reply
 
 __all__ = ["SemaphoreCore"]
+
+
+def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
+    """Read the reply of ``semaphore_acquire``. Raises ``Unusable``."""
+    match reply:
+        case [0, None]:
+            return NeverSet(None)
+        case [0, int()]:
+            return WITHOUT_END
+        case [int(), (int() | None) as left]:
+            return Granted(0 if left is not None and left >= wanted else None)
+    raise unusable(reply)
 
 
 class SemaphoreCore(PermitsCore):
@@ -33,86 +45,61 @@ class SemaphoreCore(PermitsCore):
 
     kind = "semaphore"
 
+    def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
+        """Return the operation that acquires ``wanted`` permits, all or none."""
+        script = Script("semaphore_acquire", (wanted,))
+        return Operation("an acquire", script, partial(read_acquire_permits, wanted=wanted), self.undoing)
+
+    def releasing(self, permits: int) -> Operation[int]:
+        """Return the operation that releases permits."""
+        return Operation("a release", Script("semaphore_release", (permits, PUBLISH), (self.names.channel,)), read_int)
+
+    def undoing(self, number: int) -> Script:
+        """Return the script that gives back the permits of the request of this number, of which copies may come."""
+        return Script("semaphore_undo", (number, PUBLISH), (self.names.channel,))
+
     async def acquire(self, permits: int, wait: float | None) -> bool:
-        """Take so many permits, all or none, if they are to be had within ``wait`` seconds."""
+        """Acquire permits, all or none, waiting at most ``wait`` seconds."""
         wanted = count_of(permits, "permits")
         self.client.check_open()
-        return wanted == 0 or await self.take_permits(self.acquiring(wanted), wanted, wait)
+        return wanted == 0 or await self.acquire_for(self.begin(self.acquiring(wanted)), wait, each=wanted)
 
-    def hold(self, permits: int, wait_time: Seconds | None, *, skip: bool) -> SemaphoreBlock:
-        """Prepare a block that takes so many permits."""
-        return SemaphoreBlock(self, count_of(permits, "permits"), wait_seconds(wait_time), skip=skip)
-
-    def acquiring(self, wanted: int) -> Asking:
-        """Prepare to take so many permits."""
-        return self._taking("an acquire", lambda by: scripts.acquire_permits(by, self.names, wanted))
-
-    async def take_permits(
-        self, asking: Asking, wanted: int, wait: float | None, granted: Callable[[], None] = lambda: None
-    ) -> bool:
-        """Take what was prepared, within ``wait`` seconds. ``granted`` is called as soon as it was."""
-        wait = await self.first_use(wait)
-        kind = f"{self.kind}:{wanted}"
-
-        async def attempt() -> Answer:
-            reply = await asking.ask()
-            match reply:
-                case [int() as taken, (int() | None) as left]:
-                    pass
-                case _:
-                    raise asking.unusable(reply)
-            if not taken:
-                asking.refused()
-                self.note_refusal(left, wait)
-                return WITHOUT_END
-            granted()
-            if isinstance(left, int) and left >= wanted:
-                self.client.wakeups.hint(self.names.channel, kind, 0)  # There is more: the next one may look, too.
-            return ACQUIRED
-
-        return await self.take(asking, attempt, wait, kind=kind, each=wanted)
+    def hold(self, permits: int, wait_time: Seconds | None, *, skip: bool) -> Block:
+        """Prepare a block that holds permits."""
+        wanted = count_of(permits, "permits")
+        wait = wait_seconds(wait_time)
+        held = PlainPermits(self.names.raw, wanted)
+        return Block(self, held, self.acquiring(wanted), self.releasing(wanted), wait, skip=skip)
 
     async def release(self, permits: int, progress: Progress | None = None) -> None:
-        """Give so many permits back. ``progress``: see ``run_to_the_end``."""
+        """Release permits. ``progress``: see ``run_to_the_end``."""
         given = count_of(permits, "permits")
         self.client.check_open()
         if given:
             await self.first_use()
-            await self.ask("a release", lambda by: scripts.release_permits(by, self.names, given)).once(progress)
+            await self.begin(self.releasing(given)).once(progress)
 
-    async def leave(self, error: BaseException | None, progress: Progress | None = None, *, permits: int = 1) -> None:
-        """Give permits back at the end of a block, whose own ``error`` goes first.
-
-        Nobody will come and try again, so if it cannot be done now it is done in the background. ``progress`` is given
-        where a block that is being closed (``GeneratorExit``) can wait; elsewhere that is left to the background, too.
-        """
-        closed = isinstance(error, GeneratorExit) and progress is None
+    async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
+        """Release a permit at the end of a block. Its own ``error`` goes first. See :meth:`leave_block`."""
         try:
-            asking = self.ask("a release", lambda by: scripts.release_permits(by, self.names, permits), left=closed)
-            if closed:
-                asking.leave_later()
-            else:
-                await asking.once(progress, insist=True)
+            await self.leave_block(self.releasing(1), error, progress)
         except Exception as ours:
             if error is None or is_interruption(ours):
                 raise
 
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
-        """Make so many more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
+        """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        await self.ask("an add_permits", lambda by: scripts.add_permits(by, self.names, more)).once(progress)
+        await self.change("an add_permits", Script("semaphore_add", (more, PUBLISH), (self.names.channel,)), progress)
 
     async def drain_permits(self) -> int:
-        """Take all permits that are available, and return how many."""
+        """Acquire all permits that are available, and return how many."""
         await self.first_use()
-        asking = self._taking("a drain_permits", lambda by: scripts.drain_permits(by, self.names))
-        return number_in(await asking.once(), self.names.raw)
+        drain = Operation("a drain_permits", Script("semaphore_drain"), read_int, self.undoing)
+        return await self.begin(drain).once()
 
     async def available_permits(self) -> int:
-        """How many permits are available."""
+        """Return how many permits are available."""
         await self.first_use()
         return number_in(await self.client.query("GET", self.names.raw), self.names.raw)
-
-    def _taking(self, what: str, make: Make) -> Asking:
-        return self.ask(what, make, lambda by, number: scripts.undo_permits(by, self.names, number))

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core import scripts
 from pyredisson.core.names import LockNames
 from pyredisson.core.polling import Polling
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Ownership
     from pyredisson.core.polling import Delays
-    from pyredisson.core.runtime import Request
 
 __all__ = ["SpinKind", "SpinLockCore"]
 
@@ -28,6 +25,7 @@ class SpinKind(PlainKind):
     __slots__ = ("waiting",)
 
     label = "spin"
+    publish = ""
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays) -> None:
         super().__init__(client, names)
@@ -35,25 +33,6 @@ class SpinKind(PlainKind):
 
     def new_state(self) -> None:
         """Nothing is kept."""
-
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        """See :meth:`LockKind.release`."""
-        return scripts.release_lock(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=lease_ms,
-            holds=count,
-            epoch=epoch,
-            repeat=repeat,
-            publish=scripts.NOBODY,
-        )
-
-    def force(self, ownership: Ownership, epoch: int) -> Request:
-        """See :meth:`LockKind.force`."""
-        return scripts.force_unlock(
-            self.client.runtime, self.names, ownership.owner, epoch=epoch, publish=scripts.NOBODY
-        )
 
 
 class SpinLockCore(LockCore):

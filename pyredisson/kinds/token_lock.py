@@ -7,24 +7,26 @@ frees another's; it is renewed; its owner is a thread or task, and not whoever h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core import scripts
 from pyredisson.core.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
+from pyredisson.core.outcomes import LOST, Lost
 from pyredisson.core.polling import Polling
+from pyredisson.core.replies import unusable
 from pyredisson.core.runtime import Failure
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import MadeCaller, Reply, Request
+    from pyredisson.core.runtime import MadeCaller, Reply, Request, Runtime
 
 __all__ = ["TOKEN_BYTES", "TokenKind", "TokenLockCore", "TokenPair"]
 
@@ -32,6 +34,33 @@ POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
 TOKEN_BYTES = 20
 """As the Redis documentation says. On the wire they are hexadecimal."""
+
+
+def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """Make the request that renews many locks, given as (name, token)."""
+    return runtime.prepare("token_renew", tuple(name for name, _ in held), (lease_ms, *(token for _, token in held)))
+
+
+class HoldEnd(NamedTuple):
+    """When a hold ends on the server, by its clock.
+
+    Attributes:
+        now_ms: The time there, in ms.
+        end_ms: The end of the hold; ``None``: it has no time to live.
+    """
+
+    now_ms: int
+    end_ms: int | None
+
+
+def read_hold_end(reply: Reply) -> HoldEnd | Lost:
+    """Read the reply of ``token_extend``. Raises ``Unusable``."""
+    match reply:
+        case None:
+            return LOST
+        case [int() as now_ms, int() as end_ms]:
+            return HoldEnd(now_ms, end_ms if end_ms >= 0 else None)
+    raise unusable(reply)
 
 
 class TokenPair:
@@ -60,7 +89,7 @@ class TokenKind(LockKind):
     label = "token"
     layout = "token lock"
     others = "one of redis-py without a timeout, a semaphore, or a latch"
-    renew = staticmethod(scripts.renew_tokens)
+    renew = staticmethod(renew_tokens)
     reentrant = False
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
@@ -92,31 +121,16 @@ class TokenKind(LockKind):
         tokens: TokenPair = ownership.kind_state
         if not repeat:
             tokens.use(self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex())
-        return scripts.acquire_token(
-            self.client.runtime,
-            self.names,
-            ownership.owner,
-            lease_ms=hold.lease_ms,
-            token=tokens.current,
-            former=tokens.former,
-            epoch=epoch,
-            repeat=repeat,
-        )
+        args = hold.lease_ms, tokens.former
+        return self.request("token_acquire", ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`; if it has the token still."""
-        token = self.stored_as(ownership)
-        return scripts.release_token(
-            self.client.runtime, self.names, ownership.owner, lease_ms=lease_ms, token=token, epoch=epoch
-        )
+        return self.request("token_release", ownership, (lease_ms,), epoch=epoch, owner=self.stored_as(ownership))
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
-        return scripts.force_unlock_token(self.client.runtime, self.names, ownership.owner, epoch=epoch)
-
-    def reads(self, reply: Reply) -> Outcome:
-        """See :meth:`LockKind.reads`."""
-        return scripts.read_acquire(reply)
+        return self.request("token_force_unlock", ownership, (), epoch=epoch)
 
 
 class TokenLockCore(LockCore):
@@ -168,28 +182,27 @@ class TokenLockCore(LockCore):
                 f"lock {ownership.name!r} is not held by {ownership.who.describe()}", name=ownership.name
             )
         generation = ownership.generation
-        now, ends, _ = await self._ask_end(ownership, generation, 0)
-        until = milliseconds + (now if from_now else max(now, ends))
-        now, ends, sent = await self._ask_end(ownership, generation, until)
-        if ends > now:
-            ownership.renewed(generation, sent, ends - now)
+        now_ms, end_ms = await self._extend_until(ownership, generation, 0)
+        until_ms = milliseconds + (now_ms if from_now or end_ms is None else max(now_ms, end_ms))
+        sent = client.runtime.now()
+        now_ms, end_ms = await self._extend_until(ownership, generation, until_ms)
+        if end_ms is not None and end_ms > now_ms:
+            ownership.renewed(generation, sent, end_ms - now_ms)
 
-    async def _ask_end(self, ownership: Ownership, generation: int, until: int) -> tuple[int, int, float]:
-        runtime = self.client.runtime
-        sent = runtime.now()
+    async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> HoldEnd:
+        """Let the hold end at ``until_ms`` of the server's clock or later; 0 leaves it as it is."""
+        token = self.kind.stored_as(ownership)
+        request = self.client.runtime.prepare("token_extend", (self.names.raw,), (token, until_ms))
         try:
-            reply = await self.client.perform(
-                scripts.extend_token(runtime, self.names, token=self.kind.stored_as(ownership), until=until)
-            )
-            answer = scripts.read_extend_token(reply)
+            end = read_hold_end(await self.client.perform(request))
         except Failure as failure:
             raise failure.cause from None
-        if answer is None:
+        if isinstance(end, Lost):
             if ownership.lose(GONE, generation):
                 self.client.watchdog.unwatch(ownership)
                 self.client.tell_lost(ownership)
             raise lost_error(ownership)
-        return (*answer, sent)
+        return end
 
     def remaining(self) -> float:
         """Seconds for which the hold is certain."""

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core import scripts
+from pyredisson.core import replies
 from pyredisson.core.client import ClientCore
 from pyredisson.core.outcomes import Stale
 from pyredisson.core.replicas import NodeReplicas
@@ -161,7 +161,7 @@ class NodeCore(MemberCore):
             except Failure as failure:
                 setback = failure
             else:
-                if scripts.read_stale(reply) is None:
+                if replies.read_stale(reply) is None:
                     return reply, sent, repeat
                 setback = Unanswered(
                     OutcomeUnknownError("a later epoch of the same owner is known", name=ownership.name)

@@ -17,8 +17,8 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import BESIDE, GONE, gone_hint, holder_alive
 from pyredisson.core.owner_table import OwnerTable
 from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.replies import read_renewed
 from pyredisson.core.runtime import Ask, Failure
-from pyredisson.core.scripts import read_renewed
 from pyredisson.quorum.decisions import certain_until, node_timeout
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core import acquire, client, hold, release, scripts, waiting
+from pyredisson.core import acquire, client, hold, release, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.outcomes import ACQUIRED, Acquired
@@ -26,8 +26,9 @@ from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.kinds import fair_lock
+from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
-from pyredisson.kinds.permit_block import PermitBlock
+from pyredisson.kinds.permit_block import RenewedPermit
 from pyredisson.net.resp import script
 from tests import contract
 from tests.simulation.interruptions import INTERRUPTIONS, walk
@@ -82,8 +83,8 @@ def _granted_without_counting(self: Ownership, level: Hold, deadline: float) -> 
         self.holds.pop()
 
 
-def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
-    return ORIGINAL_PERMIT_GRANTED(self, begun + 0.4)
+def _permit_granted_from_the_reply(self: RenewedPermit, client: client.ClientCore, begun: float) -> None:
+    ORIGINAL_PERMIT_GRANTED(self, client, begun + 0.4)
 
 
 def _never_expires(self: Ownership, now: float) -> bool:
@@ -152,8 +153,8 @@ def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
 
 
 ORIGINAL_GRANTED = Ownership.granted
-ORIGINAL_PERMIT_GRANTED = PermitBlock._granted
-READ_FENCED = scripts.read_acquire_fenced
+ORIGINAL_PERMIT_GRANTED = RenewedPermit.granted
+READ_FENCED = FencedKind.reads
 
 BUGS = {
     "an unlock does not look who holds": in_script(
@@ -234,10 +235,14 @@ BUGS = {
         ),
     ),
     "a fenced acquire without a TTL to wait for is taken": in_code(
-        scripts,
-        "read_acquire_fenced",
-        lambda reply: (
-            ACQUIRED if reply == -1 else Acquired() if isinstance(READ_FENCED(reply), Acquired) else READ_FENCED(reply)
+        FencedKind,
+        "reads",
+        lambda self, reply: (
+            ACQUIRED
+            if reply == -1
+            else Acquired()
+            if isinstance(READ_FENCED(self, reply), Acquired)
+            else READ_FENCED(self, reply)
         ),
     ),
     "a lock that is not reentrant counts": in_code(NonReentrantKind, "reentrant", True),
@@ -299,7 +304,7 @@ BUGS = {
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
-    "a permit is certain from its reply on": in_code(PermitBlock, "_granted", _permit_granted_from_the_reply),
+    "a permit is certain from its reply on": in_code(RenewedPermit, "granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
     ),

@@ -12,11 +12,12 @@ from pyredisson.config import Config
 from pyredisson.core import attempt
 from pyredisson.core.calls import Reader
 from pyredisson.core.client import ClientCore
+from pyredisson.core.numbered import NumberedCall
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.replicas import NotAcknowledged, Replicas
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
-from pyredisson.kinds import numbered
+from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.simulation import history, permit_history
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.permit_history import PermitHistory, PermitPlan
@@ -172,9 +173,9 @@ async def _lock_is_kept(client: ClientCore, ownership: Ownership, hold: Hold, sh
     return client.replicas.error(ownership.name, short, given_back=True)
 
 
-async def _permit_is_kept(self: numbered.Asking, short: NotAcknowledged) -> Exception:
-    self.refused()
-    return self._core.client.replicas.error(self._key[0], short, given_back=True)
+async def _permit_is_kept(self: NumberedCall[object], short: NotAcknowledged) -> Exception:
+    self._request = None
+    return self._client.replicas.error(self.key[0], short, given_back=True)
 
 
 class ReadsAll:
@@ -186,20 +187,20 @@ async def _asked_whatever_it_took(self: Replicas, request: Request, timeout: flo
     return await ACKNOWLEDGE(self, request, timeout, ReadsAll())
 
 
-async def _given_back_by_releasing(self: numbered.Asking, short: NotAcknowledged) -> Exception:
+async def _given_back_by_releasing(self: NumberedCall[object], short: NotAcknowledged) -> Exception:
     error = await GIVE_BACK(self, short)
-    await self._core.release(1)  # type: ignore[attr-defined]
+    await SemaphoreCore(self._client, self.key[0]).release(1)
     return error
 
 
 ACKNOWLEDGE = Replicas.acknowledge
-GIVE_BACK = numbered.Asking._give_back
+GIVE_BACK: Callable[..., Any] = NumberedCall._give_back
 
 BUGS: dict[str, tuple[object, str, object]] = {
     "a lock without acknowledgement is not given back": (attempt, "give_back_unacknowledged", _lock_is_kept),
-    "a permit without acknowledgement is not given back": (numbered.Asking, "_give_back", _permit_is_kept),
+    "a permit without acknowledgement is not given back": (NumberedCall, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
-    "permits are given back twice": (numbered.Asking, "_give_back", _given_back_by_releasing),
+    "permits are given back twice": (NumberedCall, "_give_back", _given_back_by_releasing),
     "whoever has no connection yet asks nobody": (attempt, "unasked", lambda: LockError("planted")),
 }
 

@@ -9,7 +9,6 @@ import pytest
 
 from pyredisson.asyncio.primitives import TokenLock
 from pyredisson.config import Config
-from pyredisson.core import scripts
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.runtime import Request
 from pyredisson.errors import LockError, LockNotOwnedError
@@ -166,7 +165,7 @@ def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that compares no token: the late one of a former holder frees another's lock."""
 
     def careless(self: TokenKind, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        return scripts.force_unlock_token(self.client.runtime, self.names, ownership.owner, epoch=epoch)
+        return self.force(ownership, epoch)
 
     monkeypatch.setattr(TokenKind, "release", careless)
 

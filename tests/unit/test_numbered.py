@@ -10,7 +10,8 @@ import pytest
 from pyredisson.core.names import LatchNames, SemaphoreNames
 from pyredisson.core.wakeups import ALL, Seat, Wakeups
 from pyredisson.kinds.latch import latch_message
-from pyredisson.kinds.numbered import MAX_COUNT, count_of, permits_message
+from pyredisson.kinds.numbered import MAX_COUNT, count_of
+from pyredisson.kinds.permits import permits_message
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"

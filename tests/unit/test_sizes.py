@@ -23,7 +23,6 @@ OVERSIZE: dict[str, int] = {
     "core/client.py": 457,
     "core/ownership.py": 594,
     "core/runtime.py": 503,
-    "core/scripts.py": 620,
     "core/wakeups.py": 513,
     "net/cluster.py": 573,
     "quorum/hold.py": 501,
@@ -32,7 +31,7 @@ OVERSIZE: dict[str, int] = {
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
-    "core/acquire.py:acquire": 65,
+    "core/acquire.py:acquire": 63,
     "core/client.py:persist": 60,
     "core/waiting.py:until_taken": 69,
     "net/cluster.py:_execute": 57,

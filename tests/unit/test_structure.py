@@ -202,21 +202,24 @@ def test_a_script_is_free_of_chance_and_of_globals(path: Path) -> None:
     assert not re.search(r"^[a-z_]\w* = ", re.sub(r"^\s*local .*$", "", body, flags=re.MULTILINE), re.MULTILINE)
 
 
-def test_each_script_is_bound_exactly_once() -> None:
-    bound = Counter(
-        node.args[0].value
-        for node in ast.walk(tree_of(PACKAGE / "core" / "scripts.py"))
+def test_each_script_is_called_in_one_place_by_its_kind() -> None:
+    names = {path.stem for path in SCRIPTS}
+    calls = [
+        (node.args[0].value, path)
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "prepare"
+        and node.args
         and isinstance(node.args[0], ast.Constant)
-    )
-    assert bound == Counter(path.stem for path in SCRIPTS)
+        and node.args[0].value in names
+    ]
+    assert Counter(name for name, _ in calls) == Counter(names)
+    assert {path.parent.name for _, path in calls} == {"kinds", "fencing"}
 
 
-def test_nobody_else_makes_a_script_ready() -> None:
-    for path in SOURCES:
-        if path in CORE and path.name != "scripts.py":
+def test_requests_are_made_by_kinds_alone() -> None:
+    for path in CORE:
+        if path.parent.name != "kinds" and path.name not in ("kind.py", "numbered.py"):
             assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
 
 

@@ -1,0 +1,307 @@
+"""Requests told apart by number: how semaphores and latches, which have no owner in Redis, are changed exactly once.
+
+Rules kept here:
+
+1. A request has a number, greater than those of all earlier requests of its client. Its script records for a minute,
+   for each owner, the last number and its outcome, a refusal included. A copy of that request is answered from the
+   record, and an older request is refused. So a request is sent again, unchanged, until it is answered.
+2. A request is *open* from before it is sent until its answer is known; one that was granted permits, until the caller
+   has them. If the caller is interrupted meanwhile, or runs out of time, permits that may have been granted are given
+   back under a later number, and any other request is completed: at once and shielded, else in the background, as long
+   as the record lasts.
+3. The next request of an owner for the same name waits until its open requests are settled: it would overwrite the
+   record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
+
+from pyredisson import events
+from pyredisson.core.calls import PERMITS
+from pyredisson.core.client import CLEANUP_BUDGET
+from pyredisson.core.ledger import Open
+from pyredisson.core.names import left_field, owner_field
+from pyredisson.core.outcomes import Granted, NeverSet, Refused
+from pyredisson.core.replicas import NotAcknowledged
+from pyredisson.core.replies import read_stale
+from pyredisson.core.runtime import Failure, Rejected, Unanswered, is_interruption
+from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.wrong_type import explain_type
+from pyredisson.errors import LockError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.names import NumberedNames
+    from pyredisson.core.runtime import Progress, Reply, Request
+
+__all__ = ["NumberedCall", "Operation", "Script"]
+
+T = TypeVar("T")
+
+#: Seconds after sending a request for which its script surely knows the outcome: the minute of the record, less the
+#: time that the answer may take.
+KNOWN_FOR = 55.0
+
+
+class Script(NamedTuple):
+    """The call of a script, without the number of the request.
+
+    Attributes:
+        name: The script.
+        args: ARGV behind the number.
+        keys: KEYS behind the name's own key and the owner's last request.
+    """
+
+    name: str
+    args: tuple[str | int | bytes, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """A change of a semaphore or a latch: its request, and what the reply means.
+
+    Attributes:
+        what: Its name in messages, with an article.
+        script: The script that makes the change.
+        read: Reads the reply. Raises ``Unusable``.
+        undo: Returns the script that undoes the request of a number; ``None``: an abandoned request is completed.
+        known_for: Seconds after sending for which the same request is answered with its outcome.
+    """
+
+    what: str
+    script: Script
+    read: Callable[[Reply], T]
+    undo: Callable[[int], Script] | None = None
+    known_for: float = KNOWN_FOR
+
+
+class NumberedCall(Generic[T]):
+    """An operation of one caller, sent under one number until it is answered; if it was refused, under the next.
+
+    Args:
+        client: The client.
+        names: The names of the semaphore or latch.
+        kind: What that is called in messages.
+        operation: The operation.
+        left: Whether the caller has left, so that it is made in the background, under the client's name.
+
+    Attributes:
+        key: The name and the owner.
+        begun: When the request of the last number was made.
+        granted: Whether the last answer granted permits.
+        given_up: Whether it is, or was, settled without its caller.
+    """
+
+    __slots__ = (
+        "_client",
+        "_doubt",
+        "_kind",
+        "_names",
+        "_number",
+        "_operation",
+        "_request",
+        "begun",
+        "given_up",
+        "granted",
+        "key",
+    )
+
+    def __init__(
+        self, client: ClientCore, names: NumberedNames, kind: str, operation: Operation[T], *, left: bool = False
+    ) -> None:
+        self._client = client
+        self._names = names
+        self._kind = kind
+        self._operation = operation
+        if left:
+            owner = left_field(client.id)
+        else:
+            who = client.runtime.owner()  # First: on a new event loop the client gets a new id.
+            owner = owner_field(client.id, who.number)
+        self.key = (names.raw, owner)
+        self._number = 0
+        self._request: Request | None = None
+        self._doubt: Unanswered | None = None
+        self.begun = 0.0
+        self.granted = False
+        self.given_up = False
+
+    async def ask(self) -> T:
+        """Ask once, under the same number unless the last answer was a refusal.
+
+        Raises:
+            Failure: There was no usable answer.
+            OutcomeUnknownError: It was sent so long ago that the server no longer knows the outcome.
+            LockError: A signal handler asks in the middle of a call of its thread, whose request it would supersede.
+        """
+        asking = self._client.ledger.asking
+        other = asking.get(self.key)
+        if other is not None and self._client.runtime.interrupts(other):
+            raise LockError(INTERRUPTED, name=self.key[0])
+        asking[self.key] = self
+        try:
+            return await self._ask()
+        finally:
+            asking.pop(self.key, None)
+
+    async def _ask(self) -> T:
+        client, operation = self._client, self._operation
+        if self._request is None:
+            self._begin()
+        elif self._doubt is not None and client.runtime.now() >= self.begun + operation.known_for:
+            raise self._unknown(self._doubt)
+        try:
+            await client.ledger.settle(self.key)
+        except Failure:
+            if self._doubt is None:
+                self._request = None
+            raise
+        try:
+            reply = await client.perform(self._request, reader=PERMITS if operation.undo is not None else None)
+            stale = read_stale(reply)
+            answer = operation.read(reply) if stale is None else None
+        except NotAcknowledged as short:
+            raise await self._give_back(short) from short.cause
+        except Failure as failure:
+            if isinstance(failure, Unanswered):
+                self._doubt = failure
+            elif self._doubt is None:
+                self._request = None  # It had no effect.
+            raise
+        if answer is None:
+            raise LockError(
+                f"{operation.what} of {self._kind} {self.key[0]!r} was superseded by a later request of its owner",
+                name=self.key[0],
+            )
+        self._doubt = None
+        self.granted = isinstance(answer, Granted)
+        if isinstance(answer, (Refused, NeverSet)):
+            self._request = None
+        return answer
+
+    def _begin(self) -> Request:
+        self.begun = self._client.runtime.now()  # First: the time in which it can be settled is counted from here.
+        self._number = self._client.ledger.number()
+        self._request = self._prepare(self._operation.script, self._number)
+        return self._request
+
+    def _prepare(self, script: Script, number: int) -> Request:
+        names, (name, owner) = self._names, self.key
+        return self._client.runtime.prepare(
+            script.name, (name, names.done(owner), *script.keys), (number, *script.args)
+        )
+
+    async def once(self, progress: Progress | None = None, *, insist: bool = False) -> T:
+        """Ask, and return the answer, for an operation that does not wait.
+
+        Args:
+            progress: See ``run_to_the_end``.
+            insist: Whether it is made in the background if it surely was not made now.
+        """
+        try:
+            if progress is not None:
+                progress.begun = True
+            return await self.ask()
+        except Failure as failure:
+            if insist and self._doubt is None and not isinstance(failure, Rejected):
+                self._settle_later()
+                raise failure.cause from None
+            raise await self.explain(failure) from failure.cause
+        except GeneratorExit:
+            self.leave_later()
+            raise
+        except BaseException as error:
+            if is_interruption(error) and (progress is None or progress.begun):  # Else it is called again.
+                await self.leave()
+            raise
+
+    async def _give_back(self, short: NotAcknowledged) -> Exception:
+        """Undo what too few replicas know of, and return the error that says so."""
+        client = self._client
+        await client.finish(self._settling(), self._abandon(), leaving=False)
+        return client.replicas.error(self.key[0], short, given_back=client.ledger.first(self.key) is None)
+
+    # ---- when the caller goes away -------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Settle while the caller is being interrupted; what takes too long is done in the background."""
+        if self._request is not None or self._operation.undo is None:
+            until = self._abandon()
+            await self._client.finish(self._settling(), until)
+
+    def leave_later(self) -> None:
+        """Settle in the background, where nothing can be awaited."""
+        if self._request is not None or self._operation.undo is None:
+            try:
+                self._settle_later()
+            except RuntimeError:
+                pass  # The event loop is gone, and its background with it.
+
+    async def discard(self) -> None:
+        """Give back permits that were granted too late to be of use. :meth:`ask` can be called again."""
+        self.granted = False
+        await self.leave()
+        self.given_up = False
+
+    def give_up(self) -> None:
+        """Settle in the background if the outcome is not known."""
+        if self._doubt is not None:
+            self._settle_later()
+
+    def _settle_later(self) -> None:
+        until = self._abandon()
+        self._client.watchdog.do_later(self._settling(), until)
+
+    async def explain(self, failure: Failure) -> Exception:
+        """Return the error to show to the user. An unknown outcome is settled in the background from here on."""
+        error = failure.cause if self._doubt is None else self._unknown(failure)
+        return await explain_type(self._client, error, self.key[0], self._kind)
+
+    def _unknown(self, failure: Failure) -> OutcomeUnknownError:
+        name, owner = self.key
+        client, operation = self._client, self._operation
+        client.emit(events.OutcomeUnknown(name, owner, operation.what, failure.cause))
+        for_long = "for up to a minute" if operation.known_for < math.inf else "as long as this client is open"
+        if client.runtime.now() >= self.begun + operation.known_for:
+            then = "that was too long ago to be settled: compare its value with what is in use"
+        elif operation.undo is not None:
+            then = (
+                f"anything it acquired is being released in the background, {for_long}: treat it as failed. If the "
+                "server is unreachable for longer, compare the available permits with those in use"
+            )
+        else:
+            then = (
+                f"it is being repeated in the background, {for_long}, and takes effect at most once: do not call it "
+                "again. If the server is unreachable for longer, check its value then"
+            )
+        error = OutcomeUnknownError(
+            f"{operation.what} of {self._kind} {name!r} was sent, and its outcome could not be determined "
+            f"({type(failure.cause).__name__}: {failure.cause}); {then}",
+            name=name,
+        )
+        error.__cause__ = failure.cause
+        self.give_up()
+        return error
+
+    def _abandon(self) -> float:
+        """Enter what is to be settled into the ledger, and return until when that is worth while."""
+        ledger, operation = self._client.ledger, self._operation
+        if operation.undo is None:
+            request = self._request or self._begin()  # Interrupted before it had a number, it is wanted all the same.
+        else:
+            request = self._prepare(operation.undo(self._number), ledger.number())
+        until = self.begun + operation.known_for
+        ledger.note(self.key, Open(request, until, undoes=operation.undo is not None))
+        self._request = self._doubt = None
+        self.given_up = True
+        return until
+
+    def _settling(self) -> Callable[[], Coroutine[Any, Any, object]]:
+        return partial(self._client.ledger.settle, self.key, CLEANUP_BUDGET)

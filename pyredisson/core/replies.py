@@ -1,0 +1,97 @@
+"""Replies that several kinds read alike: what a script said, as a value, or ``Unusable`` for what none says."""
+
+from __future__ import annotations
+
+from pyredisson.core.outcomes import ACQUIRED, LOST, Acquired, Lost, Refused, Stale
+from pyredisson.core.runtime import Reply, Unusable
+from pyredisson.errors import RedissonError
+
+__all__ = [
+    "read_acquire",
+    "read_count",
+    "read_digits",
+    "read_int",
+    "read_release",
+    "read_renewed",
+    "read_stale",
+    "unusable",
+]
+
+#: No script counts further.
+MAX_DIGITS = 16
+
+
+def unusable(reply: object) -> Unusable:
+    """The failure for an answer that no script gives."""
+    said = repr(reply)
+    return Unusable(
+        RedissonError(
+            f"unexpected reply from the server: {said if len(said) <= 60 else said[:57] + '...'}; is something else "
+            "than Redis or Valkey at this address, or in between?"
+        )
+    )
+
+
+def read_acquire(reply: Reply) -> Acquired | Refused | Lost | Stale:
+    """Read the reply to an acquire of a lock."""
+    if reply is None:
+        return ACQUIRED
+    if type(reply) is int:
+        return Refused(reply if reply >= 0 else None)
+    if reply == [b"lost"]:
+        return LOST
+    stale = read_stale(reply)
+    if stale is None:
+        raise unusable(reply)
+    return stale
+
+
+def read_stale(reply: Reply) -> Stale | None:
+    """Return the number stored on the server if the reply says that the request came after a later one."""
+    if reply is None or type(reply) is int:
+        return None
+    if type(reply) is not list or any(each is not None and type(each) not in (int, bytes) for each in reply):
+        raise unusable(reply)
+    if reply[:1] == [b"stale"]:
+        return Stale(read_digits(reply, *reply[1:]))
+    return None
+
+
+def read_release(reply: Reply) -> Stale | None:
+    """As :func:`read_stale`, for scripts that reply nothing else by an array: a release, a forced unlock."""
+    stale = read_stale(reply)
+    if stale is None and type(reply) is list:
+        raise unusable(reply)
+    return stale
+
+
+def read_renewed(reply: Reply, count: int) -> list[bool]:
+    """Read the reply to a renewal of ``count`` holds: whether each is still held."""
+    if type(reply) is not list or len(reply) != count or any(each not in (0, 1) for each in reply):
+        raise unusable(reply)
+    return [each == 1 for each in reply]
+
+
+def read_int(reply: Reply) -> int:
+    """Read a reply that is a number."""
+    if type(reply) is not int:
+        raise unusable(reply)
+    return reply
+
+
+def read_count(reply: Reply) -> int:
+    """Read the number of holds of an owner, as it is stored. Raises the error to show."""
+    if reply is None:
+        return 0
+    try:
+        return read_digits(reply, reply)
+    except Unusable as failure:
+        raise failure.cause from None
+
+
+def read_digits(reply: Reply, *number: Reply) -> int:
+    """Read a number that is part of a reply, as decimal digits."""
+    match number:
+        case [bytes() as digits] if digits.isdigit() and len(digits) <= MAX_DIGITS:
+            return int(digits)
+    raise unusable(reply)
