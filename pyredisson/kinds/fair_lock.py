@@ -1,15 +1,15 @@
-"""The fair lock: whoever asks first gets it first, across processes.
+"""The fair lock: waiters acquire it in the order in which they asked, across processes.
 
-Source: ``org.redisson.RedissonFairLock``. Those who wait stand in a list in Redis, each with a time until when it is
-believed to be there, and hear on channels of their own that it is their turn. What differs on purpose: times are the
-server's; a waiter that is alive keeps its place, however long it waits; one that leaves gives its place up, whatever
-made it leave, and lets the next one know if the lock is free; an unlock of a lock that is gone says so.
+Source: ``org.redisson.RedissonFairLock``. Waiters stand in a list in Redis, each with a score: the time until which it
+counts as alive. Each is notified on a channel of its own. What differs on purpose: times are the server's; a waiter
+that is alive keeps its place, however long it waits; one that leaves for any reason is removed, and the next one is
+notified if the lock is free; an unlock of a lost lock is an error.
 
-Those times, Redisson's scores, are no measure of who is dead: every hand-over takes one wait off all of them, so they
-have room for many. Each of ours therefore says beside them until when it can be alive: until its own patience is over,
-or ``Config.fair_lock_wait_timeout`` after it was heard of last. A head whose time is over is dropped, and the client of
-whoever stands right behind it looks at that moment. Each client keeps an eye on those before its own waiters, and on
-nobody else: one death, or one wait that ends, costs one look.
+Redisson's scores do not tell which waiters are dead: each hand-over subtracts one wait from all of them, so they allow
+for many waits. Our waiters therefore also store until when they can be alive: until their own wait ends, or
+``Config.fair_lock_wait_timeout`` after their last heartbeat. A head whose time has passed is dropped, and the client of
+the waiter behind it checks at that moment. A client watches only the waiters right before its own: a waiter that dies
+or gives up costs one check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson.core.by_message import until_acquired
 from pyredisson.core.kind import Waiting
-from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import WITHOUT_END, Refused
 from pyredisson.core.replies import unusable
 from pyredisson.core.runtime import PUBLISH
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
+    from pyredisson.core.names import LockNames
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.wakeups import Seat
@@ -74,10 +74,10 @@ def read_look(reply: Reply) -> Look:
 
 
 class Patience:
-    """How long an owner means to wait this time.
+    """How long an owner waits this time.
 
     Attributes:
-        wait: For how many seconds; ``None``: without end.
+        wait: Seconds; ``None``: without end.
     """
 
     __slots__ = ("_began", "wait")
@@ -87,25 +87,25 @@ class Patience:
         self._began = 0.0
 
     def begin(self, wait: float | None, now: float) -> None:
-        """It begins to wait."""
+        """Begin to wait."""
         self.wait = wait
         self._began = now
 
     def left(self, now: float) -> float:
-        """For how many seconds it goes on waiting."""
+        """Return for how many more seconds it waits."""
         return math.inf if self.wait is None else self._began + self.wait - now
 
 
 class InQueue(Waiting):
-    """Those who wait stand in a queue in Redis, each with a channel of its own.
+    """Waiting in a queue in Redis, in which each waiter has a channel of its own.
 
     Args:
         client: The client.
         names: The names of the lock.
-        least_ms: For how long any waiter is believed in.
+        least_ms: The least time for which a waiter counts as alive.
     """
 
-    announced = False  # But to the one whose turn it is.
+    announced = False  # Only the next owner is notified.
 
     def __init__(self, client: ClientCore, names: LockNames, least_ms: int) -> None:
         self._client = client
@@ -114,11 +114,11 @@ class InQueue(Waiting):
         self._party = Party(names.channel, self._look_after, least_ms / 3000)
 
     def channel(self, kind: LockKind, ownership: Ownership) -> str:
-        """Each waiter has its own."""
+        """See :meth:`Waiting.channel`; each waiter has its own."""
         return self._names.channel_of(ownership.owner)
 
     def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
-        """Its place in the queue is believed in for as long as its owner means to wait."""
+        """See :meth:`Waiting.begin`; the place in the queue is kept for that long."""
         ownership.kind_state.begin(wait, now)
         if wait is not None:
             ownership.prepared.forget_acquire()  # Those are the bytes of a wait without end.
@@ -129,14 +129,11 @@ class InQueue(Waiting):
         return await until_acquired(attempt, refused, seen, deadline, channel=channel, party=self._party)
 
     def alive_ms(self, ownership: Ownership) -> int:
-        """For how long its owner can be alive, and wait, if nobody hears of it from now on."""
+        """Return for how long an owner can be alive and wait, if this is its last heartbeat."""
         return alive_ms(ownership.kind_state.left(self._client.runtime.now()), self.least_ms / 1000)
 
     async def _look_after(self, seat: Seat) -> Refused:
-        """On behalf of those who wait here: say that they are alive, and learn whether it is the turn of one of them.
-
-        What it returns says for how long there is nothing more to learn.
-        """
+        """Send the heartbeats of this client's waiters, and wake the next owner. Returns when the next are due."""
         client = self._client
         wakeups = client.wakeups
         seats, everybody = wakeups.to_look_after(seat)
@@ -148,16 +145,16 @@ class InQueue(Waiting):
         if everybody:
             wakeups.look_after_all(seat, self._party.every)
         elif look.missing:
-            wakeups.look_after_all(seat, 0)  # Its place is lost (to FLUSHALL, or a long pause): perhaps all are.
+            wakeups.look_after_all(seat, 0)  # It lost its place (FLUSHALL, a long pause): perhaps all did.
         for owner in look.missing:
-            wakeups.call(self._names.channel_of(owner))  # It asks for a place by itself.
+            wakeups.call(self._names.channel_of(owner))  # It joins the queue anew.
         if look.next_owner is not None:
             wakeups.call(self._names.channel_of(look.next_owner))
         return look.again
 
 
 class FairKind(PlainKind):
-    """What a fair lock says to the server."""
+    """The fair lock."""
 
     __slots__ = ("_queue", "waiting")
 
@@ -169,11 +166,11 @@ class FairKind(PlainKind):
         self.waiting = self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
 
     def new_state(self) -> Patience:
-        """How long an owner waits, which has not asked yet."""
+        """See :meth:`LockKind.new_state`; the wait of an owner that has not acquired yet."""
         return Patience()
 
     def constant(self, ownership: Ownership) -> bool:
-        """The requests of one wait are not worth keeping."""
+        """See :meth:`LockKind.constant`; requests with a wait differ each time."""
         return ownership.kind_state.wait is None
 
     def wait_ms(self, ownership: Ownership) -> int:
@@ -201,7 +198,7 @@ class FairKind(PlainKind):
 
 
 class NonReentrantFairKind(FairKind):
-    """As a fair lock, acquired once."""
+    """The fair lock that is not reentrant."""
 
     __slots__ = ()
 
@@ -213,9 +210,7 @@ class FairLockCore(LockCore):
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, name: str) -> None:
-        names = LockNames(name)
-        super().__init__(client, names, FairKind(client, names))
+    kind_type = FairKind
 
 
 class NonReentrantFairLockCore(LockCore):
@@ -223,20 +218,17 @@ class NonReentrantFairLockCore(LockCore):
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, name: str) -> None:
-        names = LockNames(name)
-        super().__init__(client, names, NonReentrantFairKind(client, names))
+    kind_type = NonReentrantFairKind
 
 
 def alive_ms(left: float, heard_every: float) -> int:
-    """For how many ms from now on the server may take a waiter to be alive that has so many seconds ``left`` to wait.
+    """Return for how many ms a waiter counts as alive that has ``left`` seconds to wait.
 
-    It says that anew well within ``heard_every`` seconds, and until its own patience is over; then it has left. The
-    server's clock may be the faster one.
+    It sends a heartbeat well within ``heard_every`` seconds. The server's clock may be the faster one.
     """
     return max(1, math.ceil(min(left, heard_every) * 1000 * FASTEST_CLOCK))
 
 
 def _whole_ms(seconds: float) -> int:
-    """A wait for the server: whole milliseconds, at least one unless it is none at all."""
+    """Return a wait in whole milliseconds: at least one, unless it is 0."""
     return min(max(1, round(seconds * 1000)), MAX_WAIT_MS) if seconds > 0 else 0

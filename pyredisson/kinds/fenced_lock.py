@@ -1,7 +1,7 @@
-"""The fenced lock: each hold has a number that is greater than those of all holds before it.
+"""The fenced lock: each hold has a token, a number that is greater than those of all holds before it.
 
 Source: ``org.redisson.RedissonFencedLock``. What differs on purpose: a re-entry returns the token of the hold that it
-joins; a lease is honoured by every method; a lock without a TTL is never taken for a success.
+joins; every method honours its lease; a lock without a time to live does not count as acquired.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import Acquired
 from pyredisson.core.replies import read_count, read_digits, unusable
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Hold, Ownership
@@ -25,7 +23,7 @@ __all__ = ["FencedKind", "FencedLockCore"]
 
 
 class FencedKind(PlainKind):
-    """As a reentrant lock, with the token of the hold that an acquire joins."""
+    """The fenced lock. An acquire that joins a hold carries its token."""
 
     __slots__ = ()
 
@@ -53,23 +51,21 @@ class FencedLockCore(LockCore):
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, name: str) -> None:
-        names = LockNames(name)
-        super().__init__(client, names, FencedKind(client, names))
+    kind_type = FencedKind
 
     async def try_lock_and_get_token(self, wait_time: Seconds | None, lease_time: Seconds | None) -> int | None:
-        """Acquire the lock if that is possible within ``wait_time``, and return the token of the hold."""
+        """Acquire the lock, waiting at most ``wait_time``, and return the token of the hold."""
         hold = self._new_hold(lease_time)
         return hold.token if await self.acquire_hold(wait_seconds(wait_time), hold) else None
 
     async def lock_and_get_token(self, lease_time: Seconds | None) -> int:
-        """Acquire the lock, however long it takes, and return the token of the hold."""
+        """Acquire the lock, waiting without end, and return the token of the hold."""
         hold = self._new_hold(lease_time)
         await self.acquire_hold(None, hold)
         assert hold.token is not None
         return hold.token
 
     async def get_token(self) -> int | None:
-        """The token that was handed out last; ``None`` if none ever was."""
+        """Return the token of the last hold; ``None`` if there was none."""
         token = await self.client.query("GET", self.names.token)
         return None if token is None else read_count(token)

@@ -1,7 +1,7 @@
-"""The reentrant lock: Redisson's ``RLock``, with holds that are counted exactly once and losses that are reported.
+"""The reentrant lock: Redisson's ``RLock``. Holds are counted exactly once, and losses are reported.
 
 Source: ``org.redisson.RedissonLock``. What differs on purpose: a TTL is never lowered; a request carries the number of
-holds that its client counts, so that repeating it is safe; a lost hold is an error, not a silence.
+holds that its client counts, so that repeating it is safe; the loss of a hold is an error.
 """
 
 from __future__ import annotations
@@ -76,28 +76,30 @@ class LockCore:
     Args:
         client: The client.
         name: The lock's name, or its names.
-        kind: The kind of lock; ``None``: a reentrant one.
+        kind: The kind of lock; ``None``: a new one of ``kind_type``.
     """
 
     __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "kind", "names")
+
+    kind_type: ClassVar[type[LockKind]] = PlainKind
 
     def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
         self.client = client
         self.names = LockNames(name) if isinstance(name, str) else name
         client.check_names(self.names)
-        self.kind = kind or PlainKind(client, self.names)
+        self.kind = kind or self.kind_type(client, self.names)
         self._plain = client.watchdog.plain_hold
         self._covers = frozenset((self.names.raw,))
         self._caller: MadeCaller | None = None
         self._last: Ownership | None = None  # The ownership used last, so that it need not be looked up.
 
     def acting_for(self, caller: MadeCaller | None) -> Self:
-        """Ask in the name of an owner that the user made, whichever thread or task calls."""
+        """Acquire and release for an owner that the user made, whichever thread or task calls."""
         self._caller = caller
         return self
 
     def as_member(self, client: ClientCore) -> Self:
-        """The same handle as a member of a multi-lock, which finds out whose call it is, and marks its own holds."""
+        """Return the handle as a member of a multi-lock, which determines the owner and marks the holds itself."""
         other = copy.copy(self)
         other.client = client
         other._caller = None
@@ -105,7 +107,7 @@ class LockCore:
         return other
 
     def describe(self) -> str:
-        """Its state as this client knows it, for ``repr``; asks no server."""
+        """Return its state as this client knows it, for ``repr``; asks no server."""
         held = [ownership for ownership in self.client.ownerships.of(self.names.raw) if ownership.holds]
         text = repr(self.names.raw)
         for ownership in held:
@@ -115,32 +117,32 @@ class LockCore:
         return f"{text}, {waiting} waiting here" if waiting else text
 
     def waiting(self) -> int:
-        """How many wait for it in this client."""
+        """Return how many waiters this client has."""
         return self.client.wakeups.waiting(self.names.channel)
 
-    # ---- whose call it is ----------------------------------------------------------------------------------------
+    # ---- the owner -----------------------------------------------------------------------------------------------
 
     def owner(self) -> Caller:
-        """The owner that asks: the calling thread or task, if this handle does not act for another one."""
-        asking = self.client.runtime.owner()  # In any case: it looks whether this is the right event loop.
+        """Return the owner: the calling thread or task, unless this handle acts for another one."""
+        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
         return self._caller or asking
 
     def caller(self) -> Caller:
-        """As :meth:`owner`; of several call chains that share a thread, the one that calls."""
+        """Return the owner; of several call chains that share a thread, the one that calls."""
         who = self.owner()
         return who.acting(self._covers, self.taken) if who.shared else who
 
     def made_caller(self) -> MadeCaller | None:
-        """The owner for which this handle was made, if there is one."""
+        """Return the owner for which this handle was made, if there is one."""
         return self._caller
 
     def taken(self, who: Caller) -> bool:
-        """Whether this owner has anything open here."""
+        """Return whether this owner holds the lock, or has a request in flight."""
         ownership = self.client.ownerships.find((self.names.raw, self.kind.field(who.number)))
         return ownership is not None and ownership.in_use()
 
     def mine(self) -> Ownership:
-        """The ownership of the caller."""
+        """Return the ownership of the caller."""
         # As ownership_of(self.caller()), spelt out for a caller that comes again: this is the hot path.
         client = self.client
         asking = client.runtime.owner()
@@ -159,7 +161,7 @@ class LockCore:
         return self.ownership_of(self.caller())
 
     def ownership_of(self, who: Caller) -> Ownership:
-        """The ownership of this owner: the one in the table, the one used last, or a new one."""
+        """Return the ownership of this owner: the one used last, the one in the table, or a new one."""
         client = self.client
         ownership = self._last
         if ownership is None or ownership.who is not who or ownership.table is not client.ownerships:
@@ -177,20 +179,20 @@ class LockCore:
     # lock() and try_lock() check their arguments and hand over: one coroutine less on the hot path.
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
-        """Acquire the lock, however long it takes."""
+        """Acquire the lock, waiting without end."""
         return self.acquire_hold(None, self._hold_of(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
-        """Acquire the lock if that is possible within ``wait_time``."""
+        """Acquire the lock, waiting at most ``wait_time``."""
         hold = self._hold_of(lease_time)
         return self.acquire_hold(wait_seconds(wait_time), hold)
 
     async def acquire(self, wait: float | None) -> bool:
-        """Acquire the lock if that is possible within ``wait`` seconds; ``None``: however long it takes."""
+        """Acquire the lock, waiting at most ``wait`` seconds; ``None``: without end."""
         return await self.acquire_hold(wait, self._hold_of(None))
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
-        """Acquire the lock for a block, whose body hears of a loss. ``skip``: return ``None`` if it is not free."""
+        """Acquire the lock for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
         wait = wait_seconds(wait_time)
         hold = self._new_hold(lease_time, block=True)
         ownership = self.mine()
@@ -218,7 +220,7 @@ class LockCore:
     def acquire_hold(
         self, wait: float | None, hold: Hold, ownership: Ownership | None = None
     ) -> Coroutine[Any, Any, bool]:
-        """Acquire the lock for a hold, waiting at most ``wait`` seconds; ``None``: as long as it takes."""
+        """Acquire the lock for a hold, waiting at most ``wait`` seconds; ``None``: without end."""
         if self._caller is None:
             return self._acquire(wait, hold, ownership)
         return self._caller.alone(self._acquire(wait, hold, ownership))
@@ -236,7 +238,7 @@ class LockCore:
     # ---- releasing -----------------------------------------------------------------------------------------------
 
     def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
-        """Give back one hold of the calling thread or task, or continue to, if the last time could not be settled.
+        """Release one hold of the caller, or complete its last release, if that could not be settled.
 
         ``progress``: see ``run_to_the_end``.
         """
@@ -253,12 +255,12 @@ class LockCore:
     async def leave(
         self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
     ) -> None:
-        """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
+        """Release the hold of a block that ended with ``error``, which takes precedence over any error of ours.
 
         Args:
-            error: What ended the block.
+            error: The error that ended the block.
             progress: As for :meth:`unlock`.
-            lease: What the block has from :meth:`hold`. It says whose hold that is, whatever leaves the block.
+            lease: The lease from :meth:`hold`. The hold is its, in whatever thread or task the block is left.
         """
         if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
             self._hand_over(lease)
@@ -280,7 +282,7 @@ class LockCore:
         await leave_block(self.client, self.kind, ownership, progress)
 
     def _hand_over(self, lease: Lease | None) -> None:
-        """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdog."""
+        """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
         ownership = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
         if ownership is None or not ownership.holds or (lease is not None and not lease._brought_up()):
             return
@@ -290,16 +292,16 @@ class LockCore:
             self.client.watchdog.unwatch(ownership)
 
     def _is_of_client(self, held: object) -> bool:
-        """Whether it is an ownership of the client as it is now: after a fork it is another one."""
+        """Return whether it is an ownership of this client, which is another one after a fork."""
         return isinstance(held, Ownership) and held.owner.startswith(self.client.id)
 
     def _ownership_of_block(self, lease: Lease) -> Ownership | None:
-        """The ownership of a ``hold()``; ``None`` if the client has begun anew since."""
+        """Return the ownership of a ``hold()``; ``None`` if the client is another one since."""
         ownership = lease._held
         return ownership if isinstance(ownership, Ownership) and self._is_of_client(ownership) else None
 
     def _ownership_of_closed_block(self) -> Ownership | None:
-        """The ownership of the calling task. It may be closing an asynchronous generator of another one."""
+        """Return the ownership of the calling task, or of the task whose asynchronous generator it is closing."""
         try:
             who = self.owner()
         except RuntimeError:
@@ -318,34 +320,34 @@ class LockCore:
         self.client.check_open()
         return await force_unlock(self.client, self.kind, self.mine())
 
-    # ---- asking --------------------------------------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------------------------------
 
     async def is_locked(self) -> bool:
-        """Whether anybody holds it."""
+        """Return whether it is held."""
         return await self.client.query("EXISTS", self.names.raw) == 1
 
     async def is_held_by_current_thread(self) -> bool:
-        """Whether the calling thread or task holds it."""
+        """Return whether the calling thread or task holds it."""
         return await self.is_held_by_thread(self.caller().number)
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
-        """Whether that thread or task of this client holds it."""
+        """Return whether that thread or task of this client holds it."""
         self.check_thread_id(thread_id)
         return await self.client.query("HEXISTS", self.names.raw, self.kind.field(thread_id)) == 1
 
     @staticmethod
     def check_thread_id(thread_id: object) -> None:
-        """Raise ``TypeError`` if it is no number of a thread or task."""
+        """Raise ``TypeError`` if it is not the number of a thread or task."""
         if isinstance(thread_id, bool) or not isinstance(thread_id, int):
             raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
 
     async def get_hold_count(self) -> int:
-        """How often the calling thread or task holds it."""
+        """Return the number of holds of the calling thread or task."""
         count = await self.client.query("HGET", self.names.raw, self.kind.field(self.caller().number))
         return read_count(count)
 
     async def remain_time_to_live(self) -> float | None:
-        """For how long it is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
+        """Return for how many seconds it is locked; infinite without a time to live; ``None`` if it is free."""
         left = await self.client.query("PTTL", self.names.raw)
         if type(left) is not int:
             raise unusable(left).cause

@@ -1,23 +1,17 @@
-"""Locks that their holder cannot acquire twice: an error at once, where a reentrant lock would count.
+"""The lock that its holder cannot acquire again: an error, where a reentrant lock would count.
 
-Source: ``org.redisson.RedissonNonReentrantLock``. In Redis they look like the locks they are made of.
+Source: ``org.redisson.RedissonNonReentrantLock``. It is stored like the reentrant lock.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyredisson.core.names import LockNames
 from pyredisson.kinds.lock import LockCore, PlainKind
-
-if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
 
 __all__ = ["NonReentrantKind", "NonReentrantLockCore"]
 
 
 class NonReentrantKind(PlainKind):
-    """As a reentrant lock, acquired once."""
+    """The lock that is not reentrant."""
 
     __slots__ = ()
 
@@ -29,6 +23,4 @@ class NonReentrantLockCore(LockCore):
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, name: str) -> None:
-        names = LockNames(name)
-        super().__init__(client, names, NonReentrantKind(client, names))
+    kind_type = NonReentrantKind

@@ -1,16 +1,16 @@
-"""The read-write lock: many readers, or one writer. Two locks on one hash, each counted, renewed and waited for apart.
+"""The read-write lock: many readers, or one writer. Two locks in one hash; each has its own holds, leases and waiters.
 
 Source: ``org.redisson.RedissonReadLock`` and ``RedissonWriteLock``. What differs on purpose: an upgrade is an error,
-not a wait for oneself; each reader's lease is its own, and a renewal brings back none; a writer who becomes a reader
-tells those who wait; a reader gives way to a writer of the same client.
+not a deadlock; each reader has a lease of its own, and a renewal restores no expired one; a writer that becomes a
+reader notifies the waiters; a reader yields to a writer of the same client.
 
 Rules kept here:
 
-1. A writer may take the read side as well, and gives back the two in any order. Nobody else gets in between.
-2. A reader may not take the write side: it would wait for itself.
-3. Readers and writers wait on one channel, on benches of their own. A reader that got in lets the next one look at
-   once, a writer does not.
-4. While a writer waits in this client, a reader that holds nothing yet waits, too, but not for longer than ``YIELD``.
+1. A writer may acquire the read side as well, and releases the two in any order. No other owner acquires in between.
+2. A reader may not acquire the write side: it would wait for itself.
+3. Readers and writers wait on one channel, on a bench each. A reader that has acquired lets the next one check at once,
+   a writer does not.
+4. While a writer waits in this client, a new reader waits, too, but not for longer than ``YIELD``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteLockCore"]
 
-#: For how long, in seconds, a reader yields to writers who wait in its client; at most half of its own wait. As long
-#: as reads take less, those under way end meanwhile, and a writer gets its turn however many readers come.
+#: Seconds for which a reader yields to waiting writers of its client; at most half of its own wait. As long as reads
+#: take less, the current ones end meanwhile, and a writer acquires the lock however many readers there are.
 YIELD = 0.5
 
 #: The sides as they are stored, and the labels of their waiters on the one channel.
@@ -74,29 +74,29 @@ class ReadWriteLockCore:
         client.check_names(self.names)
 
     def acting_for(self, caller: MadeCaller | None) -> Self:
-        """See :meth:`LockCore.acting_for`; of both sides."""
+        """See :meth:`LockCore.acting_for`; for both sides."""
         self._caller = caller
         return self
 
     def read_lock(self) -> ReadLockCore:
-        """A handle on the read side."""
+        """Return a handle on the read side."""
         return ReadLockCore(self.client, self.names).acting_for(self._caller)
 
     def write_lock(self) -> WriteLockCore:
-        """A handle on the write side."""
+        """Return a handle on the write side."""
         return WriteLockCore(self.client, self.names).acting_for(self._caller)
 
     def describe(self) -> str:
-        """Its state as this client knows it, for ``repr``; asks no server."""
+        """Return its state as this client knows it, for ``repr``; asks no server."""
         reading, writing = self.read_lock().state(" for reading"), self.write_lock().state(" for writing")
         return f"{self.names.raw!r}{reading}{writing}"
 
 
-# ---- what the sides say to the server --------------------------------------------------------------------------------
+# ---- the kinds -------------------------------------------------------------------------------------------------------
 
 
 class SideKind(LockKind):
-    """What both sides have in common."""
+    """What the kinds of both sides have in common."""
 
     __slots__ = ()
 
@@ -104,25 +104,23 @@ class SideKind(LockKind):
     layout = "read-write lock"
     one_sided = True
     writes = False
-    #: The side, as it is stored.
-    mode: ClassVar[str]
     #: The message of a release.
     released: ClassVar[str]
 
     def of_side(self) -> list[Ownership]:
-        """This client's ownerships on this side."""
+        """Return this client's ownerships on this side."""
         field = writer_field if self.writes else owner_field
         listed = self.client.ownerships.of(self.names.raw)
         return [each for each in listed if each.owner == field(self.client.id, each.who.number)]
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
-        """See :meth:`LockKind.force`; if this side is held."""
-        args = PUBLISH, self.released, self.mode
+        """See :meth:`LockKind.force`; the other side stays held."""
+        args = PUBLISH, self.released, self.label
         return self.request("read_write_lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
 
 
 class PoliteAttempt(Attempt):
-    """An attempt of a reader, once there is no more need to yield: the wake-ups until then are for the writer."""
+    """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
 
     __slots__ = ()
 
@@ -134,7 +132,7 @@ class PoliteAttempt(Attempt):
 
 
 class Politely(ByMessage):
-    """As by message; while a writer of the same client waits, readers yield to it."""
+    """Waiting by message; readers yield to a waiting writer of the same client."""
 
     def yields(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
@@ -151,7 +149,7 @@ class Politely(ByMessage):
         polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
         channel = kind.names.channel
         try:
-            # Where one reader is admitted, the next one is, too.
+            # A reader that has acquired lets the next one check at once.
             return await until_acquired(polite, refused, seen, deadline, channel=channel, free_after=0.0)
         finally:
             yielding.stop()
@@ -163,23 +161,23 @@ def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
 
 
 def _writes(client: ClientCore, ownership: Ownership) -> bool:
-    """Whether the owner holds the write side: then there are no others who would come first."""
+    """Return whether the owner holds the write side, so that no other owner could acquire the lock first."""
     own = client.ownerships.find((ownership.name, writer_field(client.id, ownership.who.number)))
     return own is not None and bool(own.holds)
 
 
 class ReadKind(SideKind):
-    """What the read side says."""
+    """The read side."""
 
     __slots__ = ()
 
-    label = mode = READERS
+    label = READERS
     released = UNLOCKED
     renew = staticmethod(renew_readers)
     waiting = Politely()
 
     def holders(self) -> Sequence[Ownership]:
-        """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
+        """See :meth:`LockKind.holders`: the writer, and holders of other layouts."""
         return [
             each
             for each in super().holders()
@@ -204,15 +202,15 @@ class ReadKind(SideKind):
 
 
 def writers_message(payload: bytes) -> int:
-    """How many writers a message wakes: only one can have it, and its answer serves the others."""
+    """Return how many writers a message wakes: at most one, whose answer serves the others."""
     return min(abs(lock_message(payload)), 1)
 
 
 class OwnRead:
-    """A reader may not acquire the write side: it would wait for itself."""
+    """A hold of the read side: its owner would wait for itself if it acquired the write side."""
 
     async def refuse(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-        """Raise ``LockError`` for a reader, as far as this client knows; the server looks again."""
+        """See :meth:`OwnRival.refuse`. The server checks it again."""
         client.check_open()
         own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
         if own is None:
@@ -236,9 +234,9 @@ class OwnRead:
             )
 
     async def give_up(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-        """The server says that this owner reads. If this client knows better, what stands there is left over.
+        """See :meth:`OwnRival.give_up`.
 
-        As a rule from a hold whose time was up here, by the drift that is taken off, and not yet there.
+        As a rule it is a hold that has expired here, where clock drift is subtracted, and not yet on the server.
         """
         await self.refuse(client, kind, ownership)
         reader = ReadLockCore(client, ReadWriteNames(ownership.name))
@@ -249,11 +247,11 @@ class OwnRead:
 
 
 class WriteKind(SideKind):
-    """What the write side says."""
+    """The write side."""
 
     __slots__ = ()
 
-    label = mode = WRITERS
+    label = WRITERS
     released = WRITTEN
     writes = True
     renew = staticmethod(renew_locks)
@@ -261,7 +259,7 @@ class WriteKind(SideKind):
     waiting = ByMessage(writers_message)
 
     def field(self, number: int) -> str:
-        """What stands for a writer in Redis."""
+        """See :meth:`LockKind.field`."""
         return writer_field(self.client.id, number)
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
@@ -286,7 +284,7 @@ class WriteKind(SideKind):
 
 
 class SideCore(LockCore):
-    """What handles on both sides have in common."""
+    """What the handles on both sides have in common."""
 
     __slots__ = ()
 
@@ -294,11 +292,11 @@ class SideCore(LockCore):
     kind: SideKind
 
     def describe(self) -> str:
-        """Its state as this client knows it, for ``repr``; asks no server."""
+        """Return its state as this client knows it, for ``repr``; asks no server."""
         return f"{self.names.raw!r} for {'writing' if self.kind.writes else 'reading'}{self.state()}"
 
     def state(self, what: str = "") -> str:
-        """Who of this client holds this side, and how many wait for it."""
+        """Return the owners of this client that hold this side, and the number of its waiters."""
         text = ""
         for ownership in self.kind.of_side():
             if ownership.holds:
@@ -308,18 +306,18 @@ class SideCore(LockCore):
         return f"{text}, {waiting} waiting here{what}" if waiting else text
 
     def waiting(self) -> int:
-        """How many wait for this side in this client."""
+        """See :meth:`LockCore.waiting`; for this side."""
         return self.client.wakeups.waiting(self.names.channel, self.kind.label)
 
     def taken(self, who: Caller) -> bool:
-        """Whether this owner has anything open, on either side."""
+        """See :meth:`LockCore.taken`; on either side."""
         client = self.client
         fields = owner_field(client.id, who.number), writer_field(client.id, who.number)
         ownerships = [client.ownerships.find((self.names.raw, field)) for field in fields]
         return any(ownership is not None and ownership.in_use() for ownership in ownerships)
 
     async def remain_time_to_live(self) -> float | None:
-        """For how long this side is locked, in seconds; infinite without a TTL; ``None`` if it is free."""
+        """See :meth:`LockCore.remain_time_to_live`; ``None`` if this side is free."""
         return await super().remain_time_to_live() if await self.is_locked() else None
 
 
@@ -328,11 +326,10 @@ class ReadLockCore(SideCore):
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
-        super().__init__(client, names, ReadKind(client, names))
+    kind_type = ReadKind
 
     async def is_locked(self) -> bool:
-        """Whether anybody reads; a writer that reads as well is one."""
+        """Return whether the read side is held, be it by the writer."""
         fields = await self.client.query("HKEYS", self.names.raw)
         if type(fields) is not list:
             raise unusable(fields).cause
@@ -341,15 +338,15 @@ class ReadLockCore(SideCore):
         )
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
-        """Whether that thread or task of this client reads."""
+        """Return whether that thread or task of this client holds the read side."""
         return await super().is_held_by_thread(thread_id) and await self._count(thread_id) > 0
 
     async def get_hold_count(self) -> int:
-        """How often the calling thread or task holds the read side."""
+        """Return the number of holds of the calling thread or task."""
         return await self._count(self.caller().number)
 
     async def _count(self, number: int) -> int:
-        """The holds of an owner, unless all of them have ended, and only others keep the lock alive."""
+        """Return the number of holds of an owner; 0 if all have expired, and only others keep the lock alive."""
         field = self.kind.field(number)
         count = read_count(await self.client.query("HGET", self.names.raw, field))
         names = [self.names.read_hold(field, each) for each in range(1, count + 1)]
@@ -361,9 +358,8 @@ class WriteLockCore(SideCore):
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
-        super().__init__(client, names, WriteKind(client, names))
+    kind_type = WriteKind
 
     async def is_locked(self) -> bool:
-        """Whether anybody writes."""
+        """Return whether the write side is held."""
         return await self.client.query("HGET", self.names.raw, "mode") == b"write"

@@ -1,7 +1,7 @@
-"""The spin lock: the reentrant lock without messages. Waiters ask again and again, with pauses in between.
+"""The spin lock: the reentrant lock without messages. Waiters make attempts with pauses in between.
 
-Source: ``org.redisson.RedissonSpinLock``. For locks that are held so briefly, and wanted so rarely, that a subscription
-costs more than it saves. What differs on purpose: a pause never outlasts the caller's time.
+Source: ``org.redisson.RedissonSpinLock``. For locks with short holds and few waiters, where a subscription costs more
+than it saves. What differs on purpose: a pause never outlasts the caller's wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["SpinKind", "SpinLockCore"]
 
 
 class SpinKind(PlainKind):
-    """As a reentrant lock, whose releases are not announced."""
+    """The spin lock, whose releases are not announced."""
 
     __slots__ = ("waiting",)
 
@@ -32,7 +32,7 @@ class SpinKind(PlainKind):
         self.waiting = Polling(delays, until_free=False)
 
     def new_state(self) -> None:
-        """Nothing is kept."""
+        """See :meth:`LockKind.new_state`; the kind keeps nothing."""
 
 
 class SpinLockCore(LockCore):

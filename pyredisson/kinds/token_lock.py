@@ -1,8 +1,8 @@
-"""The token lock: one string in Redis, ``SET name token NX PX lease``, as every client of the Redlock kind has it.
+"""The token lock: one string in Redis, ``SET name token NX PX lease``, as in all Redlock clients.
 
 Source: "Distributed Locks with Redis" (redis.io), the part on a single instance. It shares its key with redis-py's
 ``Lock``, pottery, redsync, node-redlock and others. What differs on purpose: a lost reply neither strands a hold nor
-frees another's; it is renewed; its owner is a thread or task, and not whoever has the object in hand.
+releases another owner's; a hold is renewed; its owner is a thread or task, not the holder of the object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["TOKEN_BYTES", "TokenKind", "TokenLockCore", "TokenPair"]
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
 TOKEN_BYTES = 20
-"""As the Redis documentation says. On the wire they are hexadecimal."""
+"""As the Redis documentation recommends; hexadecimal on the wire."""
 
 
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
@@ -67,8 +67,8 @@ class TokenPair:
     """The tokens of one owner.
 
     Attributes:
-        current: That of its hold, or of the acquire that is under way.
-        former: That of the hold before: its lease may be over here, and its key not quite gone on the server.
+        current: The token of its hold, or of the acquire in flight.
+        former: The token of the hold before, which may have expired here and not yet on the server.
     """
 
     __slots__ = ("current", "former")
@@ -77,12 +77,12 @@ class TokenPair:
         self.current = self.former = ""
 
     def use(self, token: str) -> None:
-        """Ask for the lock with a new token."""
+        """Use a new token from now on."""
         self.current, self.former = token, self.current
 
 
 class TokenKind(LockKind):
-    """What a token lock says to the server. ``token`` is stored instead of random bytes."""
+    """The token lock. ``token`` is stored instead of random bytes."""
 
     __slots__ = ("_token", "waiting")
 
@@ -100,20 +100,20 @@ class TokenKind(LockKind):
         self._token = token
 
     def field(self, number: int) -> str:
-        """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
+        """See :meth:`LockKind.field`. It is not stored in the lock: the token of the hold is."""
         return token_field(self.client.id, number)
 
     def new_state(self) -> TokenPair:
-        """The tokens of an owner that has held nothing yet."""
+        """See :meth:`LockKind.new_state`."""
         return TokenPair()
 
     def stored_as(self, ownership: Ownership) -> str:
-        """The token of the owner's hold, or of its last one; empty if it never asked for this lock."""
+        """Return the token of the owner's hold, or of its last one; empty if it never acquired this lock."""
         tokens = ownership.kind_state
         return tokens.current if isinstance(tokens, TokenPair) else ""
 
     def constant(self, ownership: Ownership) -> bool:
-        """No two holds have the same bytes."""
+        """See :meth:`LockKind.constant`; each hold has another token."""
         return False
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
@@ -125,7 +125,7 @@ class TokenKind(LockKind):
         return self.request("token_acquire", ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        """See :meth:`LockKind.release`; if it has the token still."""
+        """See :meth:`LockKind.release`; the lock is released if it still has the token."""
         return self.request("token_release", ownership, (lease_ms,), epoch=epoch, owner=self.stored_as(ownership))
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
@@ -139,9 +139,9 @@ class TokenLockCore(LockCore):
     Args:
         client: The client.
         name: The lock's name, which is its key.
-        backoff: The pauses between two attempts.
-        owner: Who holds it, if not the calling thread or task.
-        token: What to store instead of random bytes.
+        backoff: The pauses between attempts.
+        owner: The owner, if it is not the calling thread or task.
+        token: The token to store instead of random bytes.
     """
 
     __slots__ = ("_backoff",)
@@ -161,15 +161,15 @@ class TokenLockCore(LockCore):
         self._caller = owner
 
     def with_token(self, token: str) -> TokenLockCore:
-        """The same handle, but for what it stores."""
+        """Return the same handle with another token."""
         return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
 
-    # ---- prolonging ----------------------------------------------------------------------------------------------
+    # ---- extending -----------------------------------------------------------------------------------------------
 
     async def extend(self, milliseconds: int, *, from_now: bool) -> None:
-        """Prolong the hold by so much, or ``from_now`` on for so much at least. It is never shortened.
+        """Extend the hold by ``milliseconds``, or to that many ``from_now`` on. It is never shortened.
 
-        First the server is asked when it ends, then told when it shall: so a repeated request counts once.
+        The first request reads the end of the hold, the second sets it, so that a repeat has no further effect.
         """
         client = self.client
         client.check_open()
@@ -205,24 +205,24 @@ class TokenLockCore(LockCore):
         return end
 
     def remaining(self) -> float:
-        """Seconds for which the hold is certain."""
+        """Return the seconds for which the hold is certain."""
         return self.mine().remaining(self.client.runtime.now())
 
     def token(self) -> bytes:
-        """The token of the hold."""
+        """Return the token of the hold."""
         return self.kind.stored_as(self.mine()).encode()
 
-    # ---- asking --------------------------------------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------------------------------
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
-        """Whether that thread or task of this client holds it."""
+        """Return whether that thread or task of this client holds it."""
         self.check_thread_id(thread_id)
         token = await self.client.query("GET", self.names.raw)
         ownership = self.client.ownerships.find((self.names.raw, self.kind.field(thread_id)))
         return ownership is not None and self._is_of(token, ownership)
 
     async def get_hold_count(self) -> int:
-        """How often the calling thread or task holds it: once or not at all."""
+        """Return the number of holds of the calling thread or task: 0 or 1."""
         return int(await self.is_held_by_current_thread())
 
     def _is_of(self, token: Reply, ownership: Ownership) -> bool:
