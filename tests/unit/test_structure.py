@@ -462,3 +462,36 @@ def for_typing_alone(tree: ast.Module, modules: dict[str, Path]) -> set[str]:
     imported = list(imports_of(tree))
     really = {module for module, typing_only, _ in imported if not typing_only}
     return {module for module, typing_only, _ in imported if typing_only and module in modules} - really
+
+
+def test_kinds_import_the_core_and_not_the_other_way_round() -> None:
+    for path in (PACKAGE / "core").glob("*.py"):
+        assert not any(module.startswith("pyredisson.kinds") for module, _, _ in imports_of(tree_of(path))), by_path(
+            path
+        )
+
+
+def test_kinds_import_each_other_in_no_circle_not_even_for_typing() -> None:
+    kinds = {module_of(path): path for path in (PACKAGE / "kinds").glob("*.py")}
+    graphlib.TopologicalSorter(
+        {module: [each for each, _, _ in imports_of(tree_of(path)) if each in kinds] for module, path in kinds.items()}
+    ).prepare()
+
+
+def test_kinds_override_no_private_methods() -> None:
+    bases: dict[str, list[str]] = {}
+    methods: dict[str, set[str]] = {}
+    for path in CORE:
+        for node in classes_in(path):
+            bases[node.name] = [ast.unparse(base).split("[")[0] for base in node.bases]
+            methods[node.name] = {
+                each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
+            }
+
+    def inherited(name: str) -> set[str]:
+        return {method for base in bases.get(name, ()) for method in methods.get(base, set()) | inherited(base)}
+
+    for path in (PACKAGE / "kinds").glob("*.py"):
+        for node in classes_in(path):
+            overridden = methods[node.name] & inherited(node.name)
+            assert not {each for each in overridden if re.match(r"_[a-z]", each)}, node.name
