@@ -8,6 +8,8 @@ from typing import Final, TypeAlias, final
 __all__ = [
     "ACQUIRED",
     "AT_ONCE",
+    "GRANTED",
+    "GRANTED_AND_MORE",
     "LOST",
     "SELF_BLOCKED",
     "WITHOUT_END",
@@ -97,6 +99,8 @@ class NeverSet:
 
 
 ACQUIRED: Final = Acquired()
+GRANTED: Final = Granted(None)
+GRANTED_AND_MORE: Final = Granted(0)
 LOST: Final = Lost()
 AT_ONCE: Final = Refused(0)
 SELF_BLOCKED: Final = SelfBlocked()

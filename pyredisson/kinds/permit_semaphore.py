@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.numbered import Operation, Script
-from pyredisson.core.outcomes import Granted, NeverSet, Refused
+from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
 from pyredisson.core.ownership import Hold
 from pyredisson.core.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH, Failure
@@ -43,8 +43,8 @@ def read_acquire_permit(reply: Reply) -> PermitOutcome:
             return NeverSet(retry_in_ms) if left is None else Refused(retry_in_ms)
         case [int(), (int() | None) as left, int() as expires_ms]:
             if left is not None and left > 0:
-                return Granted(0)
-            return Granted(expires_ms + 1 if expires_ms >= 0 else None)  # The server's clock has to be past the end.
+                return GRANTED_AND_MORE
+            return Granted(expires_ms + 1) if expires_ms >= 0 else GRANTED  # The server's clock has to be past the end.
     raise unusable(reply)
 
 

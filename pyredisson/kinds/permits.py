@@ -10,7 +10,7 @@ from pyredisson import events
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
-from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, NeverSet, Refused
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
 from pyredisson.core.runtime import Failure, is_interruption
 from pyredisson.core.waiting import until_taken
 from pyredisson.kinds.numbered import NumberedCore, count_of
@@ -57,15 +57,16 @@ class PermitAttempt:
     async def __call__(self) -> Answer:
         client, call = self._core.client, self._call
         answer = await call.ask()
-        if isinstance(answer, Refused):
+        if type(answer) is Refused:
             return answer
-        if isinstance(answer, NeverSet):
+        if type(answer) is NeverSet:
             if self._wait != 0:
                 self._core.tell_never_set()
             return Refused(answer.retry_in_ms)
-        if client.runtime.now() >= call.begun + self._certain:
+        if self._certain < math.inf and client.runtime.now() >= call.begun + self._certain:
             await call.discard()
             return AT_ONCE
+        assert type(answer) is Granted
         if answer.next_in_ms is not None:
             client.wakeups.hint(self._core.names.channel, self._label, answer.next_in_ms / 1000)
         return ACQUIRED
@@ -130,8 +131,8 @@ class PermitsCore(NumberedCore):
                 if not await waits_through(client, failure, wait, began):
                     raise
                 answer = AT_ONCE
-            acquired = isinstance(answer, Acquired)
-            if isinstance(answer, Refused) and wait != 0:
+            acquired = type(answer) is Acquired
+            if type(answer) is Refused and wait != 0:
                 acquired = await until_taken(
                     attempt,
                     answer,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.numbered import Operation, Script
-from pyredisson.core.outcomes import WITHOUT_END, Granted, NeverSet
+from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH, is_interruption
 from pyredisson.kinds.numbered import count_of, number_in
@@ -34,7 +34,7 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
         case [0, int()]:
             return WITHOUT_END
         case [int(), (int() | None) as left]:
-            return Granted(0 if left is not None and left >= wanted else None)
+            return GRANTED_AND_MORE if left is not None and left >= wanted else GRANTED
     raise unusable(reply)
 
 
