@@ -85,15 +85,7 @@ async def acquire(
             _tell(client, ownership, acquired, runtime.now() - asked)
         return acquired
     except Failure as failure:
-        error: Exception = failure  # Of a part: its multi-lock counts it.
-        if not hold.part:
-            error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
-        elif isinstance(failure, Unanswered):
-            client.settle_later(ownership, hold.lease_ms)
-        if ownership.queued_ms:
-            await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
-        error = await explain_type(client, error, ownership.name, kind.layout)
-        raise error from failure.cause
+        raise await _failed(client, kind, ownership, hold, failure) from failure.cause
     except RedissonError:
         if ownership.queued_ms:
             await leave_queue(client, ownership)
@@ -106,6 +98,18 @@ async def acquire(
     except BaseException:
         await go_away(client, ownership, before, hold)
         raise
+
+
+async def _failed(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, failure: Failure) -> Exception:
+    """Leave after a request without an answer of use. Returns the error to raise; of a part that is the failure."""
+    error: Exception = failure
+    if not hold.part:
+        error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
+    elif isinstance(failure, Unanswered):
+        client.settle_later(ownership, hold.lease_ms)
+    if ownership.queued_ms:
+        await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
+    return await explain_type(client, error, ownership.name, kind.layout)
 
 
 def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: float) -> None:

@@ -7,7 +7,6 @@ them are renewed at once, by a request for each server and a hundred names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson import events
@@ -166,7 +165,7 @@ class Keeper:
 
     async def renew(self, several: list[MultiOwnership]) -> None:
         """Renew these on all servers at once. What moves their deadlines is a quorum, inside of what was certain."""
-        batches = list(_batches(several))
+        batches = _batches(several)
         asks = [_renewal(lease, batch) for lease, batch in batches]
         sent = self._runtime.now()
         answers = await self._runtime.fan_out(asks) if asks else []
@@ -228,21 +227,22 @@ class Keeper:
                 client.runtime.call_back(client.config.on_lock_lost, owned.name, owned.who.number)
 
 
-def _batches(several: list[MultiOwnership]) -> Iterator[tuple[int, Batch]]:
+def _batches(several: list[MultiOwnership]) -> list[tuple[int, Batch]]:
     """What each request is to renew, and for which lease: parts of one server, place, kind and timeout."""
-    by_request: dict[tuple[int, object], Batch] = {}
+    batches: list[tuple[int, Batch]] = []
+    last: dict[tuple[object, ...], Batch] = {}
     for owned in several:
         lease = owned.lease_ms()
         for member, ownership in owned.renewable_parts():
             client = member.client
             place = client.runtime.place(ownership.name)
-            key = lease, (client, member.kind.renew, member.timeout(lease), place)
-            batch = by_request.setdefault(key, [])
+            key = (client, member.kind.renew, lease, member.timeout(lease), place)
+            batch = last.get(key)
+            if batch is None or len(batch) >= client.config.lock_watchdog_batch_size:
+                batch = last[key] = []
+                batches.append((lease, batch))
             batch.append((member, ownership, ownership.generation))
-            if len(batch) >= client.config.lock_watchdog_batch_size:
-                yield lease, by_request.pop(key)
-    for (lease, _), batch in by_request.items():
-        yield lease, batch
+    return batches
 
 
 def _renewal(lease: int, batch: Batch) -> Ask:

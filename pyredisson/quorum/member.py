@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyredisson.core import scripts
@@ -174,14 +174,12 @@ async def send(runtime: Runtime, makers: Iterable[Callable[[], MemberAsk[CallT]]
     """
     begun: list[MemberAsk[CallT]] = []
 
-    def made() -> Iterator[MemberAsk[CallT]]:
-        for make in makers:
-            ask = make()
-            begun.append(ask)
-            yield ask
+    def made(make: Callable[[], MemberAsk[CallT]]) -> MemberAsk[CallT]:
+        begun.append(make())
+        return begun[-1]
 
     sent = runtime.now()
-    answers = await runtime.fan_out(made())
+    answers = await runtime.fan_out(map(made, makers))
     again = [ask for ask, answer in zip(begun, answers, strict=True) if ask.take(answer, sent, last=False)]
     if again:
         sent = runtime.now()

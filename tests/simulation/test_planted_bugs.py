@@ -73,14 +73,15 @@ def in_code(target: object, name: str, value: object) -> Bug:
     return Bug(lambda patch: patch.setattr(target, name, value))
 
 
-def _granted_from_the_reply(self: Ownership, level: Hold, deadline: float) -> None:
-    ORIGINAL_GRANTED(self, level, deadline + 0.4)
+def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:
+    return ORIGINAL_GRANTED(self, request_id, one, deadline + 0.4)
 
 
-def _granted_without_counting(self: Ownership, level: Hold, deadline: float) -> None:
-    ORIGINAL_GRANTED(self, level, deadline)
+def _granted_without_counting(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:
+    granted = ORIGINAL_GRANTED(self, request_id, one, deadline)
     if len(self.holds) > 1:
         self.holds.pop()
+    return granted
 
 
 def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
@@ -95,7 +96,7 @@ async def _no_compensation(client: client.ClientCore, ownership: Ownership, befo
     return None
 
 
-async def _no_settling_on_leaving(client: Any, ownership: Ownership, *, leaving: bool = True) -> None:
+async def _no_settling_on_leaving(client: object, ownership: Ownership, *, leaving: bool = True) -> None:
     ownership.in_flight.pending = None
 
 

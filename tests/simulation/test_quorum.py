@@ -10,9 +10,9 @@ import pytest
 
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script
-from pyredisson.core.client import ClientCore
 from pyredisson.quorum import keeper, multi_lock, ownership, redlock, requests, round
 from pyredisson.quorum.decisions import certain_until
 from pyredisson.quorum.keeper import Keeper
@@ -379,9 +379,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the time that it took is not taken off": lambda patch: patch.setattr(
         MultiOwnership, "deadline_of", lambda self, hold: DEADLINE_OF(self, hold) + 0.5
     ),
-    "nodes that did not answer are not released": lambda patch: patch.setattr(
-        ClientCore, "settle_later", _later_never
-    ),
+    "nodes that did not answer are not released": lambda patch: patch.setattr(ClientCore, "settle_later", _later_never),
     "a release that was not answered is forgotten": lambda patch: patch.setattr(
         requests, "end_failed_release", _forgets
     ),
@@ -399,12 +397,8 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         patch.setattr(Starts, "_learned", lambda self, facts, before: None),
         patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
     )[0],
-    "what was taken in vain is kept": lambda patch: patch.setattr(
-        redlock, "undo", _gives_nothing_back
-    ),
-    "an interrupted acquire is not given back": lambda patch: patch.setattr(
-        multi_lock, "go_away", _gives_nothing_back
-    ),
+    "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),
+    "an interrupted acquire is not given back": lambda patch: patch.setattr(multi_lock, "go_away", _gives_nothing_back),
     "a quorum is never told of as lost": lambda patch: patch.setattr(Keeper, "report_lost", lambda self, owned: None),
 }
 
