@@ -117,12 +117,12 @@ class Pipe(Replies):
         super().__init__()
         self._loop = loop
         self.address = address
-        self.used = loop.time()
+        self.used: float = loop.time()
         self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.retired = False
+        self.retired: bool = False
 
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""

@@ -29,10 +29,10 @@ class Attempt:
     __slots__ = ("client", "hold", "kind", "ownership")
 
     def __init__(self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> None:
-        self.client = client
-        self.kind = kind
-        self.ownership = ownership
-        self.hold = hold
+        self.client: ClientCore = client
+        self.kind: LockKind = kind
+        self.ownership: Ownership = ownership
+        self.hold: Hold = hold
 
     def __call__(self) -> Coroutine[Any, Any, Answer]:
         return attempt(self.client, self.kind, self.ownership, self.hold)

@@ -46,10 +46,10 @@ class Call(ABC):
     __slots__ = ("kind", "lease_ms", "ownership", "reader", "request_id")
 
     def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, lease_ms: int) -> None:
-        self.kind = kind
-        self.ownership = ownership
-        self.request_id = request_id
-        self.lease_ms = lease_ms
+        self.kind: LockKind = kind
+        self.ownership: Ownership = ownership
+        self.request_id: int = request_id
+        self.lease_ms: int = lease_ms
         self.reader: Reader | None = None
 
     @abstractmethod
@@ -64,9 +64,9 @@ class AcquireCall(Call):
 
     def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, hold: Hold, count: int) -> None:
         super().__init__(kind, ownership, request_id, hold.lease_ms)
-        self.hold = hold
-        self.count = count
-        self.reader = kind
+        self.hold: Hold = hold
+        self.count: int = count
+        self.reader: Reader | None = kind
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
@@ -80,7 +80,7 @@ class ReleaseCall(Call):
 
     def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, lease_ms: int, count: int) -> None:
         super().__init__(kind, ownership, request_id, lease_ms)
-        self.count = count
+        self.count: int = count
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""

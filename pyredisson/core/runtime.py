@@ -125,9 +125,9 @@ class Ask:
     __slots__ = ("request", "runtime", "timeout")
 
     def __init__(self, runtime: Runtime, request: Request, timeout: float) -> None:
-        self.runtime = runtime
-        self.request = request
-        self.timeout = timeout
+        self.runtime: Runtime = runtime
+        self.request: Request = request
+        self.timeout: float = timeout
 
     def __await__(self) -> Generator[Ask, Reply | Failure, Reply]:
         answer = yield self
@@ -145,8 +145,8 @@ class AskSynced(Ask):
         self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
     ) -> None:
         super().__init__(runtime, request, timeout)
-        self.sync = sync
-        self.sync_timeout = sync_timeout
+        self.sync: Acknowledging = sync
+        self.sync_timeout: float = sync_timeout
 
     def __await__(self) -> Generator[Ask, Any, Any]:
         answer = yield self
@@ -161,7 +161,7 @@ class Pause:
     __slots__ = ("seconds",)
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+        self.seconds: float = seconds
 
     def __await__(self) -> Generator[Pause, None, None]:
         yield self
@@ -398,7 +398,7 @@ class Runtime(Protocol):
 
     # ---- may block -----------------------------------------------------------------------------------------------
 
-    async def eval(self, request: Request, timeout: float) -> Reply:
+    async def eval(self, request: Request, timeout: float, /) -> Reply:
         """Run one script once. A script that the server does not know is sent in full, and that is still once.
 
         Raises:
@@ -408,7 +408,7 @@ class Runtime(Protocol):
         """
         ...
 
-    async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
+    async def fan_out(self, asks: Iterable[Ask], /) -> list[Reply | Failure]:
         """Run scripts on several servers at once, each once, as :meth:`eval` does. All are of this runtime's kind.
 
         Args:
@@ -423,7 +423,7 @@ class Runtime(Protocol):
         ...
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float, /
     ) -> tuple[Reply, int | Failure]:
         """Run one script once, and let replicas acknowledge what it did, on a connection that nobody else needs.
 
@@ -436,11 +436,11 @@ class Runtime(Protocol):
         """
         ...
 
-    async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
+    async def eval_all(self, requests: list[Request], timeout: float, /) -> list[Reply | Failure]:
         """Run many scripts, each once, within ``timeout`` in all. Returns the reply of each, or why there is none."""
         ...
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def ask(self, command: tuple[str, ...], timeout: float, /) -> Reply:
         """Run one read-only command about its first argument, a key. Raises as :meth:`eval` does."""
         ...
 

@@ -75,14 +75,14 @@ class Seat:
     __slots__ = ("again", "bench", "called", "channel", "rung", "sleeps_until", "ticket", "what")
 
     def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any) -> None:
-        self.bench = bench  # Of its own as long as nobody sits on it.
-        self.channel = channel  # What it hears.
-        self.what = what  # What it waits for, so that others can look on its behalf.
-        self.ticket = ticket
-        self.called = False  # told to look now
-        self.rung = False  # That is why it looks, not for the others.
-        self.again = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
-        self.sleeps_until = -math.inf
+        self.bench: Bench = bench  # Of its own as long as nobody sits on it.
+        self.channel: Channel = channel  # What it hears.
+        self.what: Any = what  # What it waits for, so that others can look on its behalf.
+        self.ticket: Ticket = ticket
+        self.called: bool = False  # told to look now
+        self.rung: bool = False  # That is why it looks, not for the others.
+        self.again: float = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
+        self.sleeps_until: float = -math.inf
 
     def call(self) -> None:
         """Let it look now."""
@@ -108,17 +108,17 @@ class Bench:
     )
 
     def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
-        self.channel = channel
-        self.kind = kind
-        self.message = message
+        self.channel: Channel = channel
+        self.kind: str = kind
+        self.message: Message = message
         self.seats: OrderedDict[Seat, None] = OrderedDict()
-        self.next_check = 0.0
+        self.next_check: float = 0.0
         self.trouble: Exception | None = None
-        self.party = party
+        self.party: Party | None = party
         # Of a party:
-        self.looked = -math.inf  # When the last look began.
-        self.soon = math.inf  # When somebody wants another one, whatever the last one says.
-        self.look_by = math.inf  # When one has to be for everybody.
+        self.looked: float = -math.inf  # When the last look began.
+        self.soon: float = math.inf  # When somebody wants another one, whatever the last one says.
+        self.look_by: float = math.inf  # When one has to be for everybody.
         self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
 
     def due(self) -> float:
@@ -145,14 +145,14 @@ class Channel:
     __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "line", "name", "rings", "seat")
 
     def __init__(self, name: str, line: Line, benches: dict[str, Bench] | None = None) -> None:
-        self.name = name
-        self.line = line  # Where it is heard.
+        self.name: str = name
+        self.line: Line = line  # Where it is heard.
         self.benches: dict[str, Bench] = {} if benches is None else benches
         self.seat: Seat | None = None  # Whose own channel it is.
-        self.asked_for = False
-        self.confirmed = False
-        self.rings = 0
-        self.idle_since = math.inf
+        self.asked_for: bool = False
+        self.confirmed: bool = False
+        self.rings: int = 0
+        self.idle_since: float = math.inf
         self.error: Exception | None = None
 
     def waited_for(self) -> bool:
@@ -168,7 +168,7 @@ class Line:
     def __init__(self, channels: dict[str, Channel] | None = None) -> None:
         self.channels: dict[str, Channel] = {} if channels is None else channels
         self.idle: dict[str, Channel] = {}  # Those of them that nobody waits for at present.
-        self.looks_at = math.inf  # When the subscriber looks for idle ones next.
+        self.looks_at: float = math.inf  # When the subscriber looks for idle ones next.
         self.down: Exception | None = None
 
 
@@ -186,7 +186,7 @@ class Wakeups:
         self._channels: dict[str, Channel] = {}
         self._parties: dict[str, Bench] = {}
         #: The only line, unless there are several: then that of the channels that have not been given one yet.
-        self.line = Line(self._channels)
+        self.line: Line = Line(self._channels)
         self.closed: Exception | None = None
 
     # ---- for waiters ---------------------------------------------------------------------------------------------

@@ -95,8 +95,8 @@ class NumberedCore:
     kind = ""
 
     def __init__(self, client: ClientCore, names: SemaphoreNames | LatchNames) -> None:
-        self.client = client
-        self.names = names
+        self.client: ClientCore = client
+        self.names: SemaphoreNames | LatchNames = names
         client.check_names(names)
 
     def describe(self) -> str:
@@ -217,8 +217,8 @@ class Asking:
             self._key = (core.names.raw, owner_field(client.id, who.number))
         self._number = 0
         self._request: Request | None = None
-        self.begun = 0.0
-        self.given_up = False
+        self.begun: float = 0.0
+        self.given_up: bool = False
         self._doubt: Unanswered | None = None
 
     async def ask(self) -> Reply:

@@ -482,7 +482,7 @@ class NodeSubscribers:
         self._mutex = runtime.mutex()
         self._by_node: dict[NodeLink, Subscriber] = {}
         self._by_line: dict[Line, Subscriber] = {}
-        self.closed = False
+        self.closed: bool = False
         link.on_change = self._relocate
 
     def subscribe(self, channel: str) -> None:

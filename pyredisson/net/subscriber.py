@@ -164,7 +164,7 @@ class Subscriber:
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        self.line = wakeups.line if line is None else line
+        self.line: Line = wakeups.line if line is None else line
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
@@ -183,7 +183,7 @@ class Subscriber:
         self._conversation: Conversation | None = None
         self._started = False
         self._failed = 0
-        self.closed = False
+        self.closed: bool = False
 
     def subscribe(self, channel: str) -> None:
         """Send for a channel's messages, now or as soon as there is a connection.

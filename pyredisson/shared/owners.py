@@ -76,10 +76,10 @@ class Mark:
     def __init__(
         self, held: Holding, names: frozenset[str], outer: Mark | None, job: weakref.ref[object] | None = None
     ) -> None:
-        self.held = held
-        self.names = names
-        self.outer = outer
-        self.job = job
+        self.held: Holding = held
+        self.names: frozenset[str] = names
+        self.outer: Mark | None = outer
+        self.job: weakref.ref[object] | None = job
 
     def live(self) -> bool:
         """Whether that very hold is still held."""
@@ -115,14 +115,14 @@ class AnyOwner:
     pooled = False
 
     def __init__(self) -> None:
-        self.number = next(_numbers)
+        self.number: int = next(_numbers)
 
     def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``: no other call runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
     #: See ``Caller.innermost``.
-    innermost = staticmethod(_innermost.get)
+    innermost: Callable[[], Mark | None] = staticmethod(_innermost.get)
 
     def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
@@ -170,13 +170,13 @@ class ThreadOwner(AnyOwner):
 
     def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:
         super().__init__()
-        self.thread = thread
-        self.divided = False  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.thread: weakref.ref[_Pulse] = thread
+        self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
         self._name: str = root._name if root is not None else _thread_name()
         self._latest: Holding | None = None
         self._pool: FrameType | None = worker_frame() if root is None else root._pool
-        self.pooled = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.pooled: bool = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
         self._job: weakref.ref[object] | None = None
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ class ThreadDial:
     """See :class:`pyredisson.net.transport.Dial`: a connection made in a thread of its own."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.began = monotonic()
+        self.began: float = monotonic()
         self.failure: BaseException | None = None
         self._work = work
         self._done = Flag()

@@ -111,7 +111,7 @@ class Lock:
         self.sleep = sleep
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
-        self.thread_local = bool(thread_local)
+        self.thread_local: bool = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self.local: Place = _PerTask() if self.thread_local else Place()
         self._settings = Settings(text_of(name), timeout, sleep)
