@@ -25,7 +25,7 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["AsyncBorrowedTransport"]
 

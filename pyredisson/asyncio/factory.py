@@ -193,4 +193,4 @@ class Factory:
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
-        return synchronized_task(self, key, wait_time, lease_time)
+        return synchronized_task(self.get_lock, key, wait_time, lease_time)

@@ -27,7 +27,8 @@ from pyredisson.net.sentinel import Whereabouts
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.transport import Transport, Wire
+    from pyredisson.net.transport import Transport
+    from pyredisson.net.wire import Wire
 
 __all__ = ["ServerLink"]
 

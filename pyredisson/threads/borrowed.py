@@ -27,7 +27,7 @@ from pyredisson.threads.inherited import end_inherited
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["BorrowedTransport"]
 

@@ -349,7 +349,7 @@ class Redisson(NotPortable):
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
-        return synchronized_function(self, key, wait_time, lease_time)
+        return synchronized_function(self.get_lock, key, wait_time, lease_time)
 
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.

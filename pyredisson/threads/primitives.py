@@ -20,7 +20,6 @@ from pyredisson.threads.hold import HoldContext as Hold
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.shared.owners import Owner
-    from pyredisson.threads.client import Redisson
 
 __all__ = [
     "AnyLock",
@@ -208,12 +207,11 @@ class Lock(AnyLock):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: LockCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
-        # They stay alive as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
         self._client, self._owner = client, owner
         self._core = core_of(LockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -282,7 +280,7 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
+    def __init__(self, client: object = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
         self._core = core_of(FencedLockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -336,13 +334,11 @@ class ReadWriteLock(Handle):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: ReadWriteLockCore
 
-    def __init__(
-        self, client: Redisson = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
-    ) -> None:
+    def __init__(self, client: object = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None) -> None:
         self._client, self._owner = client, owner
         self._core = core_of(ReadWriteLockCore, core, self, client)
 

@@ -22,7 +22,7 @@ from pyredisson.threads.sockets import Connection, SocketStream
 if TYPE_CHECKING:
     from pyredisson.net.link import Stream
     from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["SocketTransport", "link_to"]
 
