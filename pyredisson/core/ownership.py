@@ -41,7 +41,6 @@ from pyredisson.core.prepared import PreparedRequests
 
 if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership_table import OwnershipTable
     from pyredisson.core.runtime import Caller, Runtime
 
 __all__ = ["Hold", "Ownership"]
@@ -82,7 +81,7 @@ class Ownership:
         self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
         self.prepared: PreparedRequests = PreparedRequests()
-        self.table: OwnershipTable | None = None  # In which it is listed.
+        self.table: object = None  # In which it is listed.
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.holds: list[Hold] = []
@@ -580,7 +579,7 @@ class Ownership:
             self.kind_state = kind.new_state()
         self.kind = kind
 
-    def listed_in(self, table: OwnershipTable | None) -> None:
+    def listed_in(self, table: object) -> None:
         """It was put into this table, or taken out of the one that it was in."""
         self.table = table
 

@@ -193,6 +193,7 @@ class PermitClaim(Ownership):
 
     __slots__ = ()
 
+    generation: int
     loss: str | None
 
     what = "a permit of"
