@@ -21,7 +21,7 @@ from pyredisson.core import scripts
 from pyredisson.core.by_message import Attempt, until_acquired
 from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import Refused
-from pyredisson.core.wakeups import Party
+from pyredisson.core.waiters import Party
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind, Waiting
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Request
-    from pyredisson.core.wakeups import Seat
+    from pyredisson.core.waiters import Seat
 
 __all__ = ["FairKind", "FairLockCore", "InQueue", "NonReentrantFairKind", "NonReentrantFairLockCore", "Patience"]
 

@@ -24,13 +24,13 @@ from pyredisson.core.calls import PERMITS
 from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
+from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.runtime import Failure, Rejected, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import INTERRUPTED
 from pyredisson.core.wrong_type import explain_type, no_number
 from pyredisson.errors import LockError, OutcomeUnknownError
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyredisson.core.names import LatchNames, SemaphoreNames
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.runtime import Progress, Reply, Request
-    from pyredisson.core.wakeups import Message
+    from pyredisson.core.waiters import Message
 
 __all__ = ["MAX_COUNT", "Asking", "Make", "NumberedCore", "count_of", "number_in", "permits_message"]
 

@@ -26,8 +26,8 @@ from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import LockCore
 

@@ -16,7 +16,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.first_contact import Connecting
 from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
-from pyredisson.core.wakeups import Line
+from pyredisson.core.waiters import Line
 from pyredisson.net.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import SLOTS, Address, Ask, Call, Moved, Remap, read_redirection, read_slots, slot_of

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson import events
+from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.runtime import Failure, NotSent, Rejected, Runtime
-from pyredisson.core.wakeups import INTERRUPTED
 from pyredisson.errors import LockError
 from pyredisson.net.resp import failure_of, pack
 from pyredisson.net.sentinel import ASK_AGAIN
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.wakeups import Line, Wakeups
+    from pyredisson.core.waiters import Line
+    from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
     from pyredisson.net.link import Stream
 

@@ -24,7 +24,6 @@ OVERSIZE: dict[str, int] = {
     "core/ownership.py": 594,
     "core/runtime.py": 503,
     "core/scripts.py": 620,
-    "core/wakeups.py": 513,
     "net/cluster.py": 573,
     "quorum/hold.py": 501,
     "quorum/multi_lock.py": 1048,
