@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
-from pyredisson.core.runtime import NotSent, Unanswered
+from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake_async, bounded_exchange
 from pyredisson.net.link import CONNECTING

@@ -17,7 +17,7 @@ import redis.exceptions as rx
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from pyredisson.core.runtime import Failure, NotSent, Unanswered
+from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.net.bounded_sources import bound_handshake_async, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of, is_push, new_reader
 from pyredisson.net.urls import own_settings

@@ -16,7 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.core.runtime import Acknowledging, Ask, Background, Caller, Failure, Reply, Request, Ticket
+from pyredisson.core.callers import Caller
+from pyredisson.core.failures import Failure
+from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.cluster import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from pyredisson.asyncio.borrowed import AsyncBorrowedTransport
 from pyredisson.asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson.asyncio.tasks import TaskDial, shielded
-from pyredisson.core.runtime import NotSent
+from pyredisson.core.failures import NotSent
 from pyredisson.net.pool import Pool, SharedPool
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings

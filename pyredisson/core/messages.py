@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyredisson.core.runtime import Caller
+    from pyredisson.core.callers import Caller
 
 __all__ = ["INTERRUPTED", "held_here", "never_expires", "not_held", "timed_out"]
 

@@ -40,8 +40,9 @@ from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBe
 from pyredisson.core.prepared import PreparedRequests
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.runtime import Caller, Runtime
+    from pyredisson.core.runtime import Runtime
 
 __all__ = ["Hold", "Ownership"]
 

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
+from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, Unanswered
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
+from pyredisson.core.runtime import Acknowledging, Reply
 from pyredisson.core.waiters import Line
 from pyredisson.net.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.net.resp import pack

@@ -10,7 +10,7 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Rejected, count_as_ours
+from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, count_as_ours
 from pyredisson.lua import script_text
 from pyredisson.net.bounds import Reader, pack_command
 

@@ -1,7 +1,7 @@
 """A subscriber: it hears the messages of all channels, on one connection. On a cluster there is one for each node.
 
 Written once for both colours, as the core is: ``async`` means "may block". A thread runs it through
-:func:`pyredisson.core.runtime.run`, an event loop as a task.
+:func:`pyredisson.core.running.run`, an event loop as a task.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson import events
+from pyredisson.core.failures import Failure, NotSent, Rejected
 from pyredisson.core.messages import INTERRUPTED
-from pyredisson.core.runtime import Failure, NotSent, Rejected, Runtime
+from pyredisson.core.runtime import Runtime
 from pyredisson.errors import LockError
 from pyredisson.net.resp import failure_of, pack
 from pyredisson.net.sentinel import ASK_AGAIN

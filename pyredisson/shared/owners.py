@@ -33,7 +33,7 @@ from pyredisson.shared.pool_jobs import job_of, worker_frame
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.core.runtime import Caller, Holding
+    from pyredisson.core.callers import Caller, Holding
 
 __all__ = [
     "AnyOwner",

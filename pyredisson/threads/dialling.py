@@ -10,7 +10,7 @@ from typing import Any
 import redis.exceptions as rx
 
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import run
+from pyredisson.core.running import run
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import Flag

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, final
 
 from typing_extensions import TypeVar
 
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
 from pyredisson.shared.handle import Handle
@@ -16,7 +16,7 @@ from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Progress
+    from pyredisson.core.running import Progress
 
 __all__ = ["HoldContext"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, final
 
 from typing_extensions import TypeVar
 
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 

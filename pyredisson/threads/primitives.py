@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.kinds.fenced_lock import FencedLockCore
 from pyredisson.kinds.lock import LockCore
 from pyredisson.kinds.read_write_lock import ReadWriteLockCore

@@ -15,7 +15,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from pyredisson.core.runtime import Acknowledging, Ask, Background, Caller, Failure, Reply, Request, Ticket, run
+from pyredisson.core.callers import Caller
+from pyredisson.core.failures import Failure
+from pyredisson.core.running import run
+from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.cluster import ClusterLink, subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of

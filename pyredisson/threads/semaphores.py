@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.kinds.latch import LatchCore
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.semaphore import SemaphoreCore

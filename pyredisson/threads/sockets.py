@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import NotSent, Unanswered
+from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.resp import is_push, new_reader
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import close_inherited

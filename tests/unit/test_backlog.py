@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pyredisson.core.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson.core.failures import NotSent, Rejected, Unanswered, Unusable
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.core.runtime import NotSent, Rejected, Unanswered, Unusable, run
+from pyredisson.core.running import run
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 

@@ -22,7 +22,6 @@ FACADES = {
 OVERSIZE: dict[str, int] = {
     "core/client.py": 457,
     "core/ownership.py": 594,
-    "core/runtime.py": 503,
     "core/scripts.py": 620,
     "net/cluster.py": 573,
     "quorum/hold.py": 501,

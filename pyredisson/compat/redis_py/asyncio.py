@@ -14,7 +14,7 @@ import redis.exceptions as rx
 
 from pyredisson.asyncio.client import Redisson
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
-from pyredisson.core.runtime import is_interruption
+from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.shared.owners import HandleOwner
 
