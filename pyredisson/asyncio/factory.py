@@ -32,7 +32,7 @@ from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TokenLockCore
 from pyredisson.shared.arguments import backoff_of
-from pyredisson.shared.owners import Owner, caller_of
+from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.synchronized import synchronized_task
 
 if TYPE_CHECKING:

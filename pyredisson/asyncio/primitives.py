@@ -18,7 +18,7 @@ from pyredisson.shared.misuse import BY_HAND, core_of
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.shared.owners import Owner
+    from pyredisson.shared.made_owners import Owner
 
 __all__ = [
     "AnyLock",

@@ -26,7 +26,7 @@ from pyredisson.shared import process
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.misuse import no_event_loop
-from pyredisson.shared.owners import TaskOwner, current_task_owner
+from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 
 if TYPE_CHECKING:
     from pyredisson.config import Config

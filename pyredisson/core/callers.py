@@ -1,4 +1,4 @@
-"""Who asks, and the marks by which a call chain knows its own holds again; ``shared/owners.py`` has the classes."""
+"""Who asks, and the marks by which a call chain knows its own holds again; ``shared/`` has the classes."""
 
 from __future__ import annotations
 

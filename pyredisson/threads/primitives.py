@@ -19,7 +19,7 @@ from pyredisson.threads.hold import HoldContext as Hold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.shared.owners import Owner
+    from pyredisson.shared.made_owners import Owner
 
 __all__ = [
     "AnyLock",

@@ -25,8 +25,10 @@ from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
-from pyredisson.shared.owners import TaskOwner, ThreadOwner, current_owner
+from pyredisson.shared.owners import current_owner
 from pyredisson.shared.patching import check_patched
+from pyredisson.shared.task_owners import TaskOwner
+from pyredisson.shared.thread_owners import ThreadOwner
 from pyredisson.threads.fan_out import fan_out
 from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call

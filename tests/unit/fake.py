@@ -13,7 +13,7 @@ from typing import Any
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
-from pyredisson.shared.owners import AnyOwner
+from pyredisson.shared.marks import AnyOwner
 
 
 @dataclass

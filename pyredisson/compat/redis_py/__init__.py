@@ -21,7 +21,8 @@ from pyredisson.core.failures import is_interruption
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.shared import process
-from pyredisson.shared.owners import HandleOwner, current_thread_owner
+from pyredisson.shared.made_owners import HandleOwner
+from pyredisson.shared.thread_owners import current_thread_owner
 from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyredisson.asyncio.client import Redisson
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
 from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.shared.owners import HandleOwner
+from pyredisson.shared.made_owners import HandleOwner
 
 if TYPE_CHECKING:
     from typing_extensions import Self
