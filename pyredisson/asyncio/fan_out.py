@@ -46,7 +46,7 @@ class Gathering:
 
     def __init__(self, left: int) -> None:
         self.all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.left = left
+        self.left: int = left
 
 
 class Sent:
@@ -62,7 +62,7 @@ class Sent:
     __slots__ = ("_done", "_request", "_timeout", "failure", "gathering", "link", "reply")
 
     def __init__(self, link: ServerLink, request: Packed, timeout: float) -> None:
-        self.link = link
+        self.link: ServerLink = link
         self._request = request
         self._timeout = timeout
         self._done = False

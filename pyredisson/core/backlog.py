@@ -49,9 +49,9 @@ class Todo:
     __slots__ = ("at", "failures", "request_id")
 
     def __init__(self, at: float, request_id: int = 0) -> None:
-        self.at = at
-        self.request_id = request_id
-        self.failures = 0
+        self.at: float = at
+        self.request_id: int = request_id
+        self.failures: int = 0
 
 
 class Chore(Todo):
@@ -61,8 +61,8 @@ class Chore(Todo):
 
     def __init__(self, at: float, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         super().__init__(at)
-        self.work = work
-        self.until = until
+        self.work: Callable[[], Coroutine[Any, Any, object]] = work
+        self.until: float = until
 
 
 class Backlog:

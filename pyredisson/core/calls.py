@@ -46,10 +46,10 @@ class Call(ABC):
     __slots__ = ("kind", "lease_ms", "ownership", "reader", "request_id")
 
     def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, lease_ms: int) -> None:
-        self.kind = kind
-        self.ownership = ownership
-        self.request_id = request_id
-        self.lease_ms = lease_ms
+        self.kind: LockKind = kind
+        self.ownership: Ownership = ownership
+        self.request_id: int = request_id
+        self.lease_ms: int = lease_ms
         self.reader: Reader | None = None
 
     @abstractmethod
@@ -77,9 +77,9 @@ class AcquireCall(Call):
         self.request_id = request_id
         self.lease_ms = hold.lease_ms
         self.reader: Reader | None = kind
-        self.hold = hold
-        self.count = count
-        self.repeat = repeat
+        self.hold: Hold = hold
+        self.count: int = count
+        self.repeat: bool = repeat
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
@@ -110,8 +110,8 @@ class ReleaseCall(Call):
         self.request_id = request_id
         self.lease_ms = lease_ms
         self.reader: Reader | None = None
-        self.count = count
-        self.lost = lost
+        self.count: int = count
+        self.lost: str | None = lost
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""

@@ -49,7 +49,7 @@ class ClientCore:
     def __init__(self, runtime: Runtime, config: Config) -> None:
         self.runtime = runtime
         self.config = config
-        self.closed = False
+        self.closed: bool = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
@@ -57,21 +57,21 @@ class ClientCore:
         self._listeners = config.listeners
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
-        self.server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
+        self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: Syncing | None = None
-        self.replicas = Replicas(self)
-        self.starts = Starts(self.server)
+        self.replicas: Replicas = Replicas(self)
+        self.starts: Starts = Starts(self.server)
         self.begin()
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
-        self.ownerships = OwnershipTable(self.runtime)
-        self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
-        self.watchdog = Watchdog(self)
-        self.keeper = Keeper(self)
-        self.ledger = Ledger(self)
+        self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
+        self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
+        self.watchdog: Watchdog = Watchdog(self)
+        self.keeper: Keeper = Keeper(self)
+        self.ledger: Ledger = Ledger(self)
         self.server.forget(self.runtime.mutex())
         self.replicas.begin()
         self.starts.begin()

@@ -30,11 +30,11 @@ class Hold:
     def __init__(self, lease_ms: int, *, watchdog: bool, block: bool, part: bool = False) -> None:
         self.block: Callable[[], object | None] | None = None
         self.token: int | None = None
-        self.lease_ms = lease_ms
-        self.certain = certain_for(lease_ms)
-        self.part = part
-        self.watchdog = watchdog
-        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
+        self.lease_ms: int = lease_ms
+        self.certain: float = certain_for(lease_ms)
+        self.part: bool = part
+        self.watchdog: bool = watchdog
+        self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
     def number(self, token: int) -> None:
         """The server has given it this token."""

@@ -106,8 +106,8 @@ class LockKind(ABC):
     __slots__ = ("client", "names")
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
-        self.client = client
-        self.names = names
+        self.client: ClientCore = client
+        self.names: LockNames = names
 
     # ---- its owners ----------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.deadline import certain_for
@@ -39,9 +40,9 @@ from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBe
 from pyredisson.core.prepared import PreparedRequests
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership_table import OwnershipTable
-    from pyredisson.core.runtime import Caller, Runtime
+    from pyredisson.core.runtime import Runtime
 
 __all__ = ["Hold", "Ownership"]
 
@@ -74,23 +75,25 @@ class Ownership:
     )
 
     def __init__(self, key: tuple[str, str], who: Caller, runtime: Runtime) -> None:
+        self.name: str
+        self.owner: str
         self.name, self.owner = key
-        self.who = who
+        self.who: Caller = who
         self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
-        self.prepared = PreparedRequests()
-        self.table: OwnershipTable | None = None  # In which it is listed.
+        self.prepared: PreparedRequests = PreparedRequests()
+        self.table: object = None  # In which it is listed.
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
-        self.mutex = runtime.mutex()
+        self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.holds: list[Hold] = []
         self.since: list[float] = []  # When each hold was asked for that is held, or was at that depth last.
-        self.deadline = 0.0
+        self.deadline: float = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
-        self.expired = 0  # Holds that simply ran out, and whose unlock is to come.
-        self.epoch = 0
-        self.generation = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
-        self.in_flight = InFlight()
+        self.expired: int = 0  # Holds that simply ran out, and whose unlock is to come.
+        self.epoch: int = 0
+        self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
+        self.in_flight: InFlight = InFlight()
 
     def __repr__(self) -> str:
         state = f"lost ({self.loss})" if self.loss else f"×{len(self.holds)}"
@@ -555,7 +558,7 @@ class Ownership:
             self.kind_state = kind.new_state()
         self.kind = kind
 
-    def listed_in(self, table: OwnershipTable | None) -> None:
+    def listed_in(self, table: object) -> None:
         """It was put into this table, or taken out of the one that it was in."""
         self.table = table
 

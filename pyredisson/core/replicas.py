@@ -66,10 +66,10 @@ class NotAcknowledged(Exception):
 
     def __init__(self, asked: int, answer: int | Failure, within: float, setting: str) -> None:
         self.asked = asked
-        self.acked = answer if isinstance(answer, int) else 0
+        self.acked: int = answer if isinstance(answer, int) else 0
         self.within = within
         self.setting = setting
-        self.cause = answer.cause if isinstance(answer, Failure) else None
+        self.cause: Exception | None = answer.cause if isinstance(answer, Failure) else None
         super().__init__(f"{self.acked} of {asked}")
 
 
@@ -85,7 +85,7 @@ class Taking:
     def __init__(self, replicas: Replicas, reader: Reader) -> None:
         self._replicas = replicas
         self._reader = reader
-        self.count = 0
+        self.count: int = 0
 
     def needed(self) -> bool:
         """Whether replicas may be asked for, now that there is a connection."""

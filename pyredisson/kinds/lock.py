@@ -7,7 +7,7 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
@@ -41,7 +41,7 @@ class PlainKind(LockKind):
 
     __slots__ = ()
 
-    renew = staticmethod(scripts.renew_locks)
+    renew: Callable[..., Request] = staticmethod(scripts.renew_locks)
     waiting: Waiting = ByMessage()
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
@@ -83,10 +83,10 @@ class LockCore:
     __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "kind", "names")
 
     def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
-        self.client = client
-        self.names = LockNames(name) if isinstance(name, str) else name
+        self.client: ClientCore = client
+        self.names: LockNames = LockNames(name) if isinstance(name, str) else name
         client.check_names(self.names)
-        self.kind = kind or PlainKind(client, self.names)
+        self.kind: LockKind | PlainKind = kind or PlainKind(client, self.names)
         self._plain = client.watchdog.plain_hold
         self._covers = frozenset((self.names.raw,))
         self._caller: MadeCaller | None = None

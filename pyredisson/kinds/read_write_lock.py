@@ -15,7 +15,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson.core import scripts
 from pyredisson.core.attempt import attempt, check_layout, expire
@@ -27,18 +27,19 @@ from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure
 from pyredisson.core.settling import settle
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Self
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
@@ -61,8 +62,8 @@ class ReadWriteLockCore:
     __slots__ = ("_caller", "client", "names")
 
     def __init__(self, client: ClientCore, name: str) -> None:
-        self.client = client
-        self.names = ReadWriteNames(name)
+        self.client: ClientCore = client
+        self.names: ReadWriteNames = ReadWriteNames(name)
         self._caller: MadeCaller | None = None
         client.check_names(self.names)
 
@@ -181,8 +182,8 @@ class ReadKind(SideKind):
     __slots__ = ()
 
     label = READERS
-    renew = staticmethod(scripts.renew_reading)
-    waiting = Politely()
+    renew: Callable[..., Request] = staticmethod(scripts.renew_reading)
+    waiting: Waiting = Politely()
 
     def holders(self) -> Sequence[Ownership]:
         """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
@@ -272,9 +273,9 @@ class WriteKind(SideKind):
 
     label = WRITERS
     writes = True
-    renew = staticmethod(scripts.renew_locks)
-    own_rival = OwnRead()
-    waiting = ByMessage(writers_message)
+    renew: Callable[..., Request] = staticmethod(scripts.renew_locks)
+    own_rival: ClassVar[OwnRival | None] = OwnRead()
+    waiting: Waiting = ByMessage(writers_message)
 
     def field(self, number: int) -> str:
         """What stands for a writer in Redis."""

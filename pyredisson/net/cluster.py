@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
+from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, Unanswered
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Rejected, Reply, Unanswered
-from pyredisson.core.wakeups import Line
+from pyredisson.core.runtime import Acknowledging, Reply
+from pyredisson.core.waiters import Line
 from pyredisson.net.link import Inspect, Link, NodeLink, Stream, nobody
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import SLOTS, Address, Ask, Call, Moved, Remap, read_redirection, read_slots, slot_of
@@ -482,7 +483,7 @@ class NodeSubscribers:
         self._mutex = runtime.mutex()
         self._by_node: dict[NodeLink, Subscriber] = {}
         self._by_line: dict[Line, Subscriber] = {}
-        self.closed = False
+        self.closed: bool = False
         link.on_change = self._relocate
 
     def subscribe(self, channel: str) -> None:

@@ -14,7 +14,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.outcomes import Acquired, Refused
 from pyredisson.core.runtime import Failure, Rejected
-from pyredisson.core.wakeups import lock_message
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Hold
-    from pyredisson.core.wakeups import Seat
+    from pyredisson.core.waiters import Seat
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
     from pyredisson.quorum.requests import Said

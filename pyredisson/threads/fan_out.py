@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.pool import Pool
     from pyredisson.net.resp import Packed
-    from pyredisson.net.transport import Dial
+    from pyredisson.net.wire import Dial
 
 __all__ = ["fan_out"]
 

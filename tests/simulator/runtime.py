@@ -33,7 +33,7 @@ from pyredisson.core.wakeups import Wakeups
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
 from pyredisson.net.resp import failure_of, reply_error
-from pyredisson.shared.owners import AnyOwner
+from pyredisson.shared.marks import AnyOwner
 from tests.simulator.redis import ServerError
 from tests.simulator.world import Cancelled, Node, Process, Promise, Task, World
 

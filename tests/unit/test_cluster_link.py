@@ -9,7 +9,9 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Rejected, Unanswered, run
+from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, Unanswered
+from pyredisson.core.running import run
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.net.cluster import Cluster, ClusterLink
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
 from pyredisson.net.slots import Address, Call, slot_of

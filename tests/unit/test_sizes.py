@@ -21,11 +21,8 @@ FACADES = {
 #: Larger than that since before there was a limit. Lower a number when its file has shrunk; never raise one.
 OVERSIZE: dict[str, int] = {
     "core/ownership.py": 594,
-    "core/runtime.py": 503,
     "core/scripts.py": 620,
-    "core/wakeups.py": 513,
     "net/cluster.py": 573,
-    "shared/owners.py": 529,
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
