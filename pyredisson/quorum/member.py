@@ -16,6 +16,7 @@ from pyredisson.errors import OutcomeUnknownError
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
     from pyredisson.core.in_flight import SettleBegun
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
@@ -46,9 +47,9 @@ class Member:
     def __init__(self, lock: LockCore, *, quick: bool) -> None:
         self._lock = lock
         self._quick = quick
-        self.client = lock.client
-        self.kind = lock.kind
-        self.name = lock.names.raw
+        self.client: ClientCore = lock.client
+        self.kind: LockKind = lock.kind
+        self.name: str = lock.names.raw
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         self._replicated = self.client.config.min_replicas > 0
         self._lease_ms = 0  # Of the last time, and what it gives.
@@ -104,18 +105,19 @@ class MemberAsk(Ask, Generic[CallT]):
         answer: What the server said, or why that is not known.
     """
 
-    __slots__ = ("answer", "call", "member", "repeat", "sent")
+    __slots__ = ("_taking", "answer", "call", "member", "repeat", "sent")
 
     def __init__(self, member: Member, call: CallT, request: Request, repeat: bool, sync: Taking | None = None) -> None:
         # Without super(): five of these are made for an acquire of five nodes.
         self.runtime = member.client.runtime
         self.request = request
         self.timeout = member.timeout(call.lease_ms)
-        self.sync: Taking | None = sync
-        self.member = member
-        self.call = call
-        self.repeat = repeat
-        self.sent = 0.0
+        self.sync = sync
+        self._taking = sync
+        self.member: Member = member
+        self.call: CallT = call
+        self.repeat: bool = repeat
+        self.sent: float = 0.0
         self.answer: Reply | Failure | NotAcknowledged = None
 
     def take(self, answer: Any, sent: float, *, last: bool) -> bool:
@@ -124,10 +126,11 @@ class MemberAsk(Ask, Generic[CallT]):
         if answer is None or type(answer) is int:
             self.answer = answer
             return False
-        if self.sync is not None and not isinstance(answer, Failure):
+        taking = self._taking
+        if taking is not None and not isinstance(answer, Failure):
             answer, acked = answer
-            if not self.sync.enough(acked):
-                answer = NotAcknowledged(self.sync.count, acked, self.timeout, "quorum_node_timeout")
+            if not taking.enough(acked):
+                answer = NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
         self.answer = answer
         if not isinstance(answer, (Failure, NotAcknowledged)):
             try:

@@ -29,6 +29,7 @@ from pyredisson.quorum.release import go_away, hand_over, held_by_another, relea
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.runtime import Caller, MadeCaller, Progress
     from pyredisson.kinds.lock import LockCore
@@ -106,12 +107,12 @@ class MultiLockCore:
     def __init__(self, locks: Sequence[LockCore], quorum: int, *, nodes: bool) -> None:
         # One order for everybody, whatever order they were given in.
         ordered = sorted(locks, key=lambda lock: lock.names.raw)
-        self.locks = tuple(ordered)
-        self.quorum = quorum
-        self.client = ordered[0].client
+        self.locks: tuple[LockCore, ...] = tuple(ordered)
+        self.quorum: int = quorum
+        self.client: ClientCore = ordered[0].client
         names = list(dict.fromkeys(lock.names.raw for lock in ordered))
-        self.name = names[0] if len(names) == 1 else " + ".join(names)
-        self.members = tuple(Member(lock, quick=nodes) for lock in ordered)
+        self.name: str = names[0] if len(names) == 1 else " + ".join(names)
+        self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
         self.way: Way = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.

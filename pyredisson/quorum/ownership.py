@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.holder import BESIDE
@@ -17,7 +18,6 @@ from pyredisson.quorum.decisions import certain_until
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Caller
-    from pyredisson.quorum.keeper import Keeper
     from pyredisson.quorum.member import Member
 
 __all__ = ["MultiHold", "MultiOwnership"]
@@ -45,12 +45,12 @@ class MultiHold:
 
     def __init__(self, lease_ms: int, members: int, *, watchdog: bool, block: bool) -> None:
         self.block: Callable[[], object | None] | None = None
-        self.lease_ms = lease_ms
-        self.watchdog = watchdog
-        self.watched = watchdog or block
-        self.since = 0.0
+        self.lease_ms: int = lease_ms
+        self.watchdog: bool = watchdog
+        self.watched: bool = watchdog or block
+        self.since: float = 0.0
         self.parts: list[Hold | None] = [None] * members
-        self.votes = [True] * members
+        self.votes: list[bool] = [True] * members
 
     def part(self) -> Hold:
         """A hold of one member, which is watched as a part of this one."""
@@ -87,26 +87,26 @@ class MultiOwnership:
     )
 
     def __init__(self, key: object, name: str, who: Caller, members: tuple[Member, ...], quorum: int) -> None:
-        self.key = (key, who.number)
-        self.name = name
-        self.who = who
-        self.members = members
-        self.client = members[0].client
-        self.owner = f"{self.client.id}:{who.number}"
-        self.quorum = quorum
-        self.mutex = self.client.runtime.mutex()
-        self.listed_in: Keeper | None = None  # In whose table it is.
+        self.key: tuple[object, int] = (key, who.number)
+        self.name: str = name
+        self.who: Caller = who
+        self.members: tuple[Member, ...] = members
+        self.client: ClientCore = members[0].client
+        self.owner: str = f"{self.client.id}:{who.number}"
+        self.quorum: int = quorum
+        self.mutex: AbstractContextManager[Any] = self.client.runtime.mutex()
+        self.listed_in: object | None = None  # The keeper in whose table it is.
         self.mark: Callable[[], Any] | None = None  # What it has left in the context of its owner; see Mark.
         self.ownerships: tuple[Ownership, ...] = ()
         self.holds: list[MultiHold] = []
         self.taking: MultiHold | None = None  # Some of its members are taken, the others waited for.
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
-        self.over = 0  # Plain holds that simply ran out, and whose unlock is to come.
+        self.over: int = 0  # Plain holds that simply ran out, and whose unlock is to come.
         self.open: MultiHold | None = None  # Given back, and too few nodes have said so.
-        self.extensions = 0
-        self.renew_at = math.inf
-        self.failed_renewals = 0
+        self.extensions: int = 0
+        self.renew_at: float = math.inf
+        self.failed_renewals: int = 0
 
     def deadline_of(self, hold: MultiHold) -> float:
         """Until when this hold is certain."""

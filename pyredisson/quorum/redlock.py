@@ -265,9 +265,9 @@ class Trial:
 
     def __init__(self, lock: Redlock, owned: MultiOwnership, hold: MultiHold, asked: float) -> None:
         self._lock = lock
-        self.owned = owned
-        self.hold = hold
-        self.pace = Pace(owned.client.runtime, asked)
+        self.owned: MultiOwnership = owned
+        self.hold: MultiHold = hold
+        self.pace: Pace = Pace(owned.client.runtime, asked)
 
     def check_open(self) -> None:
         """Raise ``ClientClosedError`` if a client was closed meanwhile."""

@@ -179,7 +179,8 @@ class _Told:
     """
 
     def __init__(self) -> None:
-        self.gone = self.unsure = 0
+        self.gone = 0
+        self.unsure = 0
         self.foreign: tuple[int, Exception] | None = None
 
 

@@ -74,7 +74,7 @@ class Pace:
 
     def __init__(self, runtime: Runtime, asked: float) -> None:
         self._runtime = runtime
-        self.reached_at = asked
+        self.reached_at: float = asked
         self._lost = 0  # Rounds in a row that were lost.
         self._silent = 0  # Rounds in a row in which too few answered.
         self._took = 0.0
