@@ -101,9 +101,7 @@ class Redlock:
         for index, member in enumerate(self._members):
             state = states.get(node := self._node(index))
             if isinstance(state, Exception) and now() < over:
-                states[node] = await explain_type(
-                    member.client, state, member.name, member.kind.layout, self.where(index)
-                )
+                states[node] = await explain_type(member.client, state, member.name, member.kind.layout)
         raise unreachable(owned, states, within)
 
     # ---- one round -----------------------------------------------------------------------------------------------
