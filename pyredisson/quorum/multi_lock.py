@@ -234,6 +234,7 @@ class MultiLockCore:
         return holds
 
     def take(self, wait: float | None, level: MultiLevel, hold: MultiHold | None = None) -> Coroutine[Any, Any, bool]:
+        """Acquire every member, or none. Returns whether that was done in time."""
         acquire = self._acquire(wait, level, hold)
         return acquire if self._caller is None else self._caller.alone(acquire)
 
