@@ -19,7 +19,7 @@ from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
-from pyredisson.net.cluster import subscriber_for
+from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
@@ -31,8 +31,8 @@ from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.cluster import NodeSubscribers
     from pyredisson.net.link import Link
+    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["AsyncioRuntime"]

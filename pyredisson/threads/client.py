@@ -25,7 +25,7 @@ from pyredisson.kinds.read_write_lock import ReadWriteLockCore
 from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TokenLockCore
-from pyredisson.net.cluster import Cluster
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.urls import (
     DEFAULT_URL,

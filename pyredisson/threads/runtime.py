@@ -19,7 +19,8 @@ from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
-from pyredisson.net.cluster import ClusterLink, subscriber_for
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
-    from pyredisson.net.cluster import NodeSubscribers
     from pyredisson.net.link import Inspect, Link
+    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["ThreadsRuntime"]
