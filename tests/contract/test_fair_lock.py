@@ -367,15 +367,15 @@ def dead_for_a_second(world: World, served_before: int) -> None:
     assert nothing_is_left(world)
 
 
-def test_a_dead_head_holds_up_nobody_past_its_own_patience(world: World) -> None:
+def test_a_dead_head_of_the_queue_delays_others_by_its_own_timeout_at_most(world: World) -> None:
     dead_for_a_second(world, served_before=0)
 
 
-def test_nor_does_one_that_is_dead_before_it_is_its_turn(world: World) -> None:
+def test_a_waiter_that_dies_before_its_turn_delays_no_other(world: World) -> None:
     dead_for_a_second(world, served_before=1)
 
 
-def test_one_attempt_takes_it_past_those_whose_patience_is_over(world: World) -> None:
+def test_a_single_attempt_passes_waiters_that_timed_out(world: World) -> None:
     mine = fair(world.actor(), world.client())
     enqueue_ours(world, STRANGER, -1)
     enqueue(world, "8743c9c0-0795-4907-87fd-6c719a6b4586:8", -1)
@@ -384,7 +384,7 @@ def test_one_attempt_takes_it_past_those_whose_patience_is_over(world: World) ->
     assert nothing_is_left(world)
 
 
-def test_those_whose_patience_is_over_are_not_told(world: World) -> None:
+def test_waiters_that_timed_out_are_not_notified(world: World) -> None:
     """Whether it is unlocked or forced open: the first who can be alive is, and nobody has to look by itself."""
     clients = [world.client(), world.client(max_wait_without_check=60)]
     alice, bob, carol = world.actors(3)
@@ -404,7 +404,7 @@ def test_those_whose_patience_is_over_are_not_told(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["unlock", "force", "lease", "gone"])
-def test_a_waiter_whose_patience_ended_while_the_lock_was_held_holds_up_nobody(world: World, end: str) -> None:
+def test_a_waiter_that_timed_out_while_the_lock_was_held_delays_no_other(world: World, end: str) -> None:
     clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
     alice, bob = world.actors(2)
     mine, theirs = fair(alice, clients[0]), fair(bob, clients[1])
@@ -450,7 +450,7 @@ def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
     assert nothing_is_left(world)
 
 
-def test_a_place_that_is_left_or_forced_leaves_nothing_behind(world: World) -> None:
+def test_a_place_given_up_or_forced_open_leaves_nothing_in_redis(world: World) -> None:
     client = world.client()
     alice, bob, carol = world.actors(3)
     mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
@@ -467,7 +467,7 @@ def test_a_place_that_is_left_or_forced_leaves_nothing_behind(world: World) -> N
     assert nothing_is_left(world)
 
 
-def test_what_is_left_of_an_earlier_wait_does_not_end_a_later_one(world: World) -> None:
+def test_a_leftover_of_an_earlier_wait_does_not_end_a_later_one(world: World) -> None:
     """One who was dropped by Redisson, which does not know what ours write beside its own."""
     clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
     alice, bob, carol = world.actors(3)
@@ -487,7 +487,7 @@ def test_what_is_left_of_an_earlier_wait_does_not_end_a_later_one(world: World) 
 
 
 @each_server
-def test_waiting_behind_a_dead_head_of_a_free_lock_asks_nothing(world: ClockWorld) -> None:
+def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: ClockWorld) -> None:
     """Redisson: 2,700 requests a second, for minutes."""
     client = world.client()
     alice = world.actor()
@@ -503,7 +503,7 @@ def test_waiting_behind_a_dead_head_of_a_free_lock_asks_nothing(world: ClockWorl
     waiting.result(within=5)
 
 
-def test_an_entry_without_a_score_is_nobodys(world: World) -> None:
+def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
     """Redisson: nobody gets the lock any more."""
     client = world.client()
     alice, bob = world.actors(2)
@@ -572,7 +572,7 @@ def test_a_newcomer_is_believed_in_whatever_the_one_before_it_says(world: World)
     assert queue(world)[-1] == owner(carol, client)
 
 
-def test_a_newcomer_behind_one_who_is_gone_keeps_its_place(world: World) -> None:
+def test_a_newcomer_behind_a_dead_waiter_keeps_its_place(world: World) -> None:
     """Those before that one still take their waits off its time."""
     clients = [world.client(), world.client()]
     alice, bob, carol = world.actors(3)
@@ -589,7 +589,7 @@ def test_a_newcomer_behind_one_who_is_gone_keeps_its_place(world: World) -> None
 
 
 @each_runtime
-def test_whoever_lost_its_place_asks_for_another(world: World) -> None:
+def test_a_waiter_that_lost_its_place_queues_again(world: World) -> None:
     """FLUSHALL, an eviction, or a pause that was longer than anybody was believed in."""
     client = world.client(max_wait_without_check=0.3)
     alice, *others = world.actors(4)
@@ -649,7 +649,7 @@ def test_a_dead_waiter_costs_each_client_one_look(world: ClockWorld) -> None:
 
 
 @each_server
-def test_one_looks_for_all_who_wait(world: ClockWorld) -> None:
+def test_one_waiter_asks_for_all_of_its_client(world: ClockWorld) -> None:
     client = world.client()
     alice, *others = world.actors(11)
     mine = fair(alice, client)
@@ -665,7 +665,7 @@ def test_one_looks_for_all_who_wait(world: ClockWorld) -> None:
 
 
 @each_server
-def test_a_hand_over_takes_two_requests(world: ClockWorld) -> None:
+def test_a_hand_over_costs_two_requests(world: ClockWorld) -> None:
     world.redis.learn_scripts()
     clients = [world.client(), world.client()]
     mine = fair(world.actor(), clients[0])

@@ -61,7 +61,7 @@ def test_renewal_never_shortens_a_longer_lease(world: World) -> None:
 
 
 @each_runtime
-def test_what_was_released_is_renewed_no_longer(world: World) -> None:
+def test_a_released_lock_is_renewed_no_longer(world: World) -> None:
     client, others = world.client(lock_watchdog_timeout=1.5), world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(others)
@@ -192,7 +192,7 @@ def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world: World, cap
     assert "try_lock(5)" in caplog.text
 
 
-def test_nobody_inherits_the_lock_of_an_owner_that_ended(world: World) -> None:
+def test_a_new_owner_does_not_inherit_the_lock_of_an_ended_one(world: World) -> None:
     client = world.client(lock_watchdog_timeout=60)
     alice = world.actor()
     alice.lock(client).lock()

@@ -65,7 +65,7 @@ def test_a_call_that_waits_goes_on_after_the_time_of_one_request(
 
 
 @pytest.mark.parametrize("wait", [0, 1.8])
-def test_a_server_that_never_answers_is_told_of_within_the_wait(
+def test_a_server_that_never_answers_raises_within_the_wait(
     world: ClockWorld, stopped: Server, unique_name: str, wait: float
 ) -> None:
     client, actor = world.from_url(stopped.url, timeout=0.9), world.actor()
@@ -87,7 +87,7 @@ def test_a_lock_that_waits_without_end_waits_for_a_connection_no_longer_than_con
     stopped.resume()
 
 
-def test_many_clients_that_begin_at_once_on_a_slow_server(
+def test_many_clients_that_start_at_once_on_a_slow_server(
     world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str
 ) -> None:
     clients = [world.from_url(stopped.url, timeout=1.0) for _ in range(20)]

@@ -47,7 +47,7 @@ def scripts_run(direct: redis.Redis) -> int:
 @by_a_task
 @pytest.mark.parametrize("lease", [None, LEASE])
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
-def test_a_killed_holder_is_followed_within_its_lease(
+def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
 ) -> None:
     client = world.from_url(valkey.url)
@@ -112,7 +112,7 @@ def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
 
 
 @by_a_task
-def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
+def test_a_permit_of_a_killed_process_stays_acquired_until_an_operator_releases_it(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(valkey.url)
@@ -134,7 +134,7 @@ def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
 
 @by_a_task
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
-def test_a_killed_waiter_delays_nobody(
+def test_a_killed_waiter_delays_no_other(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     client, holder, waiter = world.from_url(valkey.url), world.actor(), world.actor()
@@ -196,7 +196,7 @@ def comes_when_the_first_has_had_its_time(queue: Queue) -> None:
 
 
 @by_a_task
-def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
+def test_a_killed_head_of_the_queue_delays_others_by_its_timeout_at_most(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     with Peer("threads", valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
@@ -209,7 +209,7 @@ def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_mos
 
 @pytest.mark.parametrize("place", ["head", "second"])
 @by_a_task
-def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
+def test_a_killed_waiter_delays_no_other_past_its_own_timeout(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, place: str
 ) -> None:
     """It meant to wait for 2 s; what it waited for had 30 s left, and the settings believe in waiters for 300."""
@@ -240,7 +240,7 @@ def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
 
 
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
-def test_a_holder_that_was_stopped_past_its_lease_is_told_before_it_writes(
+def test_a_holder_that_was_stopped_past_its_lease_learns_of_the_loss_before_it_writes(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     client = world.from_url(valkey.url)
@@ -295,7 +295,7 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
     PERMITS.await_rest(direct, client, unique_name, 1)
 
 
-def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
+def test_a_stopped_head_of_the_queue_delays_others_by_its_timeout_at_most(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     with Peer(world.runtime, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
@@ -314,7 +314,7 @@ def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_mo
 
 
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)
-def test_a_stopped_waiter_takes_nothing_that_is_anothers(
+def test_a_stopped_waiter_acquires_nothing_held_by_another(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     load_scripts(valkey)

@@ -33,7 +33,7 @@ def refused(late: Held) -> bool:
 # --- twice ---
 
 
-def test_every_request_comes_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_every_request_arrives_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     twice = proxy.duplicate_request(ANY_SCRIPT, None)
@@ -64,9 +64,7 @@ def test_renewals_come_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redi
     nothing_left(direct, client, unique_name)
 
 
-def test_what_others_wait_for_comes_twice(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_doubled_release_with_waiters(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     client = world.from_url(proxy.url)
     lock, actors = client.get_lock(unique_name), [world.actor() for _ in range(4)]
     proxy.duplicate_request(ANY_SCRIPT, None)
@@ -115,7 +113,7 @@ def test_an_acquire(
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("before", [1, 2])
-def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
+def test_a_late_unlock_does_not_end_the_next_hold_of_the_same_owner(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
 ) -> None:
     client = world.from_url(proxy.url)
@@ -179,7 +177,7 @@ def test_a_renewal_raises_no_lock_from_the_dead(
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("method", ["lock", "unlock"])
-def test_what_its_caller_gave_up(
+def test_a_late_request_whose_caller_gave_up(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Then
 ) -> None:
     client = world.from_url(proxy.url)
