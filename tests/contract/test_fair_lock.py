@@ -13,7 +13,8 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server
+from tests.worlds.environments import each_runtime, each_server, in_virtual_time
+from tests.worlds.simulated import SimulatedWorld
 from tests.worlds.store import CHANNEL
 
 QUEUE = "redisson_lock_queue:{orders}"
@@ -283,7 +284,7 @@ def test_an_interrupted_waiter_leaves_the_queue(world: World, call: str) -> None
     assert mine.get_hold_count() == 1
 
 
-@each_runtime
+@in_virtual_time
 def test_whoever_is_rung_and_leaves_lets_the_next_one_know(world: World) -> None:
     """The lock is free, it is Bob's turn, and Bob goes away: Carol does not have to wait for Bob's time to be over."""
     clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
@@ -486,8 +487,8 @@ def test_a_leftover_of_an_earlier_wait_does_not_end_a_later_one(world: World) ->
     later.result()
 
 
-@each_server
-def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: ClockWorld) -> None:
+@in_virtual_time
+def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: SimulatedWorld) -> None:
     """Redisson: 2,700 requests a second, for minutes."""
     client = world.client()
     alice = world.actor()
@@ -496,9 +497,9 @@ def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: Cloc
     waiting = alice.start(mine.lock)
     world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(alice, client)}") == 1)
     world.pass_time(0.3)
-    asked = world.redis.calls("evalsha", "eval")
+    asked = world.redis.scripts_run
     world.pass_time(0.7)
-    assert world.redis.calls("evalsha", "eval") == asked
+    assert world.redis.scripts_run == asked
     assert not waiting.done()
     waiting.result(within=5)
 
@@ -518,9 +519,9 @@ def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
     assert nothing_is_left(world)
 
 
-@each_runtime
+@in_virtual_time
 def test_a_waiter_that_is_alive_keeps_its_place_however_long_it_waits(world: World) -> None:
-    believed_in = 2.0  # for so long, unless it looks again; a busy machine may keep it from that
+    believed_in = 2.0  # seconds, unless it looks again
     clients = [world.client(fair_lock_wait_timeout=believed_in) for _ in range(2)]
     alice, *others = world.actors(5)
     mine = fair(alice, clients[0])
@@ -529,7 +530,7 @@ def test_a_waiter_that_is_alive_keeps_its_place_however_long_it_waits(world: Wor
     begun = wait_in_turn(world, waiters)
     order = queue(world)
     world.redis.command("PERSIST", "orders")  # So that they are believed in for their own time alone.
-    for _ in range(10 if isinstance(world, ClockWorld) else 100):
+    for _ in range(100):
         world.pass_time(0.22 * believed_in)
         assert queue(world) == order
         assert all(left > 0 for left in scores(world).values())
@@ -626,9 +627,8 @@ def test_a_lease_that_runs_out_lets_the_head_in(world: World) -> None:
 # ---- what it costs ---------------------------------------------------------------------------------------------------
 
 
-@each_server
-def test_a_dead_waiter_costs_each_client_one_look(world: ClockWorld) -> None:
-    world.redis.learn_scripts()
+@in_virtual_time
+def test_a_dead_waiter_costs_each_client_one_look(world: SimulatedWorld) -> None:
     clients = [world.client() for _ in range(3)]
     alice, *others = world.actors(7)
     mine = fair(alice, clients[0])
@@ -638,12 +638,11 @@ def test_a_dead_waiter_costs_each_client_one_look(world: ClockWorld) -> None:
     begun = wait_in_turn(world, [(actor, fair(actor, clients[n % 3])) for n, actor in enumerate(others)])
     world.until(lambda: all(world.redis.subscribers(f"{CHANNEL}:{who}") for who in queue(world)[1:]))
     world.pass_time(0.3)  # for the looks that follow the subscriptions
-    asked = world.redis.calls("evalsha", "eval")
-    assert world.now() < ends, "the machine is too slow for this test"
+    asked = world.redis.scripts_run
     world.until(lambda: queue(world)[0] != STRANGER, what="it is dropped")
     assert world.now() - ends < 5
     world.pass_time(0.5)
-    assert world.redis.calls("evalsha", "eval") - asked == 1, "by the client of the one right behind it"
+    assert world.redis.scripts_run - asked == 1, "by the client of the one right behind it"
     mine.unlock()
     begun[0].result()
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.worlds.base import World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where there is a lock that must not be lost: a busy machine may keep the watchdog waiting
@@ -181,7 +181,7 @@ def test_a_lock_that_expired_in_redis_is_lost_even_if_it_is_free(world: World) -
         mine.unlock()
 
 
-@each_runtime
+@in_virtual_time
 def test_other_locks_go_on_when_one_is_lost(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))

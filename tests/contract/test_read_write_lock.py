@@ -7,7 +7,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.kinds import read_write_lock
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
 CHANNEL = "redisson_rwlock:{orders}"
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -446,7 +446,7 @@ def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world: Worl
     assert mine.try_lock()
 
 
-@each_runtime
+@in_virtual_time
 def test_ending_the_read_does_not_end_the_renewal_of_the_write(world: World) -> None:
     """Redisson counts the two together, and the write lock silently ends."""
     client = world.client(lock_watchdog_timeout=LONG)
@@ -569,7 +569,7 @@ def test_readers_yield_for_a_moment_only(world: World) -> None:
     assert waiting.result(within=5) is True
 
 
-@each_runtime
+@in_virtual_time
 def test_a_reader_that_yielded_does_not_do_so_again_without_a_waiting_writer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
