@@ -187,8 +187,7 @@ class ClientCore:
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
-        failures = 0
-        stale_before = False
+        failures, stale_before, in_doubt = 0, False, setback
         while True:
             at_once = False
             match setback:
@@ -196,15 +195,16 @@ class ClientCore:
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
                     ownership.raise_epoch(request_id, above=setback.epoch)
                     if not stale_before:
-                        at_once, stale_before = True, True
-                        failures = 0
+                        at_once, stale_before, failures = True, True, 0
                     if runtime.now() >= over:
                         raise scripts.unusable([b"stale", setback.epoch])
                 case Unanswered():
                     ownership.doubt(request_id)
                     if isinstance(setback, Unusable):
                         raise setback
-                    repeat = True
+                    repeat, in_doubt = True, setback
+                case NotNow() if repeat and isinstance(in_doubt, Unanswered):
+                    setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
                 case _:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
