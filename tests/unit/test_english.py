@@ -72,7 +72,7 @@ PUBLIC = [
 ]
 
 #: Pages that others write: the architecture is for those who change the library, the fragments are generated.
-NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/explanation/benchmarks/", "docs/_build/"]
+NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/_generated/", "docs/_build/"]
 
 _REFUSED = {word: re.compile(rf"\b{word}\b", re.IGNORECASE) for word in SAY_INSTEAD}
 
