@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
-from pyredisson.core.runtime import NotSent, Unanswered
+from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake_async, bounded_exchange
 from pyredisson.net.link import CONNECTING
@@ -25,7 +25,7 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["AsyncBorrowedTransport"]
 
@@ -41,8 +41,8 @@ class AsyncBorrowedConnection:
     def __init__(self, connection: Any, *, own: bool) -> None:
         self.connection = connection
         self.own = own
-        self.address = place_of(connection)
-        self.used = monotonic()
+        self.address: Any = place_of(connection)
+        self.used: float = monotonic()
 
     @property
     def source(self) -> Any:
@@ -88,7 +88,7 @@ class AsyncBorrowedTransport:
     """The pool of a client that the user made."""
 
     direct = False
-    now = staticmethod(monotonic)
+    now: Callable[[], float] = staticmethod(monotonic)
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -168,7 +168,7 @@ class AsyncBorrowedStream:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self.address = place_of(connection)
+        self.address: Any = place_of(connection)
         self._loop = asyncio.get_running_loop()
         self._out: deque[bytes] = deque()
         self._in: deque[Any] = deque()

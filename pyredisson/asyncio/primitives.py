@@ -17,9 +17,8 @@ from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND, core_of
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
-    from pyredisson.shared.owners import Owner
+    from pyredisson.shared.made_owners import Owner
 
 __all__ = [
     "AnyLock",
@@ -227,12 +226,11 @@ class Lock(AnyLock):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: LockCore
 
-    def __init__(self, client: Factory = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
-        # They stay alive as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
         self._client, self._owner = client, owner
         self._core = core_of(LockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -301,7 +299,7 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Factory = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
+    def __init__(self, client: object = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
         self._core = core_of(FencedLockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -372,13 +370,11 @@ class ReadWriteLock(Handle):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: ReadWriteLockCore
 
-    def __init__(
-        self, client: Factory = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
-    ) -> None:
+    def __init__(self, client: object = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None) -> None:
         self._client, self._owner = client, owner
         self._core = core_of(ReadWriteLockCore, core, self, client)
 

@@ -15,7 +15,6 @@ from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND, core_of
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
@@ -24,7 +23,7 @@ __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaph
 class AnySemaphore(Handle):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: SemaphoreCore | PermitSemaphoreCore
 
@@ -81,8 +80,8 @@ class Semaphore(AnySemaphore):
 
     _core: SemaphoreCore
 
-    def __init__(self, client: Factory = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
+        self._client = client
         self._core = core_of(SemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
@@ -203,8 +202,8 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     _core: PermitSemaphoreCore
 
-    def __init__(self, client: Factory = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
+        self._client = client
         self._core = core_of(PermitSemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def set_permits(self, n: int) -> None:
@@ -347,12 +346,12 @@ class CountDownLatch(Handle):
         await latch.wait()  # until count_down() was called three times
     """
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: LatchCore
 
-    def __init__(self, client: Factory = BY_HAND, core: LatchCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: LatchCore = BY_HAND) -> None:
+        self._client = client
         self._core = core_of(LatchCore, core, self, client)
 
     async def try_set_count(self, n: int) -> bool:

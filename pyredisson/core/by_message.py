@@ -4,39 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.attempt import attempt as attempt_once
 from pyredisson.core.kind import Waiting
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.outcomes import Answer, Refused
-    from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.wakeups import Message, Party
+    from pyredisson.core.outcomes import Refused
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.waiters import Message, Party
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["Attempt", "ByMessage", "until_acquired"]
-
-
-class Attempt:
-    """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
-
-    __slots__ = ("client", "hold", "kind", "ownership")
-
-    def __init__(self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> None:
-        self.client = client
-        self.kind = kind
-        self.ownership = ownership
-        self.hold = hold
-
-    def __call__(self) -> Coroutine[Any, Any, Answer]:
-        return attempt_once(self.client, self.kind, self.ownership, self.hold)
+__all__ = ["ByMessage", "until_acquired"]
 
 
 def until_acquired(

@@ -89,17 +89,17 @@ class InFlight:
     )
 
     def __init__(self) -> None:
-        self.request_id = 0
+        self.request_id: int = 0
         self.pending: Pending | None = None
-        self.until = 0.0
-        self.doubtful = False
-        self.settling = False
-        self.lease_ms = 1
-        self.of_block = False
-        self.queued_ms = 0
-        self.releases_due = 0
-        self.released_behind = False
-        self.without_end = False
+        self.until: float = 0.0
+        self.doubtful: bool = False
+        self.settling: bool = False
+        self.lease_ms: int = 1
+        self.of_block: bool = False
+        self.queued_ms: int = 0
+        self.releases_due: int = 0
+        self.released_behind: bool = False
+        self.without_end: bool = False
 
     def begin(self, pending: Pending) -> int:
         """Note a request that no earlier copy of can have run. Returns its number."""

@@ -12,7 +12,7 @@ from pyredisson.core.replies import read_acquire
 from pyredisson.core.yielding import Yielding
 
 if TYPE_CHECKING:
-    from pyredisson.core.by_message import Attempt
+    from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.names import LockNames
@@ -102,8 +102,8 @@ class LockKind(ABC):
     __slots__ = ("client", "names")
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
-        self.client = client
-        self.names = names
+        self.client: ClientCore = client
+        self.names: LockNames = names
 
     # ---- its owners ----------------------------------------------------------------------------------------------
 
@@ -177,6 +177,10 @@ class LockKind(ABC):
     def wait_ms(self, ownership: Ownership) -> int:
         """Return for how long an owner waits in the queue, if there is one."""
         return 0
+
+    def with_token(self, token: str) -> LockKind:
+        """Return the same kind with a token to store, for kinds with ``shared_token``."""
+        return self
 
     # ---- their replies -------------------------------------------------------------------------------------------
 

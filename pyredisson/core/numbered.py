@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
 from pyredisson import events
 from pyredisson.core.calls import PERMITS
-from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.ledger import Open
+from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import Granted, NeverSet, Refused
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.replies import read_stale
 from pyredisson.core.runtime import Failure, Rejected, Unanswered, is_interruption
-from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, OutcomeUnknownError
 
@@ -125,13 +125,13 @@ class NumberedCall(Generic[T]):
         else:
             who = client.runtime.owner()  # First: on a new event loop the client gets a new id.
             owner = owner_field(client.id, who.number)
-        self.key = (names.raw, owner)
+        self.key: tuple[str, str] = (names.raw, owner)
         self._number = 0
         self._request: Request | None = None
         self._doubt: Unanswered | None = None
-        self.begun = 0.0
-        self.granted = False
-        self.given_up = False
+        self.begun: float = 0.0
+        self.granted: bool = False
+        self.given_up: bool = False
 
     async def ask(self) -> T:
         """Ask once, under the same number unless the last answer was a refusal.

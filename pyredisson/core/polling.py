@@ -10,8 +10,8 @@ from pyredisson.core.outcomes import Acquired
 from pyredisson.core.runtime import Failure, Rejected
 
 if TYPE_CHECKING:
+    from pyredisson.core.attempt import Attempt
     from pyredisson.core.backoff import Uniform
-    from pyredisson.core.by_message import Attempt
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.outcomes import Refused
 

@@ -23,9 +23,9 @@ class PreparedRequests:
     __slots__ = ("acquire", "acquire_lease_ms", "epoch", "release")
 
     def __init__(self) -> None:
-        self.epoch = 0
+        self.epoch: int = 0
         self.acquire: Request | None = None
-        self.acquire_lease_ms = 0
+        self.acquire_lease_ms: int = 0
         self.release: Request | None = None
 
     def forget(self) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.outcomes import Acquired
-from pyredisson.core.runtime import Failure, Rejected, Unusable
-from pyredisson.core.wakeups import Message, Party
+from pyredisson.core.waiters import Message, Party
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline

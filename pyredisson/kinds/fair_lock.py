@@ -22,18 +22,18 @@ from pyredisson.core.kind import Waiting
 from pyredisson.core.outcomes import WITHOUT_END, Refused
 from pyredisson.core.replies import unusable
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.wakeups import Party
+from pyredisson.core.waiters import Party
 from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
 
 if TYPE_CHECKING:
-    from pyredisson.core.by_message import Attempt
+    from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
     from pyredisson.core.names import LockNames
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request
-    from pyredisson.core.wakeups import Seat
+    from pyredisson.core.waiters import Seat
 
 __all__ = ["FairKind", "FairLockCore", "InQueue", "NonReentrantFairKind", "NonReentrantFairLockCore", "Patience"]
 
@@ -163,7 +163,8 @@ class FairKind(PlainKind):
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client, names)
-        self.waiting = self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
+        self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
+        self.waiting: Waiting = self._queue
 
     def new_state(self) -> Patience:
         """See :meth:`LockKind.new_state`; the wait of an owner that has not acquired yet."""

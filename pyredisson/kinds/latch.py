@@ -14,8 +14,8 @@ from pyredisson.core.names import LatchNames
 from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.runtime import PUBLISH, Failure
+from pyredisson.core.waiters import ALL
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import ALL
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 

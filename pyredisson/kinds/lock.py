@@ -6,9 +6,8 @@ holds that its client counts, so that repeating it is safe; the loss of a hold i
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson.core.acquire import acquire, is_callers
@@ -50,7 +49,7 @@ class PlainKind(LockKind):
 
     __slots__ = ()
 
-    renew = staticmethod(renew_locks)
+    renew: Callable[..., Request] = staticmethod(renew_locks)
     waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
@@ -84,10 +83,10 @@ class LockCore:
     kind_type: ClassVar[type[LockKind]] = PlainKind
 
     def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
-        self.client = client
-        self.names = LockNames(name) if isinstance(name, str) else name
+        self.client: ClientCore = client
+        self.names: LockNames = LockNames(name) if isinstance(name, str) else name
         client.check_names(self.names)
-        self.kind = kind or self.kind_type(client, self.names)
+        self.kind: LockKind = kind or self.kind_type(client, self.names)
         self._plain = client.watchdog.plain_hold
         self._covers = frozenset((self.names.raw,))
         self._caller: MadeCaller | None = None
@@ -97,14 +96,6 @@ class LockCore:
         """Acquire and release for an owner that the user made, whichever thread or task calls."""
         self._caller = caller
         return self
-
-    def as_member(self, client: ClientCore) -> Self:
-        """Return the handle as a member of a multi-lock, which determines the owner and marks the holds itself."""
-        other = copy.copy(self)
-        other.client = client
-        other._caller = None
-        other._covers = frozenset()
-        return other
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
@@ -231,8 +222,6 @@ class LockCore:
             client.check_open()
         if ownership is None:
             ownership = self.mine()
-        if kind.own_rival is not None and not ownership.holds:
-            await kind.own_rival.refuse(client, kind, ownership)
         return await acquire(client, kind, ownership, hold, wait, self._covers)
 
     # ---- releasing -----------------------------------------------------------------------------------------------

@@ -55,8 +55,8 @@ class NumberedCore:
     kind: ClassVar[str]
 
     def __init__(self, client: ClientCore, names: NumberedNames) -> None:
-        self.client = client
-        self.names = names
+        self.client: ClientCore = client
+        self.names: NumberedNames = names
         client.check_names(names)
 
     def describe(self) -> str:

@@ -109,8 +109,8 @@ class Block:
     ) -> None:
         if not isinstance(skip, bool):
             raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
-        self.name = core.names.raw
-        self.entered = False
+        self.name: str = core.names.raw
+        self.entered: bool = False
         self.lease: Lease[None] | None = None
         self._core = core
         self._held = held
@@ -188,9 +188,9 @@ class PlainPermits:
     certain = math.inf
 
     def __init__(self, name: str, count: int) -> None:
-        self.name = name
-        self.count = count
-        self.owner = "its block"
+        self.name: str = name
+        self.count: int = count
+        self.owner: str = "its block"
         self.block: Callable[[], object | None] | None = None
         self.loss: str | None = None
 
@@ -240,7 +240,7 @@ def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
 class PermitRenewal:
     """What the watchdog asks of the kind of an ownership, for permits."""
 
-    renew = staticmethod(renew_permits)
+    renew: Callable[..., Request] = staticmethod(renew_permits)
 
     @staticmethod
     def stored_as(ownership: Ownership) -> str:
@@ -255,8 +255,8 @@ class BlockOwner:
     __slots__ = ("gone", "number")
 
     def __init__(self, number: int) -> None:
-        self.number = number
-        self.gone = False
+        self.number: int = number
+        self.gone: bool = False
 
     def alive(self) -> bool:
         """Return whether the block can still be left."""
@@ -272,6 +272,7 @@ class PermitOwnership(Ownership):
 
     __slots__ = ()
 
+    generation: int
     loss: str | None
 
     what = "a permit of"
@@ -284,7 +285,7 @@ class PermitOwnership(Ownership):
             client.runtime,
         )
         self.kind = PermitRenewal()  # type: ignore[assignment]  # It is only asked how to renew.
-        self.kind_state = permit.hex()
+        self.kind_state: str = permit.hex()
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
         """See :meth:`Ownership.lose`."""
@@ -316,7 +317,7 @@ class RenewedPermit:
     count = 1
 
     def __init__(self, name: str, permit: bytes, hold: Hold) -> None:
-        self.certain = hold.certain
+        self.certain: float = hold.certain
         self._name = name
         self._permit = permit
         self._hold = hold

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson.core.attempt import attempt, check_layout, expire
-from pyredisson.core.by_message import Attempt, ByMessage, until_acquired
+from pyredisson.core.attempt import Attempt, attempt, check_layout, expire
+from pyredisson.core.by_message import ByMessage, until_acquired
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.holder import lost_error
 from pyredisson.core.kind import LockKind
@@ -26,17 +26,19 @@ from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import SELF_BLOCKED, Refused
 from pyredisson.core.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH, Failure
-from pyredisson.core.wakeups import lock_message
+from pyredisson.core.settling import settle
+from pyredisson.core.waiters import lock_message
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Self
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request, Runtime
@@ -68,8 +70,8 @@ class ReadWriteLockCore:
     __slots__ = ("_caller", "client", "names")
 
     def __init__(self, client: ClientCore, name: str) -> None:
-        self.client = client
-        self.names = ReadWriteNames(name)
+        self.client: ClientCore = client
+        self.names: ReadWriteNames = ReadWriteNames(name)
         self._caller: MadeCaller | None = None
         client.check_names(self.names)
 
@@ -173,8 +175,8 @@ class ReadKind(SideKind):
 
     label = READERS
     released = UNLOCKED
-    renew = staticmethod(renew_readers)
-    waiting = Politely()
+    renew: Callable[..., Request] = staticmethod(renew_readers)
+    waiting: Waiting = Politely()
 
     def holders(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.holders`: the writer, and holders of other layouts."""
@@ -218,7 +220,7 @@ class OwnRead:
         client.refuse_interrupter(own)
         if own.pending is not None:
             try:
-                await client.settle(own, behind=True)
+                await settle(client, own, behind=True)
             except Failure as failure:
                 lease = client.watchdog.lease_ms
                 raise client.explain(failure, own, "an earlier request", lease) from failure.cause
@@ -254,9 +256,9 @@ class WriteKind(SideKind):
     label = WRITERS
     released = WRITTEN
     writes = True
-    renew = staticmethod(renew_locks)
-    own_rival = OwnRead()
-    waiting = ByMessage(writers_message)
+    renew: Callable[..., Request] = staticmethod(renew_locks)
+    own_rival: ClassVar[OwnRival | None] = OwnRead()
+    waiting: Waiting = ByMessage(writers_message)
 
     def field(self, number: int) -> str:
         """See :meth:`LockKind.field`."""

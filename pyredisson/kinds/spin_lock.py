@@ -14,6 +14,7 @@ from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import Waiting
     from pyredisson.core.polling import Delays
 
 __all__ = ["SpinKind", "SpinLockCore"]
@@ -29,7 +30,7 @@ class SpinKind(PlainKind):
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays) -> None:
         super().__init__(client, names)
-        self.waiting = Polling(delays, until_free=False)
+        self.waiting: Waiting = Polling(delays, until_free=False)
 
     def new_state(self) -> None:
         """See :meth:`LockKind.new_state`; the kind keeps nothing."""

@@ -22,9 +22,10 @@ from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import MadeCaller, Reply, Request, Runtime
 
@@ -74,7 +75,8 @@ class TokenPair:
     __slots__ = ("current", "former")
 
     def __init__(self) -> None:
-        self.current = self.former = ""
+        self.current: str = ""
+        self.former: str = ""
 
     def use(self, token: str) -> None:
         """Use a new token from now on."""
@@ -84,20 +86,25 @@ class TokenPair:
 class TokenKind(LockKind):
     """The token lock. ``token`` is stored instead of random bytes."""
 
-    __slots__ = ("_token", "waiting")
+    __slots__ = ("_backoff", "_token", "waiting")
 
     label = "token"
     layout = "token lock"
     others = "one of redis-py without a timeout, a semaphore, or a latch"
-    renew = staticmethod(renew_tokens)
+    renew: Callable[..., Request] = staticmethod(renew_tokens)
     reentrant = False
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
 
     def __init__(self, client: ClientCore, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
         super().__init__(client, names)
-        self.waiting = Polling(backoff, until_free=True)
+        self.waiting: Waiting = Polling(backoff, until_free=True)
+        self._backoff = backoff
         self._token = token
+
+    def with_token(self, token: str) -> TokenKind:
+        """See :meth:`LockKind.with_token`."""
+        return TokenKind(self.client, self.names, self._backoff, token)
 
     def field(self, number: int) -> str:
         """See :meth:`LockKind.field`. It is not stored in the lock: the token of the hold is."""
@@ -144,7 +151,7 @@ class TokenLockCore(LockCore):
         token: The token to store instead of random bytes.
     """
 
-    __slots__ = ("_backoff",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -157,12 +164,7 @@ class TokenLockCore(LockCore):
     ) -> None:
         names = LockNames(name)
         super().__init__(client, names, TokenKind(client, names, backoff, token))
-        self._backoff = backoff
         self._caller = owner
-
-    def with_token(self, token: str) -> TokenLockCore:
-        """Return the same handle with another token."""
-        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
 
     # ---- extending -----------------------------------------------------------------------------------------------
 

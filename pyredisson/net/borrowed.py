@@ -7,7 +7,8 @@ from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from pyredisson.net.pool import Pool
-from pyredisson.net.transport import Connect, Introduce, Transport, Wire
+from pyredisson.net.transport import Transport
+from pyredisson.net.wire import Connect, Introduce, Wire
 
 __all__ = ["BorrowedPool", "own_settings_of", "place_of"]
 

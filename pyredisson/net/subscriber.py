@@ -1,7 +1,7 @@
 """A subscriber: it hears the messages of all channels, on one connection. On a cluster there is one for each node.
 
 Written once for both colours, as the core is: ``async`` means "may block". A thread runs it through
-:func:`pyredisson.core.runtime.run`, an event loop as a task.
+:func:`pyredisson.core.running.run`, an event loop as a task.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson import events
-from pyredisson.core.runtime import Failure, NotSent, Rejected, Runtime
-from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.failures import Failure, NotSent, Rejected
+from pyredisson.core.messages import INTERRUPTED
+from pyredisson.core.runtime import Runtime
 from pyredisson.errors import LockError
 from pyredisson.net.resp import failure_of, pack
 from pyredisson.net.sentinel import ASK_AGAIN
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.wakeups import Line, Wakeups
+    from pyredisson.core.waiters import Line
+    from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
     from pyredisson.net.link import Stream
 
@@ -164,7 +166,7 @@ class Subscriber:
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        self.line = wakeups.line if line is None else line
+        self.line: Line = wakeups.line if line is None else line
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
@@ -183,7 +185,7 @@ class Subscriber:
         self._conversation: Conversation | None = None
         self._started = False
         self._failed = 0
-        self.closed = False
+        self.closed: bool = False
 
     def subscribe(self, channel: str) -> None:
         """Send for a channel's messages, now or as soon as there is a connection.

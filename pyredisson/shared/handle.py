@@ -12,9 +12,10 @@ __all__ = ["Handle"]
 class Handle(NotPortable):
     """A named object that a client makes: a thin façade of its core, which has a name and describes itself."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_client", "_core")
 
     _core: Any
+    _client: Any  # It lives as long as a handle is in use.
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import NotSent, Unanswered
+from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake, bounded_exchange
 from pyredisson.net.link import CONNECTING
@@ -27,7 +27,7 @@ from pyredisson.threads.inherited import end_inherited
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["BorrowedTransport"]
 
@@ -43,9 +43,9 @@ class BorrowedConnection:
     def __init__(self, connection: Any, *, own: bool) -> None:
         self.connection = connection
         self.own = own
-        self.address = place_of(connection)
-        self.used = monotonic()
-        self.answered = False
+        self.address: Any = place_of(connection)
+        self.used: float = monotonic()
+        self.answered: bool = False
 
     @property
     def source(self) -> Any:
@@ -81,15 +81,18 @@ class BorrowedConnection:
     def close(self) -> None:
         self.connection.disconnect()
 
-    retire = abandon = close
+    def retire(self) -> None:
+        self.close()
+
+    abandon = retire
 
 
 class BorrowedTransport:
     """The pool of a client that the user made."""
 
     direct = False
-    now = staticmethod(monotonic)
-    caller = staticmethod(threading.get_ident)
+    now: Callable[[], float] = staticmethod(monotonic)
+    caller: Callable[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -171,7 +174,7 @@ class BorrowedStream:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self.address = place_of(connection)
+        self.address: Any = place_of(connection)
         self._mutex = threading.Lock()
 
     def send(self, data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.kinds.fenced_lock import FencedLockCore
 from pyredisson.kinds.lock import LockCore
 from pyredisson.kinds.read_write_lock import ReadWriteLockCore
@@ -19,8 +19,7 @@ from pyredisson.threads.hold import HoldContext as Hold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.shared.owners import Owner
-    from pyredisson.threads.client import Redisson
+    from pyredisson.shared.made_owners import Owner
 
 __all__ = [
     "AnyLock",
@@ -208,12 +207,11 @@ class Lock(AnyLock):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: LockCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
-        # They stay alive as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
         self._client, self._owner = client, owner
         self._core = core_of(LockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -282,7 +280,7 @@ class FencedLock(Lock):
 
     _core: FencedLockCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
+    def __init__(self, client: object = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core, owner)
         self._core = core_of(FencedLockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -336,13 +334,11 @@ class ReadWriteLock(Handle):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: ReadWriteLockCore
 
-    def __init__(
-        self, client: Redisson = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
-    ) -> None:
+    def __init__(self, client: object = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None) -> None:
         self._client, self._owner = client, owner
         self._core = core_of(ReadWriteLockCore, core, self, client)
 

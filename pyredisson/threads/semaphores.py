@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.kinds.latch import LatchCore
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.semaphore import SemaphoreCore
@@ -17,7 +17,6 @@ from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.threads.client import Redisson
 
 __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
 
@@ -25,7 +24,7 @@ __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaph
 class AnySemaphore(Handle):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: SemaphoreCore | PermitSemaphoreCore
 
@@ -82,8 +81,8 @@ class Semaphore(AnySemaphore):
 
     _core: SemaphoreCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
+        self._client = client
         self._core = core_of(SemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
@@ -204,8 +203,8 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     _core: PermitSemaphoreCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
+        self._client = client
         self._core = core_of(PermitSemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def set_permits(self, n: int) -> None:
@@ -348,12 +347,12 @@ class CountDownLatch(Handle):
         latch.wait()  # until count_down() was called three times
     """
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: LatchCore
 
-    def __init__(self, client: Redisson = BY_HAND, core: LatchCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
+    def __init__(self, client: object = BY_HAND, core: LatchCore = BY_HAND) -> None:
+        self._client = client
         self._core = core_of(LatchCore, core, self, client)
 
     def try_set_count(self, n: int) -> bool:

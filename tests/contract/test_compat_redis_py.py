@@ -391,7 +391,7 @@ def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockW
 
 
 @sync_and_async
-def test_what_could_not_be_settled_is_an_error_of_the_connection(world: ClockWorld) -> None:
+def test_an_unknown_outcome_is_a_connection_error(world: ClockWorld) -> None:
     assert world.port is not None
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port, timeout=1.2)
@@ -425,7 +425,7 @@ def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> No
 
 
 @in_real_time
-def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: ClockWorld) -> None:
+def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: ClockWorld) -> None:
     """redis-py's asyncio lock keeps one token for all tasks: the late release of one frees another's hold."""
     other = User(world, user.redis)
     mine = user.lock(timeout=0.2)
@@ -442,7 +442,7 @@ def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: Cloc
 
 
 @in_real_time
-def test_without_thread_local_whoever_has_the_object_may_release_it(user: User, world: ClockWorld) -> None:
+def test_without_thread_local_every_user_of_the_object_may_release_it(user: User, world: ClockWorld) -> None:
     other = User(world, user.redis)
     mine = user.lock(timeout=30, thread_local=False)
     theirs = other.use(mine)
@@ -455,7 +455,7 @@ def test_without_thread_local_whoever_has_the_object_may_release_it(user: User, 
 
 
 @asyncio_only
-def test_what_an_ended_task_left_behind_may_be_released(world: ClockWorld) -> None:
+def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> None:
     """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
     assert isinstance(world, AsyncioWorld)
 

@@ -104,7 +104,7 @@ def test_a_lock_is_free_at_once() -> None:
         assert scene.do(lambda client: client.get_lock("orders").try_lock(0, 100)) is True
 
 
-def test_of_two_holds_one_is_left() -> None:
+def test_one_of_two_holds_remains() -> None:
     with Scene() as scene:
 
         async def twice(client: SimulatedClient) -> None:
@@ -122,7 +122,7 @@ def test_of_two_holds_one_is_left() -> None:
         assert scene.state() == {}
 
 
-def test_what_was_not_taken_is_not_given_back() -> None:
+def test_an_acquire_that_was_refused_is_not_undone() -> None:
     with Scene() as scene:
         scene.acknowledge(0.0)
 
@@ -137,7 +137,7 @@ def test_what_was_not_taken_is_not_given_back() -> None:
         scene.do(ask)
 
 
-def test_where_no_replica_is_connected_nothing_is_asked() -> None:
+def test_without_a_connected_replica_none_is_asked() -> None:
     with Scene(replicas=0) as scene:
         scene.acknowledge(0.0)
         scene.do(nested)
@@ -206,8 +206,8 @@ BUGS: dict[str, tuple[object, str, object]] = {
 
 FINDERS = (
     test_a_lock_is_free_at_once,
-    test_of_two_holds_one_is_left,
-    test_what_was_not_taken_is_not_given_back,
+    test_one_of_two_holds_remains,
+    test_an_acquire_that_was_refused_is_not_undone,
     test_a_new_connection_that_tells_of_replicas_has_them_asked,
 )
 

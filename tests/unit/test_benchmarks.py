@@ -50,7 +50,7 @@ def test_two_inside_are_an_error() -> None:
 
 # ---- results and pictures --------------------------------------------------------------------------------------------
 
-PAGE = plots.PICTURES.with_suffix(".md")
+PAGE = plots.PICTURES.parents[1] / "explanation" / "benchmarks.md"
 NOTHING_SHORT = "Nothing: every bound is kept.\n"
 
 
@@ -131,5 +131,5 @@ def test_the_documentation_shows_the_results_that_are_here(tmp_path: Path) -> No
 
 
 def test_the_page_includes_what_is_drawn() -> None:
-    included = set(re.findall(r"\{include\} benchmarks/(\w+)\.md", PAGE.read_text()))
+    included = set(re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text()))
     assert included == {*plots.FIGURES, plots.SHORT}

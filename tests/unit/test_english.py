@@ -65,14 +65,14 @@ PUBLIC = [
     "fencing/**/*.py",
     "lease.py",
     "observe/**/*.py",
-    "shared/owners.py",
+    "shared/*owners.py",
     "testing/**/*.py",
     "tools/cli.py",
     *(f"{form}/{name}.py" for form in ("threads", "asyncio") for name in FACADE),
 ]
 
 #: Pages that others write: the architecture is for those who change the library, the fragments are generated.
-NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/explanation/benchmarks/", "docs/_build/"]
+NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/_generated/", "docs/_build/"]
 
 _REFUSED = {word: re.compile(rf"\b{word}\b", re.IGNORECASE) for word in SAY_INSTEAD}
 

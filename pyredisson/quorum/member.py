@@ -1,0 +1,191 @@
+"""The members of a multi-lock, and requests to them, which are values: made for each, and sent together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyredisson.core.attempt import adopt, begin_attempt
+from pyredisson.core.calls import AcquireCall, Call, ReleaseCall
+from pyredisson.core.release import begin_release
+from pyredisson.core.replicas import NotAcknowledged, Taking
+from pyredisson.core.replies import read_stale
+from pyredisson.core.runtime import Ask, Failure, Unanswered
+from pyredisson.core.settling import call_to_settle
+from pyredisson.errors import OutcomeUnknownError
+from pyredisson.quorum.decisions import node_timeout
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.in_flight import SettleBegun
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Stale
+    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.runtime import Caller, Reply, Request, Runtime
+    from pyredisson.kinds.lock import LockCore
+
+__all__ = ["Member", "MemberAsk", "send"]
+
+CallT = TypeVar("CallT", bound=Call)
+
+
+class Member:
+    """One lock of a multi-lock.
+
+    Args:
+        lock: The lock.
+        quick: Whether its server gets but the small timeout of one node among many.
+
+    Attributes:
+        client: The client.
+        kind: The kind of lock.
+        name: Its name.
+    """
+
+    __slots__ = ("_lease_ms", "_lock", "_quick", "_replicated", "_timeout", "client", "kind", "name")
+
+    def __init__(self, lock: LockCore, *, quick: bool) -> None:
+        self._lock = lock
+        self._quick = quick
+        self.client: ClientCore = lock.client
+        self.kind: LockKind = lock.kind
+        self.name: str = lock.names.raw
+        # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
+        self._replicated = self.client.config.min_replicas > 0
+        self._lease_ms = 0  # Of the last time, and what it gives.
+        self._timeout = 0.0
+
+    def ownership_of(self, who: Caller) -> Ownership:
+        """What an owner holds of it."""
+        return self._lock.ownership_of(who)
+
+    def taken(self, who: Caller) -> bool:
+        """Whether this owner has anything open here."""
+        return self._lock.taken(who)
+
+    def timeout(self, lease_ms: int) -> float:
+        """How long its server has to answer: one that does not answer must not keep the others waiting."""
+        if self._lease_ms != lease_ms:
+            if self._quick:
+                self._timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout)
+            else:
+                self._timeout = self.client.attempt_timeout(lease_ms)
+            self._lease_ms = lease_ms
+        return self._timeout
+
+    def acquire(self, ownership: Ownership, hold: Hold, kind: LockKind) -> MemberAsk[AcquireCall]:
+        """Note that the lock is about to be asked for, without waiting for it."""
+        if kind.queues:
+            if ownership.kind is not kind:
+                adopt(kind, ownership)
+            kind.waiting.begin(ownership, 0.0, self.client.runtime.now())
+        call, request = begin_attempt(self.client, kind, ownership, hold)
+        sync = Taking(self.client.replicas, kind) if self._replicated else None
+        return MemberAsk(self, call, request, call.repeat, sync)
+
+    def release(self, ownership: Ownership) -> MemberAsk[ReleaseCall]:
+        """Note that a hold is about to be given back."""
+        call, request = begin_release(self.client, self.kind, ownership, block=True)
+        return MemberAsk(self, call, request, False)
+
+    def settle(self, ownership: Ownership, begun: SettleBegun) -> MemberAsk[ReleaseCall]:
+        """The request that settles what was taken over."""
+        call = call_to_settle(ownership, begun)
+        return MemberAsk(self, call, call.request(begun.epoch, begun.repeat), begun.repeat)
+
+
+class MemberAsk(Ask, Generic[CallT]):
+    """A request to one member.
+
+    Attributes:
+        member: The member.
+        call: The request, of which another copy can be made.
+        repeat: Whether an earlier copy may have run.
+        sent: When it was sent.
+        answer: What the server said, or why that is not known.
+    """
+
+    __slots__ = ("_taking", "answer", "call", "member", "repeat", "sent")
+
+    def __init__(self, member: Member, call: CallT, request: Request, repeat: bool, sync: Taking | None = None) -> None:
+        # Without super(): five of these are made for an acquire of five nodes.
+        self.runtime = member.client.runtime
+        self.request = request
+        self.timeout = member.timeout(call.lease_ms)
+        self.sync = sync
+        self._taking = sync
+        self.member: Member = member
+        self.call: CallT = call
+        self.repeat: bool = repeat
+        self.sent: float = 0.0
+        self.answer: Reply | Failure | NotAcknowledged = None
+
+    def take(self, answer: Any, sent: float, *, last: bool) -> bool:
+        """Take what came of a copy that was ``sent`` then. Returns whether to send one more; not if it was the last."""
+        self.sent = sent
+        if answer is None or type(answer) is int:
+            self.answer = answer
+            return False
+        taking = self._taking
+        if taking is not None and not isinstance(answer, Failure):
+            answer, acked = answer
+            if not taking.enough(acked):
+                answer = NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
+        self.answer = answer
+        if not isinstance(answer, (Failure, NotAcknowledged)):
+            try:
+                stale = read_stale(answer)
+            except Failure as failure:
+                self.fail(failure)
+                return False
+            if stale is not None:
+                return self._next_copy(stale, last=last)
+        elif isinstance(answer, Failure):
+            self.fail(answer)
+        return False
+
+    def _next_copy(self, stale: Stale, *, last: bool) -> bool:
+        call = self.call
+        call.ownership.raise_epoch(call.request_id, above=stale.epoch)
+        epoch = call.ownership.epoch_of(call.request_id)
+        if epoch is None:
+            self.answer = _unknown(call, "superseded by a later request of the same owner")
+        elif last:
+            self.fail(_unknown(call, "a later epoch of the same owner is known"))
+        else:
+            self.request = call.request(epoch, self.repeat)
+            return True
+        return False
+
+    def fail(self, failure: Failure) -> None:
+        """It brought no answer of use."""
+        if isinstance(failure, Unanswered):
+            self.call.ownership.doubt(self.call.request_id)
+        elif self.repeat:  # This copy had no effect; an earlier one may have had.
+            failure = Unanswered(failure.cause)
+        self.answer = failure
+
+
+def _unknown(call: Call, why: str) -> Unanswered:
+    return Unanswered(OutcomeUnknownError(why, name=call.ownership.name))
+
+
+async def send(runtime: Runtime, makers: Iterable[Callable[[], MemberAsk[CallT]]]) -> list[MemberAsk[CallT]]:
+    """Make and send requests, and take the answers. One server is at work while the next one's request is made.
+
+    A server that knows a later epoch of the owner is asked once more.
+    """
+    begun: list[MemberAsk[CallT]] = []
+
+    def made(make: Callable[[], MemberAsk[CallT]]) -> MemberAsk[CallT]:
+        begun.append(make())
+        return begun[-1]
+
+    sent = runtime.now()
+    answers = await runtime.fan_out(map(made, makers))
+    again = [ask for ask, answer in zip(begun, answers, strict=True) if ask.take(answer, sent, last=False)]
+    if again:
+        sent = runtime.now()
+        for ask, answer in zip(again, await runtime.fan_out(again), strict=True):
+            ask.take(answer, sent, last=True)
+    return begun
