@@ -16,7 +16,7 @@ import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
 from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
+from pyredisson.net.borrowed import RETRY, BorrowedPool, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake_async, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
@@ -104,8 +104,9 @@ class AsyncBorrowedTransport:
     async def borrow(self, timeout: float) -> AsyncBorrowedConnection:
         """Take a connection of the user's pool. Raises ``NotSent``."""
         until = monotonic() + timeout
-        pause = 0.001
+        failures = 0
         while True:
+            pause = RETRY.longest(failures)
             try:
                 connection = await in_time(self._pool.get_connection(), max(timeout, CONNECTING), self._release)
                 return AsyncBorrowedConnection(connection, own=False)
@@ -115,7 +116,7 @@ class AsyncBorrowedTransport:
             except (rx.RedisError, OSError, *LIED) as error:
                 raise NotSent(as_redis_error(error)) from None
             await asyncio.sleep(pause)
-            pause = min(2 * pause, 0.02)
+            failures += 1
 
     def _release(self, connection: Any) -> None:
         spawn(self._pool.release(connection))

@@ -6,11 +6,15 @@ import weakref
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.net.pool import Pool
 from pyredisson.net.transport import Transport
 from pyredisson.net.wire import Connect, Introduce, Wire
 
-__all__ = ["BorrowedPool", "own_settings_of", "place_of"]
+__all__ = ["RETRY", "BorrowedPool", "own_settings_of", "place_of"]
+
+#: Between two looks for a connection of a pool that has none left.
+RETRY = DoublingBackoff(first=0.001, maximum=0.02)
 
 
 class Borrowed(Wire, Protocol):

@@ -23,7 +23,7 @@ from pyredisson.core.messages import held_here, not_held, timed_out
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Refused
 from pyredisson.core.release import end_last, give_back
 from pyredisson.core.runtime import Ask, Failure, Rejected, is_interruption
-from pyredisson.core.waiters import lock_message
+from pyredisson.core.waiters import Seat, lock_message
 from pyredisson.core.wrong_type import explain_type, is_wrong_type
 from pyredisson.errors import (
     ClientClosedError,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Progress
-    from pyredisson.core.waiters import Seat
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["MultiLockCore", "multi_lock"]

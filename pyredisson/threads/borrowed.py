@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
+from pyredisson.net.borrowed import RETRY, BorrowedPool, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
@@ -109,9 +109,10 @@ class BorrowedTransport:
     async def borrow(self, timeout: float) -> BorrowedConnection:
         """Take a connection of the user's pool. Raises ``NotSent``."""
         until = monotonic() + timeout
-        pause = 0.001
         get: Callable[[], Any] = self._pool.get_connection
+        failures = 0
         while True:
+            pause = RETRY.longest(failures)
             try:
                 connection = get() if self._answers else in_time(get, max(timeout, CONNECTING), self._pool.release)
                 self._answers = False
@@ -122,7 +123,7 @@ class BorrowedTransport:
             except (rx.RedisError, OSError, *LIED) as error:
                 raise NotSent(as_redis_error(error)) from None
             time.sleep(pause)
-            pause = min(2 * pause, 0.02)
+            failures += 1
 
     def give_back(self, wire: BorrowedConnection) -> None:
         """Let the user's pool have a connection back."""
