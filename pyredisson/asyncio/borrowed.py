@@ -88,7 +88,7 @@ class AsyncBorrowedTransport:
     """The pool of a client that the user made."""
 
     direct = False
-    now: Callable[[], float] = staticmethod(monotonic)
+    now: staticmethod[[], float] = staticmethod(monotonic)
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool

@@ -84,11 +84,11 @@ class MemberCore(ClientCore):
         self.config = real.config
         self.talkative = _silent
 
-    closed = property(attrgetter("real.closed"))
+    closed = property(attrgetter("real.closed"))  # pyright: ignore[reportAssignmentType]
     id = property(attrgetter("real.id"))  # pyright: ignore[reportAssignmentType]
-    ownerships = property(attrgetter("real.ownerships"))
-    wakeups = property(attrgetter("real.wakeups"))
-    watchdog = property(attrgetter("real.watchdog"))
+    ownerships = property(attrgetter("real.ownerships"))  # pyright: ignore[reportAssignmentType]
+    wakeups = property(attrgetter("real.wakeups"))  # pyright: ignore[reportAssignmentType]
+    watchdog = property(attrgetter("real.watchdog"))  # pyright: ignore[reportAssignmentType]
     sync = property(attrgetter("real.sync"))  # pyright: ignore[reportAssignmentType]
 
     def __getattr__(self, name: str) -> Any:

@@ -91,8 +91,8 @@ class BorrowedTransport:
     """The pool of a client that the user made."""
 
     direct = False
-    now: Callable[[], float] = staticmethod(monotonic)
-    caller: Callable[[], object] = staticmethod(threading.get_ident)
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
