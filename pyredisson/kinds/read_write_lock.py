@@ -94,7 +94,7 @@ class SideKind(LockKind):
 
     __slots__ = ()
 
-    names: ReadWriteNames
+    names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
     layout = "read-write lock"
     one_sided = True
     writes = False
@@ -314,8 +314,8 @@ class SideCore(LockCore):
 
     __slots__ = ()
 
-    names: ReadWriteNames
-    kind: SideKind
+    names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
+    kind: SideKind  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
