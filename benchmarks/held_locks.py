@@ -1,4 +1,4 @@
-"""Thousands of locks held at once by one process: what keeping them costs."""
+"""Thousands of locks held by one process: what renewing them costs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Holder(Protocol):
         ...
 
     def keep(self) -> None:
-        """See to it that what was taken stays held."""
+        """Keep the acquired locks held."""
         ...
 
     def free_all(self) -> None:
@@ -74,7 +74,7 @@ class RedisPyHolder:
         # The renewing thread has to know the token: thread_local=False is how redis-py allows that.
         lock = self._client.lock(lock_name(number), timeout=self._lease_seconds, thread_local=False)
         if not lock.acquire(blocking=False):
-            raise RuntimeError("a lock that nobody else uses was refused")
+            raise RuntimeError("a lock that no other owner uses was refused")
         self._locks.append(lock)
 
     def keep(self) -> None:
@@ -114,7 +114,7 @@ class PyredissonHolder:
     def take(self, number: int) -> None:
         lock = self._client.get_lock(lock_name(number))
         if not lock.try_lock():
-            raise RuntimeError("a lock that nobody else uses was refused")
+            raise RuntimeError("a lock that no other owner uses was refused")
         self._locks.append(lock)
 
     def keep(self) -> None:

@@ -153,7 +153,7 @@ def _open_redlock_ng(servers: Servers) -> Iterator[tuple[Call, Call]]:
     def acquire() -> None:
         lock = locks.acquire(lock_name(0), LEASE_SECONDS * 1000)
         if lock is None:
-            raise RuntimeError("redlock-ng did not get a lock that nobody else uses")
+            raise RuntimeError("redlock-ng did not acquire a lock that no other owner uses")
         held.append(lock)
 
     try:
@@ -248,7 +248,7 @@ async def _open_redlock_ng_asyncio(servers: Servers) -> AsyncIterator[tuple[Asyn
     async def acquire() -> None:
         lock = await locks.acquire(lock_name(0), LEASE_SECONDS * 1000)
         if lock is None:
-            raise RuntimeError("redlock-ng did not get a lock that nobody else uses")
+            raise RuntimeError("redlock-ng did not acquire a lock that no other owner uses")
         held.append(lock)
 
     async def release() -> None:
@@ -457,7 +457,7 @@ def _acquires(servers: Servers, times: int) -> list[float]:
                 acquire()
                 took.append(time.perf_counter() - began)
                 release()
-        time.sleep(0.5)  # What they took meanwhile is given back now.
+        time.sleep(0.5)  # They release the locks now that they acquired meanwhile.
     return took
 
 
