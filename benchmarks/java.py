@@ -1,4 +1,4 @@
-"""Compared with Redisson itself, in a warm JVM: one thread, many threads, Redlock, processes that hand over, and kept locks.
+"""Compared with Redisson itself, in a warm JVM: one thread, many threads, Redlock, hand-overs and held locks.
 
 Where there is Go, redsync takes part in the first three.
 """
