@@ -72,7 +72,7 @@ def pttl(world: ClockWorld) -> int:
     return int(world.redis.command("PTTL", "foo"))
 
 
-# ---- what redis-py's lock does ---------------------------------------------------------------------------------------
+# ---- the behaviour of redis-py's lock --------------------------------------------------------------------------------
 
 
 @in_real_time
@@ -309,7 +309,7 @@ def test_the_client_may_decode_replies(world: ClockWorld) -> None:
     user.actor.do(module_of(world).client_of(user.redis).close)
 
 
-# ---- beside the original ---------------------------------------------------------------------------------------------
+# ---- together with the original --------------------------------------------------------------------------------------
 
 
 @sync_and_async
@@ -330,7 +330,7 @@ def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
         assert old.acquire(blocking=False)
 
 
-# ---- what differs on purpose -----------------------------------------------------------------------------------------
+# ---- intended differences --------------------------------------------------------------------------------------------
 
 
 @sync_and_async
@@ -474,7 +474,7 @@ def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> N
     world.run(main)
 
 
-# ---- the client behind it --------------------------------------------------------------------------------------------
+# ---- its client ------------------------------------------------------------------------------------------------------
 
 
 @threads_only

@@ -624,7 +624,7 @@ def test_a_lease_that_runs_out_lets_the_head_in(world: World) -> None:
     later.result(within=5)
 
 
-# ---- what it costs ---------------------------------------------------------------------------------------------------
+# ---- number of requests ----------------------------------------------------------------------------------------------
 
 
 @in_virtual_time

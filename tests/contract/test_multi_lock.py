@@ -53,7 +53,7 @@ def on_one_server(actor: Actor, client: Remote, *names: str) -> Remote:
     return over(actor, [client.real.get_lock(name) for name in names])
 
 
-# ---- what it is made of ----------------------------------------------------------------------------------------------
+# ---- members ---------------------------------------------------------------------------------------------------------
 
 
 def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world: World) -> None:

@@ -361,7 +361,7 @@ def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     assert world.redis.calls("evalsha", "eval") - before <= 3 * crowd
 
 
-# ---- whoever goes away leaves nothing behind ---------------------------------------------------------------------
+# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
 @interruptible

@@ -33,7 +33,7 @@ def token(actor: Actor, client: Remote, name: str = "orders") -> Remote:
     return actor.get(client, "token_lock", name)
 
 
-# ---- what stands in Redis --------------------------------------------------------------------------------------------
+# ---- stored state ----------------------------------------------------------------------------------------------------
 
 
 def test_it_is_a_string_under_its_own_name_with_the_lease_as_its_ttl(world: World) -> None:

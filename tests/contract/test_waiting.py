@@ -157,7 +157,7 @@ def test_waiting_asks_nothing(world: ClockWorld) -> None:
     assert not any(pending.done() for pending in pendings)
 
 
-# ---- what others say on the channel ------------------------------------------------------------------------------
+# ---- foreign messages on the channel -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", ["0", "1", "7", "hello"])
@@ -206,7 +206,7 @@ def test_waiters_survive_the_loss_of_their_subscription(world: World) -> None:
     waiting.result(within=5)
 
 
-# ---- whoever goes away leaves nothing behind ---------------------------------------------------------------------
+# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
 def test_a_waiter_that_times_out_leaves_no_subscription(world: World) -> None:

@@ -131,7 +131,7 @@ def test_while_one_of_several_is_waited_for() -> None:
     asyncio.run(use())
 
 
-# ---- while something is being given back --------------------------------------------------------------------------
+# ---- during a release ---------------------------------------------------------------------------------------------
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -70,7 +70,7 @@ def test_what_is_in_doubt_is_asked_about_until_the_time_is_over(take: Take) -> N
 class Unreachable(FakeRuntime):
     """A server that loses its first reply, and to which no connection can be made any more."""
 
-    lost: Failure | None = Unanswered(rx.ConnectionError("Protocol error"))
+    lost: Failure | None = field(default_factory=lambda: Unanswered(rx.ConnectionError("Protocol error")))
 
     async def eval(self, request: Request, timeout: float) -> Reply:
         self.pass_time(0.05)
