@@ -29,10 +29,7 @@ from tests.proxy import Proxy
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, in_real_time, sync_and_async, threads_only
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+from tests.worlds.environments import asyncio_only, in_real_time, interruptible, sync_and_async, threads_only
 
 
 def module_of(world: ClockWorld) -> ModuleType:

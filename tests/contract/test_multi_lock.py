@@ -16,12 +16,10 @@ from pyredisson import (
     LockTimeoutError,
 )
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime
+from tests.worlds.environments import each_runtime, interruptible
 
 pytestmark = each_runtime
 
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KINDS = ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock")
 

@@ -11,11 +11,8 @@ import pytest
 
 from tests.worlds.base import Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server
+from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_a_waiter_gets_the_lock_when_the_holder_lets_go(world: World) -> None:
