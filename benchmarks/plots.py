@@ -132,8 +132,8 @@ class Bars:
 
     def says(self, figure: Figure) -> str:
         """The same in words."""
-        told = (f"{who} {show(statistics.median(each))}" for who, each in _values(figure, self.quantity).items())
-        return f"{self.label}: {', '.join(told)}"
+        parts = (f"{who} {show(statistics.median(each))}" for who, each in _values(figure, self.quantity).items())
+        return f"{self.label}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class Waits:
 
     def says(self, figure: Figure) -> str:
         """The same in words."""
-        told = (f"{who} {show(low)} and {show(high)}" for who, (low, high) in self._waits(figure).items())
-        return f"{self.label}, median and 99th percentile: {', '.join(told)}"
+        parts = (f"{who} {show(low)} and {show(high)}" for who, (low, high) in self._waits(figure).items())
+        return f"{self.label}, median and 99th percentile: {', '.join(parts)}"
 
     @staticmethod
     def _waits(figure: Figure) -> dict[str, tuple[float, float]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
-from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
@@ -173,9 +173,9 @@ class AsyncioRuntime:
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
-    now: Callable[[], float] = staticmethod(monotonic)
+    now: staticmethod[[], float] = staticmethod(monotonic)
 
-    check_process: Callable[[], None] = staticmethod(process.check)
+    check_process: staticmethod[[], None] = staticmethod(process.check)
 
     def owner(self) -> TaskOwner:
         self.enter()
@@ -263,7 +263,7 @@ class AsyncioRuntime:
         self.enter()
         return await self.link.ask(command, timeout)
 
-    fan_out: Callable[[Iterable[Ask]], Coroutine[Any, Any, list[Reply | Failure]]] = staticmethod(fan_out)
+    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

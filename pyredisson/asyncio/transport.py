@@ -37,7 +37,7 @@ class PipeTransport:
     """Connections of our own, made from the settings of a client: one that all tasks share, and some that wait."""
 
     direct = True
-    now: Callable[[], float] = staticmethod(monotonic)
+    now: staticmethod[[], float] = staticmethod(monotonic)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class

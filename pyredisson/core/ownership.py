@@ -75,9 +75,8 @@ class Ownership:
     )
 
     def __init__(self, key: tuple[str, str], who: Caller, runtime: Runtime) -> None:
-        self.name: str
-        self.owner: str
-        self.name, self.owner = key
+        self.name: str = key[0]
+        self.owner: str = key[1]
         self.who: Caller = who
         self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
@@ -420,9 +419,7 @@ class Ownership:
             in_flight = self.in_flight
             if self.loss is not None:
                 if self.holds:
-                    self.holds.pop()
-                if not self.holds:
-                    self.loss = None
+                    self._pop()
                 return False
             if in_flight.pending is not None:
                 in_flight.releases_due += self._unclaimed() > 0

@@ -29,6 +29,7 @@ __all__ = [
     "PUBLISH",
     "Acknowledging",
     "Announce",
+    "Answer",
     "Ask",
     "Background",
     "Caller",
@@ -56,6 +57,9 @@ T = TypeVar("T")
 
 Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
+
+Answer: TypeAlias = Coroutine[Any, Any, T]
+"""What a method that may block returns, to be awaited."""
 
 Request: TypeAlias = Any
 """A request made ready by :meth:`Runtime.prepare`; what it looks like is the runtime's affair."""
@@ -207,7 +211,7 @@ class Runtime(Protocol):
 
     # ---- may block -----------------------------------------------------------------------------------------------
 
-    async def eval(self, request: Request, timeout: float, /) -> Reply:
+    def eval(self, request: Request, timeout: float, /) -> Answer[Reply]:
         """Run one script once. A script that the server does not know is sent in full, and that is still once.
 
         Raises:
@@ -217,7 +221,7 @@ class Runtime(Protocol):
         """
         ...
 
-    async def fan_out(self, asks: Iterable[Ask], /) -> list[Reply | Failure]:
+    def fan_out(self, asks: Iterable[Ask], /) -> Answer[list[Reply | Failure]]:
         """Run scripts on several servers at once, each once, as :meth:`eval` does. All are of this runtime's kind.
 
         Args:
@@ -230,9 +234,9 @@ class Runtime(Protocol):
         """
         ...
 
-    async def eval_synced(
+    def eval_synced(
         self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float, /
-    ) -> tuple[Reply, int | Failure]:
+    ) -> Answer[tuple[Reply, int | Failure]]:
         """Run one script once, and let replicas acknowledge what it did, on a connection that nobody else needs.
 
         Returns:
@@ -244,11 +248,11 @@ class Runtime(Protocol):
         """
         ...
 
-    async def eval_all(self, requests: list[Request], timeout: float, /) -> list[Reply | Failure]:
+    def eval_all(self, requests: list[Request], timeout: float, /) -> Answer[list[Reply | Failure]]:
         """Run many scripts, each once, within ``timeout`` in all. Returns the reply of each, or why there is none."""
         ...
 
-    async def ask(self, command: tuple[str, ...], timeout: float, /) -> Reply:
+    def ask(self, command: tuple[str, ...], timeout: float, /) -> Answer[Reply]:
         """Run one read-only command about its first argument, a key. Raises as :meth:`eval` does."""
         ...
 

@@ -64,7 +64,7 @@ class Wakeups:
     ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
-        heard = Channel(channel, self.line, None if party is None else NO_BENCHES)
+        heard = Channel(channel, self.line) if party is None else Channel(channel, self.line, NO_BENCHES)
         bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
         return Seat(bench, heard, self._runtime.ticket(lock), what)
 

@@ -44,7 +44,7 @@ class LatchCore(NumberedCore):
     __slots__ = ()
 
     kind = "latch"
-    names: LatchNames
+    names: LatchNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str) -> None:
         super().__init__(client, LatchNames(name))

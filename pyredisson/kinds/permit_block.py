@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.runtime import Progress, Request, Runtime
@@ -185,7 +186,7 @@ class PlainPermits:
     what = "permits of"
     beside = "others"
     token = None
-    certain = math.inf
+    certain: float = math.inf
 
     def __init__(self, name: str, count: int) -> None:
         self.name: str = name
@@ -284,7 +285,7 @@ class PermitOwnership(Ownership):
             who,  # type: ignore[arg-type]  # It is only asked whether it is alive.
             client.runtime,
         )
-        self.kind = PermitRenewal()  # type: ignore[assignment]  # It is only asked how to renew.
+        self.kind: LockKind | None = PermitRenewal()  # type: ignore[assignment]  # It is only asked how to renew.
         self.kind_state: str = permit.hex()
 
     def lose(self, reason: str, generation: int | None = None) -> bool:

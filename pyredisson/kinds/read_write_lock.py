@@ -102,7 +102,7 @@ class SideKind(LockKind):
 
     __slots__ = ()
 
-    names: ReadWriteNames
+    names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
     layout = "read-write lock"
     one_sided = True
     writes = False
@@ -290,8 +290,8 @@ class SideCore(LockCore):
 
     __slots__ = ()
 
-    names: ReadWriteNames
-    kind: SideKind
+    names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
+    kind: SideKind  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""

@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pyredisson.core.attempt import adopt, begin_attempt
-from pyredisson.core.calls import AcquireCall, Call, ReleaseCall
-from pyredisson.core.release import begin_release
+from pyredisson.core.calls import Call
 from pyredisson.core.replicas import NotAcknowledged, Taking
 from pyredisson.core.replies import read_stale
 from pyredisson.core.runtime import Ask, Failure, Unanswered
-from pyredisson.core.settling import call_to_settle
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.in_flight import SettleBegun
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Caller, Reply, Request, Runtime
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["Member", "MemberAsk", "send"]
 
 CallT = TypeVar("CallT", bound=Call)
+ItemT = TypeVar("ItemT")
 
 
 class Member:
@@ -40,9 +37,10 @@ class Member:
         client: The client.
         kind: The kind of lock.
         name: Its name.
+        replicated: Whether replicas of its server have to acknowledge what is acquired.
     """
 
-    __slots__ = ("_lease_ms", "_lock", "_quick", "_replicated", "_timeout", "client", "kind", "name")
+    __slots__ = ("_lease_ms", "_lock", "_quick", "_timeout", "client", "kind", "name", "replicated")
 
     def __init__(self, lock: LockCore, *, quick: bool) -> None:
         self._lock = lock
@@ -51,7 +49,7 @@ class Member:
         self.kind: LockKind = lock.kind
         self.name: str = lock.names.raw
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
-        self._replicated = self.client.config.min_replicas > 0
+        self.replicated: bool = self.client.config.min_replicas > 0
         self._lease_ms = 0  # Of the last time, and what it gives.
         self._timeout = 0.0
 
@@ -73,26 +71,6 @@ class Member:
             self._lease_ms = lease_ms
         return self._timeout
 
-    def acquire(self, ownership: Ownership, hold: Hold, kind: LockKind) -> MemberAsk[AcquireCall]:
-        """Note that the lock is about to be asked for, without waiting for it."""
-        if kind.queues:
-            if ownership.kind is not kind:
-                adopt(kind, ownership)
-            kind.waiting.begin(ownership, 0.0, self.client.runtime.now())
-        call, request = begin_attempt(self.client, kind, ownership, hold)
-        sync = Taking(self.client.replicas, kind) if self._replicated else None
-        return MemberAsk(self, call, request, call.repeat, sync)
-
-    def release(self, ownership: Ownership) -> MemberAsk[ReleaseCall]:
-        """Note that a hold is about to be given back."""
-        call, request = begin_release(self.client, self.kind, ownership, block=True)
-        return MemberAsk(self, call, request, False)
-
-    def settle(self, ownership: Ownership, begun: SettleBegun) -> MemberAsk[ReleaseCall]:
-        """The request that settles what was taken over."""
-        call = call_to_settle(ownership, begun)
-        return MemberAsk(self, call, call.request(begun.epoch, begun.repeat), begun.repeat)
-
 
 class MemberAsk(Ask, Generic[CallT]):
     """A request to one member.
@@ -105,7 +83,10 @@ class MemberAsk(Ask, Generic[CallT]):
         answer: What the server said, or why that is not known.
     """
 
-    __slots__ = ("_taking", "answer", "call", "member", "repeat", "sent")
+    __slots__ = ("answer", "call", "member", "repeat", "sent")
+
+    sent: float
+    answer: Reply | Failure | NotAcknowledged
 
     def __init__(self, member: Member, call: CallT, request: Request, repeat: bool, sync: Taking | None = None) -> None:
         # Without super(): five of these are made for an acquire of five nodes.
@@ -113,21 +94,15 @@ class MemberAsk(Ask, Generic[CallT]):
         self.request = request
         self.timeout = member.timeout(call.lease_ms)
         self.sync = sync
-        self._taking = sync
         self.member: Member = member
         self.call: CallT = call
         self.repeat: bool = repeat
-        self.sent: float = 0.0
-        self.answer: Reply | Failure | NotAcknowledged = None
 
     def take(self, answer: Any, sent: float, *, last: bool) -> bool:
         """Take what came of a copy that was ``sent`` then. Returns whether to send one more; not if it was the last."""
         self.sent = sent
-        if answer is None or type(answer) is int:
-            self.answer = answer
-            return False
-        taking = self._taking
-        if taking is not None and not isinstance(answer, Failure):
+        taking = self.sync
+        if isinstance(taking, Taking) and not isinstance(answer, Failure):
             answer, acked = answer
             if not taking.enough(acked):
                 answer = NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
@@ -170,20 +145,31 @@ def _unknown(call: Call, why: str) -> Unanswered:
     return Unanswered(OutcomeUnknownError(why, name=call.ownership.name))
 
 
-async def send(runtime: Runtime, makers: Iterable[Callable[[], MemberAsk[CallT]]]) -> list[MemberAsk[CallT]]:
-    """Make and send requests, and take the answers. One server is at work while the next one's request is made.
+async def send(
+    runtime: Runtime, make: Callable[[ItemT], MemberAsk[CallT]], items: Iterable[ItemT]
+) -> list[MemberAsk[CallT]]:
+    """Make a request of each item, send them, and take the answers.
 
-    A server that knows a later epoch of the owner is asked once more.
+    One server is at work while the next one's request is made. One that knows a later epoch of the owner is asked once
+    more.
     """
     begun: list[MemberAsk[CallT]] = []
+    note = begun.append
 
-    def made(make: Callable[[], MemberAsk[CallT]]) -> MemberAsk[CallT]:
-        begun.append(make())
-        return begun[-1]
+    def made(item: ItemT) -> MemberAsk[CallT]:
+        ask = make(item)
+        note(ask)
+        return ask
 
     sent = runtime.now()
-    answers = await runtime.fan_out(map(made, makers))
-    again = [ask for ask, answer in zip(begun, answers, strict=True) if ask.take(answer, sent, last=False)]
+    answers = await runtime.fan_out(map(made, items))
+    again: list[MemberAsk[CallT]] = []
+    for ask, answer in zip(begun, answers, strict=True):
+        if (answer is None or type(answer) is int) and ask.sync is None:  # As a rule.
+            ask.sent = sent
+            ask.answer = answer
+        elif ask.take(answer, sent, last=False):
+            again.append(ask)
     if again:
         sent = runtime.now()
         for ask, answer in zip(again, await runtime.fan_out(again), strict=True):

@@ -7,18 +7,17 @@ there, too. A server is asked once; what stays open is settled by the watchdog o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pyredisson.core.attempt import check_reentrant, end_attempt, must_settle
+from pyredisson.core.attempt import adopt, begin_attempt, check_reentrant, end_attempt, must_settle
 from pyredisson.core.outcomes import AT_ONCE, SelfBlocked
-from pyredisson.core.release import end_failed_release, end_release
-from pyredisson.core.replicas import NotAcknowledged
+from pyredisson.core.release import begin_release, end_failed_release, end_release
+from pyredisson.core.replicas import NotAcknowledged, Taking
 from pyredisson.core.replies import unusable
 from pyredisson.core.runtime import Failure, Rejected, Unanswered
-from pyredisson.core.settling import left_open, settled
+from pyredisson.core.settling import call_to_settle, left_open, settled
 from pyredisson.errors import RedissonError
-from pyredisson.quorum.member import send
+from pyredisson.quorum.member import MemberAsk, send
 
 if TYPE_CHECKING:
     from pyredisson.core.calls import AcquireCall, ReleaseCall
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Runtime
-    from pyredisson.quorum.member import Member, MemberAsk
+    from pyredisson.quorum.member import Member
 
 __all__ = ["Said", "Wanted", "acquire_each", "release_each", "settle_each"]
 
@@ -43,12 +42,20 @@ class Wanted(NamedTuple):
     ownership: Ownership
     hold: Hold
 
-    def ask(self) -> MemberAsk[AcquireCall]:
-        """Note that it is about to be asked for."""
-        return self.member.acquire(self.ownership, self.hold, self.kind)
-
 
 # ---- acquiring -------------------------------------------------------------------------------------------------------
+
+
+def _asked_for(wanted: Wanted) -> MemberAsk[AcquireCall]:
+    """Note that a lock is about to be asked for, without waiting for it."""
+    member, kind, ownership, hold = wanted
+    client = member.client
+    if kind.queues:
+        if ownership.kind is not kind:
+            adopt(kind, ownership)
+        kind.waiting.begin(ownership, 0.0, client.runtime.now())
+    call, request = begin_attempt(client, kind, ownership, hold)
+    return MemberAsk(member, call, request, call.repeat, Taking(client.replicas, kind) if member.replicated else None)
 
 
 async def acquire_each(runtime: Runtime, wanted: Sequence[Wanted]) -> list[Said]:
@@ -62,7 +69,7 @@ async def acquire_each(runtime: Runtime, wanted: Sequence[Wanted]) -> list[Said]
     if any([each.ownership.holds or each.ownership.in_flight.pending for each in wanted]):  # noqa: C419  # It is faster.
         await _make_ready(runtime, wanted, said)
         todo = [index for index in todo if said[index] is None]
-    asks = await send(runtime, [wanted[index].ask for index in todo])
+    asks = await send(runtime, _asked_for, [wanted[index] for index in todo])
     unusual = False
     for index, ask in zip(todo, asks, strict=True):
         said[index] = outcome = _acquired(ask)
@@ -128,7 +135,7 @@ async def _without_rivals(runtime: Runtime, wanted: Sequence[Wanted], said: list
                 todo.append(index)
             except (Failure, RedissonError) as error:
                 said[index] = error
-    asks = await send(runtime, [wanted[index].ask for index in todo])
+    asks = await send(runtime, _asked_for, [wanted[index] for index in todo])
     for index, ask in zip(todo, asks, strict=True):
         outcome = _acquired(ask)
         said[index] = AT_ONCE if isinstance(outcome, SelfBlocked) else outcome
@@ -150,6 +157,20 @@ async def _give_back_unacknowledged(runtime: Runtime, wanted: Sequence[Wanted], 
 # ---- giving back -----------------------------------------------------------------------------------------------------
 
 
+def _given_back(held: tuple[Member, Ownership]) -> MemberAsk[ReleaseCall]:
+    """Note that a hold is about to be given back."""
+    member, ownership = held
+    call, request = begin_release(member.client, member.kind, ownership, block=True)
+    return MemberAsk(member, call, request, False)
+
+
+def _to_settle(taken_over: tuple[Member, Ownership, SettleBegun]) -> MemberAsk[ReleaseCall]:
+    """The request that settles what was taken over."""
+    member, ownership, begun = taken_over
+    call = call_to_settle(ownership, begun)
+    return MemberAsk(member, call, call.request(begun.epoch, begun.repeat), begun.repeat)
+
+
 async def release_each(
     runtime: Runtime, held: Sequence[tuple[Member, Ownership]]
 ) -> list[Failure | RedissonError | None]:
@@ -167,7 +188,7 @@ async def release_each(
             if with_it or failure is not None or not (ownership.holds or ownership.expired):
                 done.add(index)
         todo = [index for index in todo if index not in done]
-    asks = await send(runtime, [partial(held[index][0].release, held[index][1]) for index in todo])
+    asks = await send(runtime, _given_back, [held[index] for index in todo])
     for index, ask in zip(todo, asks, strict=True):
         results[index] = _released(ask)
     return results
@@ -204,7 +225,7 @@ async def settle_each(
         begun = {index: open_[index][1].take_over() for index in todo}
         begun = {index: each for index, each in begun.items() if each.pending is not None}
         try:
-            asks = await send(runtime, [partial(open_[at][0].settle, open_[at][1], each) for at, each in begun.items()])
+            asks = await send(runtime, _to_settle, [(*open_[index], each) for index, each in begun.items()])
         except BaseException:
             for index, each in begun.items():
                 member, ownership = open_[index]

@@ -80,7 +80,7 @@ class AnyOwner:
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
     #: See ``Caller.innermost``.
-    innermost: Callable[[], Mark | None] = staticmethod(_innermost.get)
+    innermost: staticmethod[[], Mark | None] = staticmethod(_innermost.get)
 
     def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""

@@ -13,12 +13,12 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.running import run
-from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["ThreadsRuntime"]
 
 T = TypeVar("T")
-
-Answer: TypeAlias = Coroutine[Any, Any, T]
 
 _log = logging.getLogger("pyredisson")
 
@@ -208,9 +206,9 @@ class ThreadsRuntime:
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
-    now: Callable[[], float] = staticmethod(monotonic)
-    check_process: Callable[[], None] = staticmethod(process.check)
-    owner: Callable[[], Caller] = staticmethod(current_owner)
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    check_process: staticmethod[[], None] = staticmethod(process.check)
+    owner: staticmethod[[], Caller] = staticmethod(current_owner)
 
     def stuck_behind(self, holder: Caller) -> str | None:
         if isinstance(holder, TaskOwner):
@@ -241,8 +239,8 @@ class ThreadsRuntime:
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.RLock()
 
-    inside: Callable[[Any], bool] = staticmethod(inside)
-    interrupts: Callable[[object], bool] = staticmethod(interrupts)
+    inside: staticmethod[[Any], bool] = staticmethod(inside)
+    interrupts: staticmethod[[object], bool] = staticmethod(interrupts)
 
     def ticket(self, lock: str = "") -> Ticket:
         return LoopTicket(lock) if lock and asyncio._get_running_loop() is not None else ThreadTicket()
@@ -270,7 +268,7 @@ class ThreadsRuntime:
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
-    fan_out: Callable[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
+    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

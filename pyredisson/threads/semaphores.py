@@ -12,7 +12,6 @@ from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 from pyredisson.shared.handle import Handle
-from pyredisson.shared.misuse import BY_HAND, core_of
 from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
@@ -79,11 +78,8 @@ class Semaphore(AnySemaphore):
 
     __slots__ = ()
 
-    _core: SemaphoreCore
-
-    def __init__(self, client: object = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
-        self._client = client
-        self._core = core_of(SemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: SemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = SemaphoreCore
 
     def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
@@ -201,11 +197,8 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     __slots__ = ()
 
-    _core: PermitSemaphoreCore
-
-    def __init__(self, client: object = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
-        self._client = client
-        self._core = core_of(PermitSemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: PermitSemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = PermitSemaphoreCore
 
     def set_permits(self, n: int) -> None:
         """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
@@ -350,10 +343,7 @@ class CountDownLatch(Handle):
     __slots__ = ()
 
     _core: LatchCore
-
-    def __init__(self, client: object = BY_HAND, core: LatchCore = BY_HAND) -> None:
-        self._client = client
-        self._core = core_of(LatchCore, core, self, client)
+    _made_of = LatchCore
 
     def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.

@@ -31,8 +31,8 @@ class SocketTransport:
     """Sockets of our own, made from the settings of a client. As many as requests are under way at once."""
 
     direct = True
-    now: Callable[[], float] = staticmethod(monotonic)
-    caller: Callable[[], object] = staticmethod(threading.get_ident)
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class

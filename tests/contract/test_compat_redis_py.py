@@ -29,10 +29,7 @@ from tests.proxy import Proxy
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, in_real_time, sync_and_async, threads_only
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+from tests.worlds.environments import asyncio_only, in_real_time, interruptible, sync_and_async, threads_only
 
 
 def module_of(world: ClockWorld) -> ModuleType:
@@ -72,7 +69,7 @@ def pttl(world: ClockWorld) -> int:
     return int(world.redis.command("PTTL", "foo"))
 
 
-# ---- what redis-py's lock does ---------------------------------------------------------------------------------------
+# ---- the behaviour of redis-py's lock --------------------------------------------------------------------------------
 
 
 @in_real_time
@@ -309,7 +306,7 @@ def test_the_client_may_decode_replies(world: ClockWorld) -> None:
     user.actor.do(module_of(world).client_of(user.redis).close)
 
 
-# ---- beside the original ---------------------------------------------------------------------------------------------
+# ---- together with the original --------------------------------------------------------------------------------------
 
 
 @sync_and_async
@@ -330,7 +327,7 @@ def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
         assert old.acquire(blocking=False)
 
 
-# ---- what differs on purpose -----------------------------------------------------------------------------------------
+# ---- intended differences --------------------------------------------------------------------------------------------
 
 
 @sync_and_async
@@ -474,7 +471,7 @@ def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> N
     world.run(main)
 
 
-# ---- the client behind it --------------------------------------------------------------------------------------------
+# ---- its client ------------------------------------------------------------------------------------------------------
 
 
 @threads_only

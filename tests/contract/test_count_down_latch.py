@@ -13,11 +13,9 @@ import pytest
 from pyredisson import ClientClosedError, LockError
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, in_real_time
+from tests.worlds.environments import each_runtime, each_server, in_real_time, interruptible
 
 CHANNEL = "redisson_countdownlatch__channel__{ready}"
-
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def ready(actor: Actor, client: Remote, count: int | None = None) -> Remote:

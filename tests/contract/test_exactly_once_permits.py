@@ -14,14 +14,12 @@ from pyredisson import OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.worlds.base import Remote
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import sync_and_async
+from tests.worlds.environments import interruptible, sync_and_async
 
 pytestmark = sync_and_async
 
 HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
 
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 

@@ -13,7 +13,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, in_virtual_time
+from tests.worlds.environments import each_runtime, each_server, in_virtual_time, interruptible
 from tests.worlds.simulated import SimulatedWorld
 from tests.worlds.store import CHANNEL
 
@@ -22,8 +22,6 @@ TIMEOUTS = "redisson_lock_timeout:{orders}"
 ALIVE = "pyredisson_lock_alive:{orders}"
 #: One who is not of ours, dead or alive.
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
-
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 #: Asked for in time: an actor that waits cannot say.
@@ -624,7 +622,7 @@ def test_a_lease_that_runs_out_lets_the_head_in(world: World) -> None:
     later.result(within=5)
 
 
-# ---- what it costs ---------------------------------------------------------------------------------------------------
+# ---- number of requests ----------------------------------------------------------------------------------------------
 
 
 @in_virtual_time

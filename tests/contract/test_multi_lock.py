@@ -16,12 +16,10 @@ from pyredisson import (
     LockTimeoutError,
 )
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime
+from tests.worlds.environments import each_runtime, interruptible
 
 pytestmark = each_runtime
 
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KINDS = ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock")
 
@@ -53,7 +51,7 @@ def on_one_server(actor: Actor, client: Remote, *names: str) -> Remote:
     return over(actor, [client.real.get_lock(name) for name in names])
 
 
-# ---- what it is made of ----------------------------------------------------------------------------------------------
+# ---- members ---------------------------------------------------------------------------------------------------------
 
 
 def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world: World) -> None:

@@ -13,6 +13,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockNotOwnedError
 from tests.servers import HOST
+from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import World
 from tests.worlds.clock import ClockWorld
@@ -61,7 +62,8 @@ def test_a_thread_that_threading_does_not_know_has_a_number_too(world: ThreadsWo
 
     def use() -> None:
         with lock:
-            said.put((pyredisson.current_thread_id(), lock.is_held_by_current_thread()))
+            seen = (pyredisson.current_thread_id(), lock.is_held_by_current_thread())
+        said.put(seen)  # Not earlier: the client is closed then.
 
     _thread.start_new_thread(use, ())
     number, held = said.get(timeout=10)
@@ -130,7 +132,7 @@ def test_an_event_loop_after_a_closed_one_has_new_owners(world: AsyncioWorld) ->
         assert await lock.force_unlock()
         async with lock:
             other = asyncio.create_task(lock.try_lock(5))
-            await asyncio.sleep(0.05)
+            await soon(lambda: "1 waiting here" in repr(lock))
         assert await other
         await client.close()
 

@@ -14,13 +14,11 @@ import pytest
 from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, in_real_time
+from tests.worlds.environments import each_runtime, each_server, in_real_time, interruptible
 
 CHANNEL = "redisson_sc:{seats}"
 TAKEN = "{seats}:timeout"
 NEVER = 922337203685477
-
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def seats(actor: Actor, client: Remote, permits: int | None = None) -> Remote:

@@ -25,7 +25,7 @@ def hold(client: Remote, actor: Actor, number: int = 1) -> str:
     return f"{{orders}}:{client.id}:{actor.number}:rwlock_timeout:{number}"
 
 
-# ---- who excludes whom -------------------------------------------------------------------------------------------
+# ---- exclusion ---------------------------------------------------------------------------------------------------
 
 
 def test_many_readers_at_once_exclude_a_writer(world: World) -> None:
@@ -212,7 +212,7 @@ def test_locks_of_other_kinds_on_the_same_name_exclude_it(world: World) -> None:
         side.unlock()
 
 
-# ---- what is stored ----------------------------------------------------------------------------------------------
+# ---- stored state ------------------------------------------------------------------------------------------------
 
 
 def test_it_looks_as_redissons(world: World) -> None:

@@ -96,7 +96,7 @@ def test_a_stranger_cannot_unlock(world: World) -> None:
     assert mine.get_hold_count() == 1
 
 
-# ---- nobody's time is cut short ----------------------------------------------------------------------------------
+# ---- no lease is shortened ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", [None, 20], ids=lambda lease: f"outer-{lease}")

@@ -18,12 +18,16 @@ from pyredisson import ClientClosedError, LockError
 from pyredisson.core.runtime import Progress, run
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, each_runtime, each_server, in_real_time, threads_only
+from tests.worlds.environments import (
+    asyncio_only,
+    each_runtime,
+    each_server,
+    in_real_time,
+    interruptible,
+    threads_only,
+)
 
 CHANNEL = "redisson_sc:{seats}"
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def seats(actor: Actor, client: Remote, permits: int | None = None) -> Remote:
@@ -361,7 +365,7 @@ def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     assert world.redis.calls("evalsha", "eval") - before <= 3 * crowd
 
 
-# ---- whoever goes away leaves nothing behind ---------------------------------------------------------------------
+# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
 @interruptible

@@ -20,20 +20,17 @@ from pyredisson import (
 )
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, sync_and_async
+from tests.worlds.environments import each_runtime, each_server, interruptible, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where nothing may be lost: a busy machine may well keep the watchdog waiting
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def token(actor: Actor, client: Remote, name: str = "orders") -> Remote:
     return actor.get(client, "token_lock", name)
 
 
-# ---- what stands in Redis --------------------------------------------------------------------------------------------
+# ---- stored state ----------------------------------------------------------------------------------------------------
 
 
 def test_it_is_a_string_under_its_own_name_with_the_lease_as_its_ttl(world: World) -> None:

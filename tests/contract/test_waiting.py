@@ -11,11 +11,8 @@ import pytest
 
 from tests.worlds.base import Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server
+from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_a_waiter_gets_the_lock_when_the_holder_lets_go(world: World) -> None:
@@ -157,7 +154,7 @@ def test_waiting_asks_nothing(world: ClockWorld) -> None:
     assert not any(pending.done() for pending in pendings)
 
 
-# ---- what others say on the channel ------------------------------------------------------------------------------
+# ---- foreign messages on the channel -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", ["0", "1", "7", "hello"])
@@ -206,7 +203,7 @@ def test_waiters_survive_the_loss_of_their_subscription(world: World) -> None:
     waiting.result(within=5)
 
 
-# ---- whoever goes away leaves nothing behind ---------------------------------------------------------------------
+# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
 def test_a_waiter_that_times_out_leaves_no_subscription(world: World) -> None:

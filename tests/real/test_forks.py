@@ -253,7 +253,7 @@ def test_a_watchdog_that_cannot_run_is_warned_of_once(valkey: Server, unique_nam
         lock = client.get_lock(NAME)
         for _ in range(2):
             lock.lock()
-            ctypes.PyDLL(None).sleep(3)  # One call, which keeps the interpreter's lock.
+            ctypes.PyDLL(None).sleep(3)  # Two leases. One call, which keeps the interpreter's lock.
             assert not lock.is_held_by_current_thread()
             try:
                 lock.unlock()

@@ -300,7 +300,7 @@ def _then(result: Any, done: Callable[[], None]) -> Any:
     return wait()
 
 
-# --- many, and what they cost ---
+# --- number of requests ---------
 
 
 def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:

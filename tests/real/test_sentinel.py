@@ -176,7 +176,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
     until(taken_on_the_new_one, within=20)
 
 
-# ---- a master that was replaced, and whose connections stay open -----------------------------------------------------
+# ---- a replaced master whose connections stay open -------------------------------------------------------------------
 
 
 @pytest.fixture

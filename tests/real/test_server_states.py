@@ -321,7 +321,7 @@ def _says_busy(server: Server) -> bool:
         return False
 
 
-# --- keys that others meddle with ---
+# --- keys changed by other programs ---
 
 OTHERS: dict[str, Callable[[redis.Redis, str], object]] = {
     "string": lambda direct, name: direct.set(name, "theirs"),

@@ -20,10 +20,10 @@ from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp
 from pyredisson.net.cluster_map import ClusterMap
+from pyredisson.net.conversation import Conversation
 from pyredisson.net.node_subscribers import NodeSubscribers
 from pyredisson.net.resp import script
 from pyredisson.net.slots import Ask, Moved, read_redirection, slot_of
-from pyredisson.net.subscriber import Conversation
 from tests.simulation.cluster_history import ClusterHistory
 from tests.simulation.history import quiet
 from tests.simulation.seeds import finding, first_of

@@ -26,8 +26,6 @@ OVERSIZE: dict[str, int] = {
 OVERSIZE_FUNCTIONS: dict[str, int] = {
     "core/acquire.py:acquire": 63,
     "core/client.py:persist": 60,
-    "core/waiting.py:until_taken": 69,
-    "net/subscriber.py:_listen": 54,
     "observe/logging.py:log_event": 75,
 }
 

@@ -68,3 +68,6 @@ sync_and_async = _only(*(Environment(runtime, VALKEY) for runtime in RUNTIMES))
 each_server = _only(*(each for each in EVERYWHERE if isinstance(each.server, Build)))
 threads_only = _only(Environment("threads", VALKEY))
 asyncio_only = _only(Environment("asyncio", VALKEY))
+
+#: Ctrl-C may come while a socket belongs to no object yet; it is closed all the same.
+interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
