@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import redis.asyncio
 
-from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
+from pyredisson.asyncio.cluster import cluster_of, link_to_cluster
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.asyncio.transport import link_to
@@ -23,6 +23,7 @@ from pyredisson.net.urls import (
     asks_for_embedded,
     check_client,
     check_settings,
+    cluster_at,
     known_url,
     settings_of,
     url_from_env,
@@ -107,7 +108,7 @@ class Redisson(Factory, NotPortable):
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
-        cluster = cluster_at(url, redis_kwargs)
+        cluster = cluster_at(url, redis_kwargs, redis.asyncio.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
         if (found := parse_sentinel_url(url)) is not None:

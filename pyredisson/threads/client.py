@@ -32,6 +32,7 @@ from pyredisson.net.urls import (
     asks_for_embedded,
     check_client,
     check_settings,
+    cluster_at,
     known_url,
     settings_of,
     url_from_env,
@@ -46,7 +47,7 @@ from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
 from pyredisson.shared.patching import check_patched, is_patched
 from pyredisson.shared.synchronized import synchronized_function
-from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
+from pyredisson.threads.cluster import cluster_of, link_to_cluster
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
@@ -136,7 +137,7 @@ class Redisson(NotPortable):
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
-        cluster = cluster_at(url, redis_kwargs)
+        cluster = cluster_at(url, redis_kwargs, redis.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
         if (found := parse_sentinel_url(url)) is not None:
