@@ -153,6 +153,10 @@ class LockKind(ABC):
         """The wait with which an owner queues up, where there is a queue."""
         return 0
 
+    def with_token(self, token: str) -> LockKind:
+        """The same kind, which stores this token; for kinds with ``shared_token``."""
+        return self
+
     # ---- what it is told -----------------------------------------------------------------------------------------
 
     @abstractmethod

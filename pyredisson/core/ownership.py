@@ -163,16 +163,6 @@ class Ownership:
         """What to tell if there is nobody any more."""
         return gone_hint(self)
 
-    def has_only(self, hold: Hold, now: float) -> bool:
-        """Whether that very hold is all that is held, is certain, and nothing is open beside it."""
-        holds = self.holds
-        return (
-            len(holds) == 1
-            and holds[0] is hold
-            and self.deadline > now
-            and not (self.in_flight.pending or self.in_flight.releases_due or self.loss)
-        )
-
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
@@ -191,14 +181,6 @@ class Ownership:
             request_id = in_flight.begin(Pending.ACQUIRE)
             in_flight.doubtful = repeat
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
-
-    def begin_first(self, hold: Hold) -> int:
-        """As :meth:`begin_acquire`, where nothing is held and nothing open. Returns the request's number."""
-        with self.mutex:
-            in_flight = self.in_flight
-            in_flight.released_behind = in_flight.without_end = False
-            in_flight.lease_ms = hold.lease_ms
-            return in_flight.begin(Pending.ACQUIRE)
 
     def granted(self, request_id: int, hold: Hold, deadline: float) -> bool:
         """The server took the hold. Returns whether it stands: a later request has given it back."""
@@ -251,13 +233,6 @@ class Ownership:
                 return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.NOT_OWNED)
             self.expired -= 1
             return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.LOST)
-
-    def begin_last(self) -> int:
-        """As :meth:`begin_release` for a block, where there is one hold, and :meth:`has_only`. Returns its number."""
-        with self.mutex:
-            self.in_flight.released_behind = False
-            self.in_flight.of_block = True
-            return self.in_flight.begin(Pending.RELEASE)
 
     def begin_force(self) -> tuple[int, int]:
         """Note that the lock is about to be forced open. Returns the number of the request, and the epoch."""
@@ -517,7 +492,9 @@ class Ownership:
             return False
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone).
+        """The hold was taken away. Returns whether its holder must hear of it (not twice, nor for a hold since gone).
+
+        The holder of a multi-lock hears of that from the multi-lock.
 
         ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
         """
@@ -528,7 +505,7 @@ class Ownership:
                 return False  # The answer may have seen this very release. If not, the release says so itself.
             self.generation += 1
             self.loss = reason
-            return True
+            return not all(hold.part for hold in self.holds)
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> bool:
         """An unlock found that the hold was gone: that hold is over with it, and the others are lost.
@@ -542,7 +519,8 @@ class Ownership:
             self.generation += 1
             self.in_flight.pending = None
             tell = self.loss is None and (now < self.deadline or any(hold.watched for hold in self.holds))
-            self.holds.pop()
+            if self.holds.pop().part and all(hold.part for hold in self.holds):
+                tell = False
             self.expired += behind and not self.in_flight.of_block
             self.loss = reason
             self._drop_due()

@@ -8,7 +8,7 @@ they suspend into a seeded scheduler with virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -31,7 +31,6 @@ __all__ = [
     "Announce",
     "Answer",
     "Ask",
-    "AskSynced",
     "Background",
     "Caller",
     "Failure",
@@ -40,7 +39,6 @@ __all__ = [
     "Mark",
     "NotNow",
     "NotSent",
-    "Pause",
     "Progress",
     "Rejected",
     "Reply",
@@ -78,54 +76,23 @@ PUBLISH: Final = Announce("PUBLISH")
 
 
 class Ask:
-    """A request to one server that can be under way beside others; see :meth:`Runtime.fan_out`.
+    """A request to one server that is sent together with those to others; see :meth:`Runtime.fan_out`.
 
-    Awaited in a coroutine that somebody steps, it hands itself over, and is given the reply or the failure back.
+    Attributes:
+        runtime: That of the server's client.
+        request: What is sent.
+        timeout: Seconds that the server has to answer, and its replicas again.
+        sync: Whether and how replicas are to acknowledge it. The answer is then what :meth:`Runtime.eval_synced`
+            returns.
     """
 
-    __slots__ = ("request", "runtime", "timeout")
+    __slots__ = ("request", "runtime", "sync", "timeout")
 
-    def __init__(self, runtime: Runtime, request: Request, timeout: float) -> None:
+    def __init__(self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging | None = None) -> None:
         self.runtime: Runtime = runtime
         self.request: Request = request
         self.timeout: float = timeout
-
-    def __await__(self) -> Generator[Ask, Reply | Failure, Reply]:
-        answer = yield self
-        if isinstance(answer, Failure):
-            raise answer
-        return answer
-
-
-class AskSynced(Ask):
-    """One that replicas are to acknowledge: its answer is what :meth:`Runtime.eval_synced` returns."""
-
-    __slots__ = ("sync", "sync_timeout")
-
-    def __init__(
-        self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
-    ) -> None:
-        super().__init__(runtime, request, timeout)
-        self.sync: Acknowledging = sync
-        self.sync_timeout: float = sync_timeout
-
-    def __await__(self) -> Generator[Ask, Any, Any]:
-        answer = yield self
-        if isinstance(answer, Failure):
-            raise answer
-        return answer
-
-
-class Pause:
-    """A moment in which such a coroutine has nothing to ask."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds: float = seconds
-
-    def __await__(self) -> Generator[Pause, None, None]:
-        yield self
+        self.sync: Acknowledging | None = sync
 
 
 class Acknowledging(Protocol):
@@ -261,10 +228,9 @@ class Runtime(Protocol):
             asks: Each is sent before the next one is drawn, where that can be.
 
         Returns:
-            What became of each: its reply (of an :class:`AskSynced` more than that), or the failure that :meth:`eval`
-            would raise. One that does not answer costs
-            its own timeout, and not one after another's; a connection that has to be made first may take longer, unless
-            the server is known to be away.
+            What became of each: its reply (with ``sync`` more than that), or the failure that :meth:`eval` would
+            raise. One that does not answer costs its own timeout, and not one after another's; a connection that has to
+            be made first may take longer, unless the server is known to be away.
         """
         ...
 

@@ -94,7 +94,7 @@ class Watchdog:
             self._nudge()
 
     def look(self, at: float) -> None:
-        """Be awake then: something of the client's :class:`pyredisson.quorum.hold.Keeper` will be due."""
+        """Be awake then: something of the client's :class:`pyredisson.quorum.keeper.Keeper` will be due."""
         if at < self._wakes_at:
             self._nudge()
 

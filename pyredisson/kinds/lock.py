@@ -6,7 +6,6 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -97,14 +96,6 @@ class LockCore:
         """Ask in the name of an owner that the user made, whichever thread or task calls."""
         self._caller = caller
         return self
-
-    def as_member(self, client: ClientCore) -> Self:
-        """The same handle as a member of a multi-lock, which finds out whose call it is, and marks its own holds."""
-        other = copy.copy(self)
-        other.client = client
-        other._caller = None
-        other._covers = frozenset()
-        return other
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -231,8 +222,6 @@ class LockCore:
             client.check_open()
         if ownership is None:
             ownership = self.mine()
-        if kind.own_rival is not None and not ownership.holds:
-            await kind.own_rival.refuse(client, kind, ownership)
         return await acquire(client, kind, ownership, hold, wait, self._covers)
 
     # ---- releasing -----------------------------------------------------------------------------------------------

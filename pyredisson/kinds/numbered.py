@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyredisson import events
 from pyredisson.core import first_contact, scripts
 from pyredisson.core.calls import PERMITS
-from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
 from pyredisson.core.messages import INTERRUPTED
@@ -30,6 +29,7 @@ from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.runtime import Failure, Rejected, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
+from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.waiting import until_taken
 from pyredisson.core.wrong_type import explain_type, no_number
 from pyredisson.errors import LockError, OutcomeUnknownError

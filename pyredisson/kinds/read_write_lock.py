@@ -26,6 +26,7 @@ from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure
+from pyredisson.core.settling import settle
 from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import until_taken
 from pyredisson.errors import LockError
@@ -237,7 +238,7 @@ class OwnRead:
         client.refuse_interrupter(own)
         if own.pending is not None:
             try:
-                await client.settle(own, behind=True)
+                await settle(client, own, behind=True)
             except Failure as failure:
                 lease = client.watchdog.lease_ms
                 raise client.explain(failure, own, "an earlier request", lease) from failure.cause

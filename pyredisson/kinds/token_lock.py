@@ -58,7 +58,7 @@ class TokenPair:
 class TokenKind(LockKind):
     """What a token lock says to the server. ``token`` is stored instead of random bytes."""
 
-    __slots__ = ("_token", "waiting")
+    __slots__ = ("_backoff", "_token", "waiting")
 
     label = "token"
     layout = "token lock"
@@ -71,7 +71,12 @@ class TokenKind(LockKind):
     def __init__(self, client: ClientCore, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
         super().__init__(client, names)
         self.waiting: Waiting = Polling(backoff, until_free=True)
+        self._backoff = backoff
         self._token = token
+
+    def with_token(self, token: str) -> TokenKind:
+        """See :meth:`LockKind.with_token`."""
+        return TokenKind(self.client, self.names, self._backoff, token)
 
     def field(self, number: int) -> str:
         """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
@@ -133,7 +138,7 @@ class TokenLockCore(LockCore):
         token: What to store instead of random bytes.
     """
 
-    __slots__ = ("_backoff",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -146,12 +151,7 @@ class TokenLockCore(LockCore):
     ) -> None:
         names = LockNames(name)
         super().__init__(client, names, TokenKind(client, names, backoff, token))
-        self._backoff = backoff
         self._caller = owner
-
-    def with_token(self, token: str) -> TokenLockCore:
-        """The same handle, but for what it stores."""
-        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
 
     # ---- prolonging ----------------------------------------------------------------------------------------------
 

@@ -77,7 +77,9 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_what_is_waited_for_is_not_lost(plan: TopologyPlan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_holds_that_replicas_acknowledged_survive_a_failover(
+    plan: TopologyPlan, chunk: int, volume: Callable[[int], int]
+) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
     seen = counted(partial(ClusterHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
     assert seen["promote"] > 0

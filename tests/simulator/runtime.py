@@ -19,7 +19,6 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.runtime import (
     Acknowledging,
     Ask,
-    AskSynced,
     Background,
     Caller,
     Failure,
@@ -205,9 +204,9 @@ class Seam:
         self.interruptible()
         tasks = [
             self.process.start(
-                ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout)
-                if isinstance(ask, AskSynced)
-                else ask.runtime.eval(ask.request, ask.timeout),
+                ask.runtime.eval(ask.request, ask.timeout)
+                if ask.sync is None
+                else ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout),
                 f"{self.process.name}/request",
             )
             for ask in asks
