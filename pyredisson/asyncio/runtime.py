@@ -144,7 +144,7 @@ class AsyncioRuntime(BaseRuntime):
 
     @property
     def link(self) -> Link:
-        """The way to the server from the loop that is served."""
+        """The link to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
             if self._core is not None:
@@ -165,11 +165,11 @@ class AsyncioRuntime(BaseRuntime):
         return current_task_owner()
 
     def stuck_behind(self, holder: Caller) -> str | None:
-        return None  # Whoever waits lets the others go on.
+        return None  # A task that waits lets the others go on.
 
     @staticmethod
     def inside(mutex: object) -> bool:
-        return False  # Whoever could call from a signal handler would have to await.
+        return False  # A signal handler cannot await.
 
     @staticmethod
     def interrupts(thing: object) -> bool:
@@ -290,7 +290,7 @@ class AsyncioRuntime(BaseRuntime):
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
         self._subscriber = None
-        self.callbacks = Callbacks()
+        self.callbacks: Callbacks = Callbacks()
         self._tasks = set()
         self._loops = []
         self._loop = None

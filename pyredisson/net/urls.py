@@ -119,9 +119,9 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
 
 
 def _check_readable(url: str) -> None:
-    """Raise ``ValueError`` for a URL whose parts cannot be told apart. Python's own error may quote a password."""
+    """Raise ``ValueError`` for a URL whose parts cannot be distinguished. Python's own error may quote a password."""
     if url.partition("://")[0] not in ("redis", "rediss"):
-        return  # Of no single host; whoever reads it says what is wrong with it.
+        return  # Of no single host; its own parser says what is wrong with it.
     try:
         parts = urlsplit(url)
         _ = parts.hostname, parts.port
@@ -191,7 +191,7 @@ def _login(settings: dict[str, Any]) -> str:
 
 
 def check_client(client: object, kind: type) -> None:
-    """Raise ``TypeError`` if what the user gave is not a client of this colour."""
+    """Raise ``TypeError`` if what the user gave is not a client of this form."""
     if not isinstance(client, kind):
         raise TypeError(
             f"redis must be a {kind.__module__.removesuffix('.client')}.{kind.__name__}, not "

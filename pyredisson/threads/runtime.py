@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("pyredisson")
 
-#: After so many seconds a waiter warns that it blocks an event loop.
+#: Seconds after which a waiter warns that it blocks an event loop.
 LOOP_BLOCKED_WARNING = 1.0
 
 
@@ -116,7 +116,7 @@ class ThreadLoop:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def _run(self) -> None:
-        # Whoever was interrupted while starting us has left it to the next nudge: there may be two of us.
+        # A caller that was interrupted while starting us leaves it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
         self._thread = thread = threading.current_thread()
@@ -263,7 +263,7 @@ class ThreadsRuntime(BaseRuntime):
         self._loops = []
         if self._subscriber is not None:
             self._subscriber.abandon()
-        self.callbacks = Callbacks()
+        self.callbacks: Callbacks = Callbacks()
         self._subscriber = None
         self.link.abandon()
 
