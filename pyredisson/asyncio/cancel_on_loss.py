@@ -1,6 +1,6 @@
 """Cancels the body of ``hold(cancel_on_loss=True)``, and takes back that cancellation and no other.
 
-Source: ``asyncio.timeout``, which counts the cancellations of its task in the same way.
+Source: ``asyncio.timeout``, which counts the cancellations of its task likewise.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class CancelOnLoss:
             return  # Its own call has found the loss, and raises it.
         self._requested = self._task.cancel(self._message)
         if sys.version_info < (3, 11):
-            # It remembers the message of whoever cancels it again before it runs.
+            # It remembers the message of a second cancellation before it runs.
             self._task._cancel_message = self._message  # type: ignore[attr-defined]
 
     def take_back(self, error: BaseException | None) -> BaseException | None:
         """Take our cancellation back, if there was one, now that the body has ended with ``error``.
 
         Returns:
-            ``error``, or ``None`` if that is our cancellation and nobody else has asked for one.
+            ``error``, or ``None`` if that is our cancellation and no other was asked for.
         """
         if not self._requested:
             return error

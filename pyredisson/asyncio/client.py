@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import redis.asyncio
 
-from pyredisson.asyncio.cluster import cluster_at, cluster_of, link_to_cluster
+from pyredisson.asyncio.cluster import cluster_of, link_to_cluster
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.asyncio.transport import link_to
@@ -23,6 +23,7 @@ from pyredisson.net.urls import (
     asks_for_embedded,
     check_client,
     check_settings,
+    cluster_at,
     known_url,
     settings_of,
     url_from_env,
@@ -73,7 +74,7 @@ class Redisson(Factory, NotPortable):
         sentinels: Sentinels | None = None,
     ) -> None:
         self._config = settings_of(config)
-        self._url, self._runtime = _way_to(client, self._config, sentinels)
+        self._url, self._runtime = _runtime_of(client, self._config, sentinels)
         if server is not None:
             self._url = server.url
         self._server = server
@@ -107,7 +108,7 @@ class Redisson(Factory, NotPortable):
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
-        cluster = cluster_at(url, redis_kwargs)
+        cluster = cluster_at(url, redis_kwargs, redis.asyncio.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
         if (found := parse_sentinel_url(url)) is not None:
@@ -200,10 +201,10 @@ def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
     return redis.asyncio.Redis.from_url(url, **settings)
 
 
-def _way_to(
+def _runtime_of(
     client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, AsyncioRuntime]:
-    """Where a client leads, its password masked, and the world with the way to there."""
+    """Return where a client connects, its password masked, and a runtime with a link to there."""
     if isinstance(client, redis.asyncio.RedisCluster):
         client = cluster_of(client)
     if isinstance(client, Cluster):
@@ -215,8 +216,8 @@ def _way_to(
     check_client(users, redis.asyncio.Redis)
     pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
-    way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, AsyncioRuntime(link_to(users, config.connect_timeout, sentinels), config)
+    place = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
+    return place, AsyncioRuntime(link_to(users, config.connect_timeout, sentinels), config)
 
 
 def _reborn(core: ClientCore) -> None:

@@ -66,7 +66,7 @@ class Replies(asyncio.Protocol):
         self.close()
 
     def replied(self, reply: Any) -> None:
-        """A reply, or a message, came."""
+        """Take a reply, or a message."""
         raise NotImplementedError
 
     def ended(self) -> None:
@@ -82,7 +82,7 @@ class Replies(asyncio.Protocol):
         if transport is not None and not transport.is_closing():
             try:
                 transport.abort()
-            except RuntimeError:  # Its loop is closed, so nobody will see to its end.
+            except RuntimeError:  # Its loop is closed, so it will not close it.
                 self.abandon()
 
     def abandon(self) -> None:
@@ -98,15 +98,15 @@ class Outcome(Protocol):
     """Who gets what comes of a request: a future, as a rule."""
 
     def done(self) -> bool:
-        """Whether it came, or nobody wants it any more."""
+        """Whether it has an outcome, or is not wanted any more."""
         ...
 
     def set_result(self, reply: Any, /) -> None:
-        """The reply came, or the error that came as one."""
+        """Take the reply, or the error that was one."""
         ...
 
     def set_exception(self, failure: Failure, /) -> None:
-        """No reply came."""
+        """Take the reason why there is no reply."""
         ...
 
 
@@ -125,7 +125,7 @@ class Pipe(Replies):
         self.retired: bool = False
 
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
-        """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""
+        """Send a request; the future gets its reply, or the error that was one, or a ``Failure``."""
         future = self._loop.create_future()
         if self.broken is not None:  # Since it was looked at: there were turns of the loop in between.
             future.set_exception(NotSent(self.broken))
@@ -142,7 +142,7 @@ class Pipe(Replies):
     def post(self, data: bytes, timeout: float, outcome: Outcome) -> None:
         """Send a request that is one of several, by somebody who brings what its outcome is put into.
 
-        Now, if nothing else is under way here: then there is nothing that it could leave together with.
+        Now, if nothing else is in flight here: then there is nothing that it could leave together with.
         """
         if self.broken is not None:
             outcome.set_exception(NotSent(self.broken))
@@ -195,7 +195,7 @@ class Pipe(Replies):
         return self.broken is None and not self.retired
 
     def retire(self) -> None:
-        """Take no more requests, and close when the ones under way are answered or given up."""
+        """Take no more requests, and close when the ones in flight are answered or given up."""
         self.retired = True
         if not self._calls:
             self.close()
@@ -214,7 +214,7 @@ class Pipe(Replies):
             if outcome.done():
                 continue
             if due <= now:
-                # Its reply may still come, and belongs to nobody then. The rest had better go by another connection.
+                # Its reply may still come, and belongs to no request. The rest had better go by another connection.
                 self.retired = True
                 outcome.set_exception(Unanswered(rx.TimeoutError("no reply from the server in time")))
             else:

@@ -6,11 +6,7 @@ import asyncio
 import inspect
 import logging
 import math
-import os
-import random
 import sys
-import threading
-import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,11 +16,9 @@ from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.node_subscribers import subscriber_for
-from pyredisson.net.resp import prepare
-from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
+from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
-from pyredisson.shared.clock import monotonic
 from pyredisson.shared.misuse import no_event_loop
 from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 
@@ -32,7 +26,6 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
     from pyredisson.net.link import Link
-    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["AsyncioRuntime"]
@@ -105,25 +98,19 @@ class TaskLoop:
         self._nudged.ring()
 
 
-class AsyncioRuntime:
+class AsyncioRuntime(BaseRuntime):
     """One client's view of the world, for the tasks of one event loop at a time."""
 
     suspends = True
 
     def __init__(self, make_link: Callable[[], Link], config: Config, *, scattered: bool = False) -> None:
+        super().__init__(config, scattered=scattered)
         self._make_link = make_link
-        self._scattered = scattered
-        self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
-            prepare_call if scattered else prepare
-        )
-        self._config = config
         self._core: ClientCore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: Link | None = None
-        self._subscriber: Subscriber | NodeSubscribers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loops: list[TaskLoop] = []
-        self.callbacks: Callbacks = Callbacks()
         self.closed: bool = False
 
     def attach(self, core: ClientCore) -> None:
@@ -157,7 +144,7 @@ class AsyncioRuntime:
 
     @property
     def link(self) -> Link:
-        """The way to the server from the loop that is served."""
+        """The link to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
             if self._core is not None:
@@ -173,32 +160,16 @@ class AsyncioRuntime:
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
-    now: staticmethod[[], float] = staticmethod(monotonic)
-
-    check_process: staticmethod[[], None] = staticmethod(process.check)
-
     def owner(self) -> TaskOwner:
         self.enter()
         return current_task_owner()
 
     def stuck_behind(self, holder: Caller) -> str | None:
-        return None  # Whoever waits lets the others go on.
-
-    def jitter(self, low: float, high: float) -> float:
-        return random.uniform(low, high)
-
-    def new_id(self) -> str:
-        return str(uuid.uuid4())
-
-    def random_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
-
-    def mutex(self) -> AbstractContextManager[Any]:
-        return threading.RLock()  # Never contended here; but a signal handler may ask for a handle's ``repr``.
+        return None  # A task that waits lets the others go on.
 
     @staticmethod
     def inside(mutex: object) -> bool:
-        return False  # Whoever could call from a signal handler would have to await.
+        return False  # A signal handler cannot await.
 
     @staticmethod
     def interrupts(thing: object) -> bool:
@@ -212,9 +183,6 @@ class AsyncioRuntime:
         self._loops.append(loop)
         return loop
 
-    def place(self, name: str) -> int | None:
-        return slot_of(name) if self._scattered else None
-
     def subscribe(self, channel: str) -> None:
         if self._subscriber is None:
             assert self._core is not None
@@ -225,10 +193,6 @@ class AsyncioRuntime:
 
     def _listen(self, subscriber: Subscriber) -> None:
         _ = self.run_beside(subscriber.run(), "pyredisson-subscriber")
-
-    def unsubscribe(self, channel: str) -> None:
-        if self._subscriber is not None:
-            self._subscriber.unsubscribe(channel)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
@@ -326,7 +290,7 @@ class AsyncioRuntime:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
         self._subscriber = None
-        self.callbacks = Callbacks()
+        self.callbacks: Callbacks = Callbacks()
         self._tasks = set()
         self._loops = []
         self._loop = None

@@ -37,7 +37,7 @@ class TaskDial:
     def failure(self) -> BaseException | None:
         if not self.task.done():
             return None
-        if self.task.cancelled():  # By close(): nobody else cancels it.
+        if self.task.cancelled():  # By close(): nothing else cancels it.
             return NotSent(ClientClosedError("this client was closed meanwhile"))
         return self.task.exception()
 
@@ -46,7 +46,7 @@ async def shielded(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object]
     """Await ``work`` in a task of its own, so that it cannot swallow a cancellation.
 
     redis-py sends through ``asyncio.wait_for``, and before Python 3.12 that drops one which comes with the result.
-    ``unwanted`` is given a result that nobody waits for any more.
+    ``unwanted`` is given a result that is not awaited any more.
     """
     task = asyncio.ensure_future(work)
 
@@ -78,7 +78,7 @@ async def in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callab
             unwanted(task.result())
 
     def leave() -> None:
-        _leaving.add(task)  # Else nobody would keep it until its end.
+        _leaving.add(task)  # Else it would not be kept until its end.
         task.add_done_callback(_leaving.discard)
         task.add_done_callback(over)
 
@@ -94,7 +94,7 @@ async def in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callab
 
 
 def look_at(task: asyncio.Future[Any]) -> None:
-    """Retrieve an error that nobody waits for, so that nobody complains of that."""
+    """Retrieve an error that is not awaited, so that asyncio does not complain."""
     if not task.cancelled():
         task.exception()
 
@@ -103,7 +103,7 @@ _leaving: set[asyncio.Future[Any]] = set()
 
 
 def spawn(work: Coroutine[Any, Any, Any]) -> None:
-    """Run something that nobody waits for, if there is a loop to run it."""
+    """Run something that is not awaited, if there is a loop to run it."""
     try:
         task = asyncio.get_running_loop().create_task(work)
     except RuntimeError:

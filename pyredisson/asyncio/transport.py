@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PipeTransport", "link_to"]
 
-#: So many acquires wait for replicas at once, each on a connection of its own.
+#: How many acquires wait for replicas at once, each on a connection of its own.
 MOST = 64
 
 

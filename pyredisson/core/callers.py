@@ -23,7 +23,7 @@ class Holding(Protocol):
         ...
 
     def in_use(self) -> bool:
-        """Whether anything is held, or is under way."""
+        """Whether anything is held, or in flight."""
         ...
 
     def bound(self) -> bool:
@@ -121,5 +121,5 @@ class MadeCaller(Caller, Protocol):
     """An owner that the user made: it may be used from any thread or task, for one call at a time."""
 
     def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Make a call in its name. Raises ``LockError`` if one is under way."""
+        """Make a call in its name. Raises ``LockError`` if another one runs."""
         ...

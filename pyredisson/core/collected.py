@@ -1,4 +1,4 @@
-"""A client that is garbage-collected while it holds locks: nobody can release them any more, or be asked to.
+"""A client that is garbage-collected while it holds locks: they cannot be released any more.
 
 The garbage collector may run anywhere, in the middle of one of our own methods, too. So what is called from there only
 looks, and takes no mutex; the rest is done where the client's watchdog runs.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_of_collected", "what_it_held"]
 
-#: So many names are told.
+#: How many names are reported.
 NAMES = 10
 
 REASON = "its client was garbage-collected"
@@ -36,8 +36,8 @@ def tell_of_collected(client: ClientCore, event: events.ClientCollected) -> None
     for ownership in client.watchdog.ownerships():
         client.watchdog.unwatch(ownership)
         if ownership.lose(REASON):
-            for told in ownership.on_loss:
-                told()
+            for call in ownership.on_loss:
+                call()
             if client.config.on_lock_lost is not None:
                 client.runtime.call_back(client.config.on_lock_lost, ownership.name, ownership.who.number)
     for owned in client.keeper.kept():

@@ -42,7 +42,7 @@ DAY = 86_400
 
 
 class Meant(float):
-    """Seconds beyond a day that were given as a ``timedelta``: nobody mistakes the unit of these."""
+    """Seconds beyond a day that were given as a ``timedelta``, whose unit is not mistaken."""
 
     __slots__ = ()
 

@@ -41,11 +41,11 @@ class NotNow(NotSent):
 
 
 class Unanswered(Failure):
-    """The request was sent, and no reply came. It may have been executed, or may yet be."""
+    """The request was sent, and no reply was received. It may have been executed, or may yet be."""
 
 
 class Unusable(Unanswered):
-    """An answer came that says nothing of use, and asking again will not help: whether it was executed is not known.
+    """The answer says nothing of use, and asking again will not help: whether it was executed is not known.
 
     Either an error, and an earlier copy may have been executed; or something that the script never says.
     """
@@ -69,7 +69,7 @@ def is_interruption(error: BaseException) -> bool:
     """Whether a call was interrupted by this, and not ended by an error of ours, which says what became of it.
 
     ``KeyboardInterrupt`` and a cancellation are; and so is whatever else a signal handler raises, of any class, such as
-    Celery's ``SoftTimeLimitExceeded`` or a ``TimeoutError``. Whoever is interrupted sees to it that nothing is left
+    Celery's ``SoftTimeLimitExceeded`` or a ``TimeoutError``. An interrupted call sees to it that nothing is left
     behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
     """
     return not isinstance(error, tuple(OUR_ERRORS))

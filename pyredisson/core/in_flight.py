@@ -16,7 +16,7 @@ class Pending(Enum):
     """The request of an ownership whose outcome is not known (yet)."""
 
     ACQUIRE = "acquire"
-    WAIT = "wait"  # Nothing is under way; but it stands in a queue that its owner has left.
+    WAIT = "wait"  # Nothing is in flight; but it stands in a queue that its owner has left.
     RELEASE = "release"
 
 
@@ -69,11 +69,11 @@ class InFlight:
         doubtful: A copy of it may have run.
         settling: Somebody took it over to settle it, and may be at it still.
         lease_ms: The lease that was asked for last.
-        of_block: It is the release of a block: nobody will ask what became of it.
+        of_block: It is the release of a block: no caller will ask for its outcome.
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
         releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
         without_end: It was refused until somebody releases the lock, whose key never expires.
-        released_behind: A release that had failed was settled since, and its owner has not been told so yet.
+        released_behind: A release that had failed was settled since, and its owner has not heard of that yet.
     """
 
     request_id: int = 0

@@ -46,7 +46,7 @@ class OwnerTable(Generic[EntryT]):
         key = entry.key
         with self._mutex:
             listed = self._table.get(key, entry)
-            # First by lock: whoever is interrupted in between leaves at most an entry there that is not in the table.
+            # First by lock: a call that is interrupted in between leaves at most an entry that is not in the table.
             of_lock = self._by_lock.setdefault(key[0], {})
             of_lock[key] = listed
             if (kept := self._by_lock.setdefault(key[0], of_lock)) is not of_lock:

@@ -33,7 +33,7 @@ class Progress:
         begun: Whether it sees to its own end from here on, whatever interrupts it. Set before it does anything.
     """
 
-    begun = False  # Not set by an __init__(), in which an interruption would find nothing begun, and nobody to end it.
+    begun = False  # Not set by an __init__(), in which an interruption would find nothing begun, and nothing to end it.
 
 
 def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:

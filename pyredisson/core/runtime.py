@@ -120,7 +120,7 @@ class Ticket(Protocol):
 
 
 class Background(Protocol):
-    """A loop of the client's that runs beside its callers."""
+    """A loop of the client's in the background."""
 
     def nudge(self) -> None:
         """Let it look again now instead of when it meant to."""
@@ -159,11 +159,11 @@ class Runtime(Protocol):
         ...
 
     def new_id(self) -> str:
-        """A random UUID, for a client to be told by."""
+        """A random UUID, to identify a client."""
         ...
 
     def random_bytes(self, count: int, /) -> bytes:
-        """So many bytes that nobody can guess."""
+        """``count`` bytes that cannot be guessed."""
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:
@@ -171,11 +171,11 @@ class Runtime(Protocol):
         ...
 
     def inside(self, mutex: Any, /) -> bool:
-        """Whether the caller is inside of a mutex already: a signal handler that came in the middle of it."""
+        """Whether the caller is inside of a mutex already: a signal handler in the middle of it."""
         ...
 
     def interrupts(self, thing: object, /) -> bool:
-        """Whether the caller came in the middle of another call of its thread that is at work on this."""
+        """Whether the caller has interrupted another call of its thread that is at work on this."""
         ...
 
     def ticket(self, lock: str = "") -> Ticket:
@@ -237,7 +237,7 @@ class Runtime(Protocol):
     def eval_synced(
         self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float, /
     ) -> Answer[tuple[Reply, int | Failure]]:
-        """Run one script once, and let replicas acknowledge what it did, on a connection that nobody else needs.
+        """Run one script once, and let replicas acknowledge what it did, on a connection of its own.
 
         Returns:
             The reply; and how many replicas acknowledged within ``sync_timeout`` more seconds, or why they could not be

@@ -1,6 +1,6 @@
 """What a client knows of its server: who it is, and how it is set up. Read from ``INFO`` on each new connection.
 
-Pure: whoever makes a connection hands over what the server said, or why it would not say it. A server that does not let
+Pure: the maker of a connection hands over what the server said, or why it would not say it. A server that does not let
 us ask is served like any other, unless ``Config.strict_server``.
 """
 
@@ -132,13 +132,13 @@ class Server:
     Args:
         mutex: For a few plain statements.
         now: Monotonic seconds.
-        complain: Told what is wrong with the server, of each setting once.
+        complain: Called with what is wrong with the server, once for each setting.
         strict: Whether that is an error instead.
 
     Attributes:
-        facts: As of the newest connection that told them; ``None`` before the first.
+        facts: As of the newest connection that gave them; ``None`` before the first.
         refusal: Why the server would not tell, the last time it was asked; ``None`` if it did.
-        on_learned: Called with what each new connection told.
+        on_learned: Called with the facts of each new connection.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Server:
         self.on_learned: list[Learned] = []
 
     def inspect(self, reply: object) -> None:
-        """Take the reply to ``INFO`` on a new connection, or the error that came as one.
+        """Take the reply to ``INFO`` on a new connection, or the error that was one.
 
         Raises:
             Rejected: ``Config.strict_server`` does not let this server be used.
@@ -179,8 +179,8 @@ class Server:
         with self._mutex:
             before, self.facts = self.facts, facts
             self.refusal = None
-        for told in tuple(self.on_learned):
-            told(facts, before)
+        for learn in tuple(self.on_learned):
+            learn(facts, before)
         return facts
 
     def refused(self, error: Exception) -> None:

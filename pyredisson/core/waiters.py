@@ -35,7 +35,7 @@ class Party(NamedTuple):
     Attributes:
         bench: What they have in common.
         look: Looks on behalf of all. What it returns says for how long there is nothing to look for.
-        every: Seconds after which one look has to be for each of them, whatever was told meanwhile.
+        every: Seconds after which one look has to be for each of them, whatever was learned meanwhile.
     """
 
     bench: str
@@ -88,7 +88,7 @@ class Bench:
         return next(iter(self.seats), None)
 
     def call(self, how_many: int) -> None:
-        """Let the first so many look now."""
+        """Let the first ``how_many`` look now."""
         left = len(self.seats) if how_many == ALL else how_many
         for seat in self.seats:
             if left <= 0:

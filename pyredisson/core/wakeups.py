@@ -3,14 +3,14 @@
 Rules kept here:
 
 1. Messages may be lost, late or spurious. They only say "look again"; a waiter looks by itself in any case, after the
-   time it was told or ``Config.max_wait_without_check``, whichever is less.
+   time of its last answer or ``Config.max_wait_without_check``, whichever is less.
 2. A client checks once for all waiters of one channel and kind (a *bench*). The first on the bench does it; the answer
    serves all. A message rings the first; when it is served it leaves, and its own unlock rings the next.
-3. Whoever leaves a bench with a ring that it did not use passes it on, and with it the duty to check.
+3. A waiter that leaves a bench with a ring that it did not use passes it on, and with it the duty to check.
 4. A subscription that has just been confirmed (also after a reconnect) rings the first of every bench: what was
-   published before then reached nobody.
+   published before then was not heard.
 5. Waiters who each hear a channel of their own may sit together all the same (a *party*). Then a message rings the one
-   whose channel it is, and nobody passes a ring on: whose turn it is, is the server's to say. The first on the bench
+   whose channel it is, and no ring is passed on: whose turn it is, is the server's to say. The first on the bench
    looks for all, after a confirmation too, and in any case before their time in the server is over (``look_by``). What
    it learns is for all; what one of them learned by an attempt of its own can only make the next look come sooner.
 6. Channels are heard on a *line*: the one connection of a client, or on a cluster one for each node. What befalls a
@@ -35,7 +35,7 @@ __all__ = ["Wakeups"]
 #: How long a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
 
-#: Confirmations of those who sit together come in bursts: between two looks on their behalf so many seconds pass.
+#: Seconds between two looks on behalf of those who sit together, at least: their confirmations come in bursts.
 LOOK_APART = 0.05
 
 
@@ -55,7 +55,7 @@ class Wakeups:
     # ---- for waiters ---------------------------------------------------------------------------------------------
 
     def glance(self, channel: str) -> int | None:
-        """The number of rings heard so far, or ``None`` if nobody listens yet. To be taken before an attempt."""
+        """The number of rings heard so far, ``None`` without a subscription. To be called before an attempt."""
         entry = self._channels.get(channel)
         return entry.rings if entry is not None and entry.confirmed else None
 
@@ -96,13 +96,13 @@ class Wakeups:
             bench.seats[seat] = None
             entry.idle_since = math.inf
             entry.line.idle.pop(entry.name, None)
-            # A release between the attempt and now has rung nobody, unless somebody sat here all the time. Where the
+            # A release between the attempt and now has rung no waiter, unless one sat here all the time. Where the
             # channel is not confirmed yet, its confirmation will ring.
             if alone and entry.confirmed and seen != entry.rings:
                 seat.called = True
         if not entry.asked_for:
             self._runtime.subscribe(entry.name)
-            entry.asked_for = True  # Last: whoever is interrupted before leaves it to the next one.
+            entry.asked_for = True  # Last: a waiter that is interrupted before leaves it to the next one.
 
     def sleep_until(self, seat: Seat, deadline: float, now: float) -> float:
         """Until when this waiter may sleep unless it is rung. In the past: it has to look now."""
@@ -139,7 +139,7 @@ class Wakeups:
             return list(bench.seats if everybody else newcomers), everybody
 
     def look_after_all(self, seat: Seat, within: float) -> None:
-        """The next look on behalf of everybody is due within so many seconds."""
+        """The next look on behalf of everybody is due ``within`` seconds."""
         with self._mutex:
             seat.bench.look_by = self._runtime.now() + within
 
@@ -161,13 +161,13 @@ class Wakeups:
         with self._mutex:
             seat.bench.trouble = error
             if seat.bench.party is not None and seat.rung:
-                seat.again = self._runtime.now() + retry_in  # Nobody else knows what became of it.
+                seat.again = self._runtime.now() + retry_in  # The others do not know its outcome.
             else:
                 self._expect(seat.bench, retry_in)
                 seat.bench.look_by = max(seat.bench.look_by, seat.bench.next_check)
 
     def hint(self, channel: str, kind: str, look_in: float, how_many: int = 1) -> None:
-        """An attempt of this kind may succeed in so many seconds. If that is now, so many waiters look at once."""
+        """An attempt of this kind may succeed in ``look_in`` seconds. If that is now, let ``how_many`` waiters look."""
         with self._mutex:
             entry = self._channels.get(channel)
             bench = entry.benches.get(kind) if entry is not None else None
@@ -184,8 +184,8 @@ class Wakeups:
     def leave(self, seat: Seat, *, look_in: float, pass_on: bool) -> None:
         """Leave the bench. ``look_in`` says when the next one should check, as far as the leaver knows.
 
-        ``pass_on`` rings the next one, as if the message that the leaver may have had were its. Whoever is interrupted
-        in here calls it again.
+        ``pass_on`` rings the next one, as if the message that the leaver may have had were its. A waiter that is
+        interrupted in here calls it again.
         """
         bench = seat.bench
         channel = seat.channel
@@ -285,7 +285,7 @@ class Wakeups:
             first.ticket.ring()
 
     def rang(self, channel: str, payload: bytes, line: Line | None = None) -> None:
-        """A message came."""
+        """Take a message."""
         with self._mutex:
             entry = self._channels.get(channel)
             if entry is None or entry.line is not (line or self.line):
@@ -297,7 +297,7 @@ class Wakeups:
                 bench.call(bench.message(payload))
 
     def dropped(self, channel: str, line: Line) -> bool:
-        """The server sends this channel's messages no longer. Returns whether they came, and are still wanted."""
+        """The server sends this channel's messages no longer. Returns whether it did, and they are still wanted."""
         with self._mutex:
             entry = line.channels.get(channel)
             if entry is None or not entry.confirmed:
@@ -314,7 +314,7 @@ class Wakeups:
                 entry.confirmed = False
 
     def take_idle(self, now: float, line: Line | None = None) -> list[str]:
-        """Forget the channels that nobody has waited for of late, and return them."""
+        """Forget the channels that had no waiters of late, and return them."""
         line = line or self.line
         with self._mutex:
             # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
@@ -334,7 +334,7 @@ class Wakeups:
             return line.looks_at
 
     def refuse(self, error: Exception, line: Line | None = None) -> None:
-        """The server lets us subscribe to nothing on this line: everybody who waits there is told why."""
+        """The server lets us subscribe to nothing on this line: all who wait there hear why."""
         line = line or self.line
         with self._mutex:
             for name, entry in list(line.channels.items()):

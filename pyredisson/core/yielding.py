@@ -36,7 +36,7 @@ class Yielding:
         self._slice_began = now
 
     def released(self, listeners: int, sent: float, now: float) -> None:
-        """A release that was ``sent`` then was heard by so many connections of others."""
+        """A release that was ``sent`` then was ``heard`` by that many connections of others."""
         if listeners > 0 and now - self._slice_began > SLICE:
             self.until = now + min(YIELD_MIN + 2 * (now - sent), YIELD_MAX)
 
@@ -50,6 +50,6 @@ class Yielding:
         self.until = -math.inf
 
     def refuse(self, wait: float | None, now: float) -> Refused | None:
-        """What to act as if the server had said so, for an acquire that may wait for so many seconds."""
+        """What to act as if the server had said so, for an acquire that may wait for ``wait`` seconds."""
         left = self.until - now
         return Refused(int(left * 1000)) if wait is None or wait > 2 * left else None

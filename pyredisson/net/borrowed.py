@@ -84,7 +84,7 @@ class BorrowedPool(Pool):
         return wire
 
     def put_back(self, wire: Any) -> Awaitable[object] | None:
-        """Give a connection back to where it came from."""
+        """Give a connection back to its pool."""
         return super().put_back(wire) if wire.own else self._lender.give_back(wire)
 
     def discard(self, wire: Any) -> None:

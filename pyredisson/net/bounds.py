@@ -51,7 +51,7 @@ class Framing:
         self._bytes = 0  # What has come of this reply.
 
     def read_along(self, data: bytes) -> None:
-        """Check what came, before a parser gets it.
+        """Check what was received, before a parser gets it.
 
         Raises:
             redis.exceptions.InvalidResponse: No reply can be so large, or is like this.
@@ -134,7 +134,7 @@ class Reader(Framing):
         self.gets: Callable[..., Any] = reader.gets
 
     def feed(self, data: bytes) -> None:
-        """Take what came. Raises as :meth:`read_along` does."""
+        """Take what was received. Raises as :meth:`read_along` does."""
         if self._bytes or not _SIMPLE.fullmatch(data):
             self.read_along(data)
         self._feed(data)

@@ -15,7 +15,7 @@ import redis.exceptions as rx
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.net.cluster_map import Cluster, ClusterMap
-from pyredisson.net.link import Inspect, NodeLink, Stream, nobody
+from pyredisson.net.link import Inspect, NodeLink, Stream, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import Address, Ask, Call, Moved, read_redirection, slot_of
 from pyredisson.shared.clock import monotonic
@@ -32,14 +32,14 @@ RETRY = DoublingBackoff(first=0.005, maximum=0.1)
 #: What nodes say that soon will serve the slot, or that another one does.
 PASSING = frozenset({"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN"})
 
-#: So many requests go to a node at once, before the replies to them are read.
+#: How many requests go to a node at once, before the replies to them are read.
 TOGETHER = 100
 
 #: So often a request is sent on; more often means that the nodes do not agree.
 REDIRECTIONS = 16
 
 Send: TypeAlias = Callable[[NodeLink, float, bool], Awaitable["Reply"]]
-"""Sends a request to a node within so many seconds, if it must although the node does not (yet) serve its slot."""
+"""Sends a request to a node, within a timeout; the flag says that the node does not (yet) serve its slot."""
 
 
 class ClusterLink:
@@ -75,7 +75,7 @@ class ClusterLink:
         self._remap = cluster.remap
         self._sleep = sleep
         self.inspect: Inspect | None = None
-        self.on_change: Callable[[], None] = nobody
+        self.on_change: Callable[[], None] = ignore
         self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_mutex, lambda: self.on_change(), now)
 
     # ---- requests ------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class ClusterLink:
         return await self._execute(request.slot, send, timeout), acked
 
     def _inspected(self, reply: object) -> None:
-        """A node says of itself who it is. Whoever is a replica is none that locks are asked of."""
+        """Take what a node says of itself. A replica is no node that locks are asked of."""
         if self.inspect is not None and not (isinstance(reply, bytes) and b"\nrole:slave" in reply):
             self.inspect(reply)
 
@@ -282,12 +282,12 @@ class ClusterLink:
         self.map.close()
 
     def abandon(self) -> None:
-        self.on_change = nobody
+        self.on_change = ignore
         self.map.abandon()
 
 
 def _unreachable(failure: Failure) -> bool:
-    """Whether the node itself cannot be reached, or says that it serves nobody: another one may serve its slots now."""
+    """Whether the node cannot be reached, or says that it serves no requests: another one may serve its slots now."""
     if not isinstance(failure, NotSent):
         return False
     return isinstance(failure.cause, (rx.ConnectionError, rx.TimeoutError, rx.ReadOnlyError, rx.MasterDownError))

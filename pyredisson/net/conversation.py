@@ -63,7 +63,7 @@ class Conversation:
         return b"".join([pack("SUNSUBSCRIBE", channel) for channel in channels])
 
     def heard(self, replies: list[Any], now: float) -> None:
-        """Process what came."""
+        """Process what was received."""
         self._heard = now
         self._asked = None
         for reply in replies:

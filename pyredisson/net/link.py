@@ -1,4 +1,4 @@
-"""The way to one server, as both colours see it: ``async`` means "may block" here too."""
+"""The link to one server, for threads and asyncio: ``async`` means "may block" here too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
     "Link",
     "NodeLink",
     "Stream",
-    "nobody",
+    "ignore",
     "wait_command",
 ]
 
@@ -31,12 +31,12 @@ Inspect: TypeAlias = Callable[[object], None]
 """Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
 
 
-def nobody() -> None:
-    """Nobody wants to know."""
+def ignore() -> None:
+    """Do nothing: the initial :attr:`Link.on_change`."""
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:
-    """Wait until so many replicas know of what was done on this connection, or until the time is over."""
+    """Return the command that waits until ``replicas`` replicas have what was written on this connection."""
     return pack("WAIT", replicas, max(1, math.ceil(seconds * 1000)))  # 0 would be for ever.
 
 
@@ -71,11 +71,11 @@ class Link(Protocol):
         ...
 
     async def stream(self, timeout: float) -> Stream:
-        """Make a connection that belongs to nobody else, for a subscriber."""
+        """Make a connection for a subscriber alone."""
         ...
 
     async def follow(self) -> bool:
-        """Find out by the way whether what is to be reached has moved. Returns whether there is anybody to ask."""
+        """Find out whether what is to be reached has moved. Returns whether that can be asked."""
         ...
 
     def reserve(self) -> None:
@@ -119,7 +119,7 @@ class Stream(Protocol):
         ...
 
     async def read(self, timeout: float) -> list[Any] | None:
-        """Return what came within ``timeout``, an empty list for nothing, ``None`` for the end of the connection."""
+        """Return what is received within ``timeout``, an empty list for nothing, ``None`` at its end."""
         ...
 
     def wake(self) -> None:

@@ -1,7 +1,7 @@
 """Which connection a request takes, which of them stay, and how long one may take to be made.
 
 A connection is made in the background, within ``Config.connect_timeout``. A request waits for it as long as it has
-time itself; whoever comes next goes on waiting for the same one, so that a slow server is not asked again and again.
+time itself; the next request goes on waiting for the same one, so that a slow server is not asked again and again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pool:
 
     Args:
         dialler: Makes them.
-        connect: Makes one, within so many seconds.
+        connect: Makes one, within a timeout in seconds.
         connect_timeout: How long that may take.
     """
 
@@ -48,7 +48,7 @@ class Pool:
         self._make = connect
         self._connect_timeout = connect_timeout
         self._idle: list[Wire] = []
-        self._dials: list[Dial] = []  # Those that nobody waits for.
+        self._dials: list[Dial] = []  # Those that no request waits for.
         self._closed = False
 
     def get(self) -> Wire | None:
@@ -110,7 +110,7 @@ class Pool:
         raise Connecting(rx.ConnectionError("the connection was closed as soon as it was made, or is used already"))
 
     def dial(self) -> Dial:
-        """Return a connection being made that nobody else waits for. Raises ``NotSent`` if the client was closed."""
+        """Return a connection being made that is not waited for. Raises ``NotSent`` if the client was closed."""
         if self._closed:
             raise NotSent(ClientClosedError("this client was closed meanwhile"))
         while True:

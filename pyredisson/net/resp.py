@@ -86,11 +86,11 @@ ASKING = pack("ASKING")
 def resent(requests: Sequence[Packed], replies: list[Any]) -> dict[int, bytes]:
     """What to send again because the server did not know the script: its text once, then the calls as before."""
     again: dict[int, bytes] = {}
-    told: set[Script] = set()
+    sent: set[Script] = set()
     for index, (request, reply) in enumerate(zip(requests, replies, strict=True)):
         if is_no_script(reply):
-            again[index] = request.data if request.script in told else request.in_full()
-            told.add(request.script)
+            again[index] = request.data if request.script in sent else request.in_full()
+            sent.add(request.script)
     return again
 
 
@@ -108,7 +108,7 @@ _ERRORS: dict[str, type[rx.RedisError]] = {
 }
 
 #: The server could not take the request at this moment, and did not: as good as not sent. UNBLOCKED is what a ``WAIT``
-#: is told when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not said by it.
+#: is answered when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not said by it.
 _NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"})
 #: Of these, what a server says that is not the master, or not yet.
 _NO_MASTER = frozenset({"LOADING", "READONLY", "MASTERDOWN"})
@@ -136,7 +136,7 @@ def reply_error(text: str) -> rx.RedisError:
 def failure_of(error: Any, *, found: bool = False) -> Failure:
     """Tell what an error reply says of the request: it had no effect, for now or for good.
 
-    ``found`` says that sentinels have told of this server as the master: one that is none, or is none yet, is replaced
+    ``found`` says that sentinels named this server as the master: one that is none, or is none yet, is replaced
     or ready soon, so that it is worth asking again.
     """
     if type(error) is rx.ResponseError:
@@ -155,7 +155,7 @@ def failure_of(error: Any, *, found: bool = False) -> Failure:
 def inspected(reply: Any, *, found: bool = False) -> Any:
     """What to make of the reply to ``INFO`` on a new connection: a server that cannot answer now is not there yet.
 
-    ``found`` says that sentinels have told of it as the master: if it is none (any more), they are behind.
+    ``found`` says that sentinels named it as the master: if it is none (any more), they are behind.
 
     Raises:
         NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will tell of another soon.

@@ -42,7 +42,7 @@ Address = tuple[str, int]
 """Host and port."""
 
 AskSentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Awaitable[Any]]
-"""Runs one command on a sentinel: with redis-py's settings for the connection, and within so many seconds."""
+"""Runs one command on a sentinel: with redis-py's settings for the connection, and within a timeout in seconds."""
 
 
 @final
@@ -105,8 +105,8 @@ def _address(text: str) -> Address:
 class Whereabouts:
     """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks.
 
-    Whoever finds it elsewhere, for a new connection or because it was time to ask, finds it for all connections: those
-    to where it was are to be left, though the server there may go on for a while as if it were the master still.
+    A caller that finds it elsewhere, for a new connection or because it was time to ask, finds it for all connections:
+    those to where it was are to be left, though the server there may go on for a while as if it were the master still.
     """
 
     def __init__(self) -> None:
@@ -118,8 +118,8 @@ class Whereabouts:
         """It is being asked for, for a new connection."""
         self._ask_at = now + ASK_AGAIN
 
-    def nobody_knew(self, now: float) -> None:
-        """It was asked for by the way, and nobody told: that is not tried again so soon."""
+    def not_known(self, now: float) -> None:
+        """No sentinel knew: do not ask again so soon."""
         self._ask_at = now + ASK_LATER
 
     def found(self, address: Address) -> bool:
@@ -143,7 +143,7 @@ class Whereabouts:
         return address != self._address
 
     def doubtful(self, now: float) -> bool:
-        """Whether it is time to ask if the master is still where we are connected. Whoever is told so asks."""
+        """Whether it is time to ask if the master is still where we are connected. The caller then asks."""
         if self._address is None or now < self._ask_at:
             return False
         self._ask_at = now + ASK_AGAIN  # One of many asks.
@@ -175,11 +175,11 @@ class Sentinels:
         return self._url.masked
 
     def doubt(self) -> None:
-        """What was told last is no master: ask somebody else first the next time."""
+        """The last answer is no master: ask another sentinel first the next time."""
         self._order = [*self._order[1:], *self._order[:1]]
 
     async def locate(self, ask: AskSentinel, timeout: float) -> Address:
-        """Return where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if nobody knows."""
+        """Return where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if none knows."""
         order = self._order
         service = self._url.service
         # All of them within the time, as far as it goes; a dead one must not cost it all.

@@ -6,7 +6,7 @@ Rules kept here:
 
 1. A request that surely did not leave is sent once more on another connection, if the first was not new.
 2. A script that the server does not know is sent again in full; that is still once.
-3. A new connection is used when its server has told who it is (``INFO``), and nobody objects.
+3. A new connection is used when its server has said who it is (``INFO``), and that is accepted.
 4. Where sentinels lead, each new connection goes where they say. They are asked again while old ones are used; what
    leads elsewhere, or to a server that became a replica, is left.
 5. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
@@ -21,7 +21,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.core.runtime import Acknowledging, Reply
-from pyredisson.net.link import CONNECTING, INFO, Inspect, Stream, nobody, wait_command
+from pyredisson.net.link import CONNECTING, INFO, Inspect, Stream, ignore, wait_command
 from pyredisson.net.resp import ASKING, Packed, failure_of, inspected, is_no_script, pack, resent
 from pyredisson.net.sentinel import Whereabouts
 
@@ -54,7 +54,7 @@ class ServerLink:
         self._master = Whereabouts()
         self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
         self.inspect: Inspect | None = None
-        self.on_change: Callable[[], None] = nobody
+        self.on_change: Callable[[], None] = ignore
         self.away = False
 
     # ---- requests ------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class ServerLink:
         try:
             self._found(await self._sentinels.locate(self._transport.ask_sentinel, min(timeout, CONNECTING)))
         except NotSent:
-            self._master.nobody_knew(self._now())
+            self._master.not_known(self._now())
 
     async def follow(self) -> bool:
         await self._look_again(CONNECTING)

@@ -74,7 +74,7 @@ def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[in
     """Read the reply to ``CLUSTER SLOTS``: from where to where, both included, which master serves.
 
     Args:
-        reply: As it came.
+        reply: The raw reply.
         asked: Who said it; a node that does not know its own address means the one by which it was reached.
         remap: What the user's client makes of addresses.
     """
@@ -93,7 +93,7 @@ class Moved(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Another node has what is not here any more, this once: the slot is on its way."""
+    """Another node has what is not here any more, this once: the slot is being moved."""
 
     slot: int
     address: Address

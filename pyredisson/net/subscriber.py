@@ -34,7 +34,7 @@ class Subscriber:
     """Starts with the first waiter; reconnects, resubscribes and lets everybody look again, by itself.
 
     Args:
-        open_stream: Makes a connection within so many seconds, or raises a ``Failure``.
+        open_stream: Makes a connection within a timeout in seconds, or raises a ``Failure``.
         start: Runs :meth:`run` in a thread or task of its own.
         runtime: The world.
         config: The client's settings.
@@ -64,7 +64,7 @@ class Subscriber:
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
-        self._moves = 0  # So often it was told to hear messages elsewhere.
+        self._moves = 0  # How often it had to hear messages elsewhere.
         self._open_stream = open_stream
         self._start = start
         self._now = runtime.now
@@ -85,7 +85,7 @@ class Subscriber:
         """Send for a channel's messages, now or as soon as there is a connection.
 
         Raises:
-            LockError: A signal handler came in the middle of another command, whose bytes must not be torn apart.
+            LockError: A signal handler is in the middle of another command, whose bytes must not be torn apart.
         """
         if self._inside(self._sending):
             raise LockError(INTERRUPTED)
@@ -164,7 +164,7 @@ class Subscriber:
                 await self._pause(RETRY.longest(self._failed - 1), moves)
 
     async def _pause(self, seconds: float, moves: int) -> None:
-        """Pause before the next connection; without end while nobody waits for anything."""
+        """Pause before the next connection; without end while there is no waiter."""
         over = self._now() + seconds
         while not self.closed:
             wanted = bool(self._wakeups.wanted(self.line))
@@ -174,7 +174,7 @@ class Subscriber:
             await self._bell.wait(left)
 
     async def _listen(self, stream: Stream, moves: int) -> None:
-        """Hear messages until the connection ends, or its server is the wrong one: it was made after so many moves."""
+        """Hear messages until the connection ends, or its server is the wrong one: ``moves`` counts those before it."""
         useful = False
         follow_at = math.inf if self._follow is None else self._now() + ASK_AGAIN
         conversation = self._begin(stream)

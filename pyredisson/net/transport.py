@@ -30,10 +30,10 @@ class Transport(Dialler, Protocol):
     watchdog: object
 
     def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        """Return where requests find a connection; and those that need one which nobody else uses.
+        """Return where requests find a connection; and those that need one for themselves.
 
         Args:
-            connect: Makes a connection by :meth:`open`, within so many seconds.
+            connect: Makes a connection by :meth:`open`, within a timeout in seconds.
             introduce: Lets the server at the end of one say who it is.
             connect_timeout: How long a connection may take to be made.
         """

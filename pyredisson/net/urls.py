@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyredisson.config import Config
+from pyredisson.net.cluster_map import Cluster
 
 __all__ = [
     "DEFAULT_URL",
@@ -16,6 +17,7 @@ __all__ = [
     "asks_for_embedded",
     "check_client",
     "check_settings",
+    "cluster_at",
     "cluster_url",
     "kept_settings",
     "known_url",
@@ -117,9 +119,9 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
 
 
 def _check_readable(url: str) -> None:
-    """Raise ``ValueError`` for a URL whose parts cannot be told apart. Python's own error may quote a password."""
+    """Raise ``ValueError`` for a URL whose parts cannot be distinguished. Python's own error may quote a password."""
     if url.partition("://")[0] not in ("redis", "rediss"):
-        return  # Of no single host; whoever reads it says what is wrong with it.
+        return  # Of no single host; its own parser says what is wrong with it.
     try:
         parts = urlsplit(url)
         _ = parts.hostname, parts.port
@@ -189,7 +191,7 @@ def _login(settings: dict[str, Any]) -> str:
 
 
 def check_client(client: object, kind: type) -> None:
-    """Raise ``TypeError`` if what the user gave is not a client of this colour."""
+    """Raise ``TypeError`` if what the user gave is not a client of this form."""
     if not isinstance(client, kind):
         raise TypeError(
             f"redis must be a {kind.__module__.removesuffix('.client')}.{kind.__name__}, not "
@@ -234,3 +236,20 @@ def own_settings(settings: dict[str, Any], budget: float) -> dict[str, Any]:
         value = own.get(key)
         own[key] = min(value, budget) if isinstance(value, (int, float)) and value > 0 else budget
     return own
+
+
+def cluster_at(url: str, settings: dict[str, Any], pool_class: type[Any]) -> Cluster | None:
+    """The cluster that a URL leads to, ``None`` if it leads elsewhere. ``pool_class`` is redis-py's for the form.
+
+    Raises:
+        ValueError: It leads nowhere.
+    """
+    read = cluster_url(url)
+    if read is None:
+        return None
+    seeds, first = read
+    remap = settings.pop("address_remap", None)
+    pool = pool_class.from_url(first, **settings)
+    if pool.connection_kwargs.get("db"):
+        raise ValueError("a cluster has only database 0")
+    return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)

@@ -26,16 +26,16 @@ class Wire(Protocol):
     used: float
 
     def call(self, data: bytes, timeout: float, /) -> Awaitable[Any]:
-        """Send a request and return the reply, or the error that came as one.
+        """Send a request and return the reply, or the error that was one.
 
         Raises:
             NotSent: Nothing that the server could execute has left.
-            Unanswered: It has, and no reply came.
+            Unanswered: It has, and no reply was received.
         """
         ...
 
     def call_many(self, requests: Sequence[bytes], timeout: float, /) -> Awaitable[list[Any]]:
-        """Send several requests at once and return the reply of each, or the error that came as one, or a ``Failure``.
+        """Send several requests at once and return the reply of each, or the error that was one, or a ``Failure``.
 
         Raises:
             NotSent, Unanswered: For all of them.
@@ -47,7 +47,7 @@ class Wire(Protocol):
         ...
 
     def retire(self) -> None:
-        """Close it as soon as nothing is under way on it; nobody sends anything more."""
+        """Close it as soon as nothing is in flight on it; nothing more is sent."""
         ...
 
     def close(self) -> None:

@@ -60,15 +60,15 @@ def backoff_of(backoff: Backoff | None) -> Delays:
 
 
 def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
-    """Return the cores of locks of one colour.
+    """Return the cores of locks of one form, for threads or for asyncio.
 
     Raises:
-        TypeError: One is something else than a lock, or a lock of the other colour.
+        TypeError: One is something else than a lock, or a lock of the other form.
     """
     for lock in locks:
         if not isinstance(lock, kind):
-            colour = kind.__module__.removesuffix(".primitives")
+            form = kind.__module__.removesuffix(".primitives")
             raise TypeError(
-                f"a multi-lock is made of locks of {colour}, not of {type(lock).__module__}.{type(lock).__qualname__}"
+                f"a multi-lock is made of locks of {form}, not of {type(lock).__module__}.{type(lock).__qualname__}"
             )
     return [lock._core for lock in locks]

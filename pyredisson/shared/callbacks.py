@@ -16,13 +16,13 @@ from pyredisson.shared.clock import monotonic
 
 __all__ = ["Callbacks"]
 
-#: For so many seconds the worker waits for something to call before it ends.
+#: Seconds for which the worker waits for something to call before it ends.
 IDLE = 5.0
 
-#: A callback that has run for so many seconds keeps nobody else waiting any longer.
+#: After so long, in seconds, a callback no longer keeps the others waiting.
 STUCK = 1.0
 
-#: So many threads there are at most, whatever blocks.
+#: The largest number of threads, whatever blocks.
 MOST = 8
 
 _log = logging.getLogger("pyredisson")
@@ -37,7 +37,7 @@ class Callbacks:
         self._worker: threading.Thread | None = None  # The one that takes from the queue.
         self._since = math.inf  # When it began with the callback that it is at.
         self._threads = 0
-        self._starved = False  # There was no thread to be had the last time.
+        self._starved = False  # No thread was available the last time.
         self._closed = False
 
     def add(self, callback: Callable[..., object], *args: object) -> None:
@@ -95,7 +95,7 @@ class Callbacks:
                 self._threads -= 1
                 if self._worker is threading.current_thread():
                     self._worker = None
-                    if self._queue:  # The callback has ended the thread, in whatever way.
+                    if self._queue:  # The callback has ended the thread.
                         self._start()
 
     def _next(self) -> tuple[Callable[..., object], tuple[object, ...]] | None:
@@ -109,7 +109,7 @@ class Callbacks:
             ours = self._worker is threading.current_thread()
             if not ours or not self._queue:
                 if ours:
-                    self._worker = None  # Here, so that nobody leaves something to a thread that ends.
+                    self._worker = None  # Here, so that nothing is left to a thread that ends.
                 return None
             self._since = monotonic()
             return self._queue.popleft()

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 from pyredisson.core.callers import Caller, Holding
 
-__all__ = ["AnyOwner", "Mark", "live_marks"]
+__all__ = ["AnyOwner", "Mark", "leave_mark", "live_marks"]
 
 _numbers = itertools.count(1)
 
@@ -56,6 +56,20 @@ def live_marks() -> Iterator[Mark]:
         mark = mark.outer
 
 
+def leave_mark(held: Holding, names: frozenset[str], job: weakref.ref[object] | None = None) -> None:
+    """Leave a mark of what is held in the calling context. The arguments are the attributes of :class:`Mark`."""
+    while True:
+        outer = _innermost.get()
+        # What is only about to be held has left no mark that is still live; and this is the hot path.
+        while outer is not None and (outer.held is held or not outer.live()):
+            outer = outer.outer
+        mark = Mark(held, names, outer, job)
+        _innermost.set(mark)
+        held.marked(weakref.ref(mark))
+        if _innermost.get() is mark:  # Else a signal handler has held it meanwhile, and left a mark of its own.
+            return
+
+
 class AnyOwner:
     """What all owners have in common.
 
@@ -84,19 +98,7 @@ class AnyOwner:
 
     def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
-        while True:
-            outer = _innermost.get()
-            # What is only about to be held has left no mark that is still live; and this is the hot path.
-            while outer is not None and (outer.held is held or not outer.live()):
-                outer = outer.outer
-            mark = Mark(held, names, outer, self._current_job())
-            _innermost.set(mark)
-            held.marked(weakref.ref(mark))
-            if _innermost.get() is mark:  # Else a signal handler has held it meanwhile, and left a mark of its own.
-                return
-
-    def _current_job(self) -> weakref.ref[object] | None:
-        return None
+        leave_mark(held, names)
 
     def marks(self) -> Iterator[Mark]:
         """The holds of the calling context, innermost first."""

@@ -15,7 +15,7 @@ BY_HAND: Any = None
 
 
 class NotPortable:
-    """Of use only in its process and through its client: whoever pickles or copies it is told what to do instead."""
+    """Of use only in its process and through its client: pickling it raises an error that says what to do instead."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ def _snake_case(name: str) -> str:
 
 
 def no_event_loop() -> RuntimeError:
-    """The error for whoever awaits something of ``pyredisson.asyncio`` where no event loop of asyncio runs."""
+    """Return the error for an await of ``pyredisson.asyncio`` where no event loop of asyncio runs."""
     if _in_trio():
         return RuntimeError(
             "pyredisson.asyncio needs the event loop of asyncio, and this is trio: use a client of pyredisson (for "

@@ -1,6 +1,6 @@
-"""Refuse a monkey patch by gevent or eventlet that came too late, or leaves threads alone.
+"""Refuse a monkey patch by gevent or eventlet that is too late, or leaves threads alone.
 
-Owners are told apart by ``threading.local``, and waiters sleep on ``threading.Lock``. Patched before this library is
+Owners are distinguished by ``threading.local``, and waiters sleep on ``threading.Lock``. Patched before this library is
 imported, both know greenlets, and a greenlet is an owner like a thread. Patched later, all greenlets of a thread would
 be one owner, any number of them inside a lock at once, and what was made before would block them all.
 """
@@ -24,7 +24,7 @@ _WHAT_TO_DO = (
 
 
 def check_patched() -> None:
-    """See that greenlets, if there are any, can be told apart.
+    """See that greenlets, if there are any, can be distinguished.
 
     Raises:
         RuntimeError: gevent or eventlet has patched ``threading`` after this library was imported, or has patched

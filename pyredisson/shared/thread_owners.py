@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from pyredisson.core.callers import Caller, Holding
-from pyredisson.shared.marks import AnyOwner, Mark, live_marks
+from pyredisson.shared.marks import AnyOwner, Mark, leave_mark, live_marks
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.pool_jobs import job_of, worker_frame
 
@@ -92,7 +92,7 @@ class ThreadOwner(AnyOwner):
         """See ``Caller.mark``."""
         if self._root._latest is not held or self.pooled:
             self.look_behind(held, tell)
-        super().mark(held, names, tell)
+        leave_mark(held, names, self._root._job)
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
         """See ``Caller.look_behind``. It tells once."""
@@ -103,9 +103,6 @@ class ThreadOwner(AnyOwner):
             return
         if another_job or all(mark.held is not latest for mark in self.marks()):
             tell(latest)
-
-    def _current_job(self) -> weakref.ref[object] | None:
-        return self._root._job
 
     def _is_of_another_job(self, mark: Mark) -> bool:
         """Whether it marks a block of ``hold()`` that another job of this thread's pool has entered.

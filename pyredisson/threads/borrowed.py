@@ -34,7 +34,7 @@ __all__ = ["BorrowedTransport"]
 class BorrowedConnection(BorrowedWire):
     """A connection of redis-py. ``answered``: whether its server answered the last time."""
 
-    answered = False
+    answered: bool = False
 
     @property
     def source(self) -> Any:

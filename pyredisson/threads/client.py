@@ -32,6 +32,7 @@ from pyredisson.net.urls import (
     asks_for_embedded,
     check_client,
     check_settings,
+    cluster_at,
     known_url,
     settings_of,
     url_from_env,
@@ -46,7 +47,7 @@ from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
 from pyredisson.shared.patching import check_patched, is_patched
 from pyredisson.shared.synchronized import synchronized_function
-from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
+from pyredisson.threads.cluster import cluster_of, link_to_cluster
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
@@ -102,7 +103,7 @@ class Redisson(NotPortable):
     ) -> None:
         check_patched()
         self._config = settings_of(config)
-        self._url, link = _way_to(client, self._config, sentinels)
+        self._url, link = _link_of(client, self._config, sentinels)
         if server is not None:
             self._url = server.url
         self._runtime = ThreadsRuntime(link, self._config)
@@ -136,7 +137,7 @@ class Redisson(NotPortable):
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
-        cluster = cluster_at(url, redis_kwargs)
+        cluster = cluster_at(url, redis_kwargs, redis.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
         if (found := parse_sentinel_url(url)) is not None:
@@ -373,10 +374,10 @@ def _default() -> redis.Redis:
     return redis.Redis.from_url(DEFAULT_URL)
 
 
-def _way_to(
+def _link_of(
     client: redis.Redis | redis.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, Link]:
-    """Where a client leads, its password masked, and the way to there."""
+    """Return where a client connects, its password masked, and a link to there."""
     if isinstance(client, redis.RedisCluster):
         client = cluster_of(client)
     if isinstance(client, Cluster):
@@ -387,8 +388,8 @@ def _way_to(
     check_client(users, redis.Redis)
     pool = users.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
-    way = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return way, link_to(users, config.connect_timeout, sentinels)
+    place = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
+    return place, link_to(users, config.connect_timeout, sentinels)
 
 
 def _reborn(core: ClientCore) -> None:

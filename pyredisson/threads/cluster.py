@@ -12,10 +12,10 @@ import redis
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.urls import cluster_url, kept_settings
+from pyredisson.net.urls import kept_settings
 from pyredisson.threads.transport import SocketTransport
 
-__all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
+__all__ = ["cluster_of", "link_to_cluster"]
 
 
 class ThreadMutex:
@@ -33,19 +33,6 @@ class ThreadMutex:
 
 async def _sleep(seconds: float) -> None:
     time.sleep(seconds)
-
-
-def cluster_at(url: str, settings: dict[str, Any]) -> Cluster | None:
-    """The cluster that a URL leads to, ``None`` if it leads elsewhere. Raises ``ValueError`` if it leads nowhere."""
-    read = cluster_url(url)
-    if read is None:
-        return None
-    seeds, first = read
-    remap = settings.pop("address_remap", None)
-    pool = redis.ConnectionPool.from_url(first, **settings)
-    if pool.connection_kwargs.get("db"):
-        raise ValueError("a cluster has only database 0")
-    return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)
 
 
 def cluster_of(client: redis.RedisCluster) -> Cluster:

@@ -55,7 +55,7 @@ def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], o
     """
     over = Flag()
     outcome: list[Any] = []
-    state: list[None] = [None]  # Popped once: by whoever waits no longer, or by whoever is done.
+    state: list[None] = [None]  # Popped once: by the caller that waits no longer, or by the work that is done.
 
     def work() -> None:
         error: BaseException | None = None
@@ -67,7 +67,7 @@ def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], o
         outcome[:] = [result, error]
         try:
             state.pop()
-        except IndexError:  # Nobody waits any more.
+        except IndexError:  # No caller waits any more.
             if error is None:
                 with contextlib.suppress(Exception):
                     unwanted(result)

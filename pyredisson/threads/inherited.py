@@ -87,13 +87,13 @@ def _unless(forked: Callable[[], bool], greet: Callable[[Any], object]) -> Calla
 
 
 def close_inherited(sock: socket.socket) -> None:
-    """Close this process's descriptor of a socket that nobody uses here. A farewell over TLS would reach the server."""
+    """Close this process's descriptor of a socket that is not used here. A farewell over TLS would reach the server."""
     with contextlib.suppress(OSError):
         socket.close(sock.detach())
 
 
 def end_inherited(socks: Iterable[socket.socket | None]) -> None:
-    """Let whoever still uses these sockets here find them at their end, without a word to the server.
+    """Let threads that still use these sockets here find them at their end, without a word to the server.
 
     A descriptor that a greenlet waits for must not be closed under it, since the number could be used for something
     else: another file is put in its place, one that can be read at once and at whose end it is.

@@ -1,7 +1,7 @@
 """Calls in the middle of calls: signal handlers and finalizers run between any two steps of the thread they interrupt.
 
 A mutex that protects plain state is reentrant, or such a call would wait for the very thread that it holds up. But what
-it finds may be half changed, or the request of the interrupted call under way: then it has to be refused.
+it finds may be half changed, or the request of the interrupted call in flight: then it has to be refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ inside: Callable[[Any], bool] = operator.methodcaller("_is_owned")
 
 
 def interrupts(thing: object) -> bool:
-    """Whether the calling thread came in the middle of another call of its own that is at work on this."""
+    """Whether the calling thread has interrupted another call of its own that is at work on this."""
     return any(_is_at(value, thing) for frame in _interrupted() for value in frame.f_locals.values())
 
 
 def interrupts_a_call() -> bool:
-    """Whether the calling thread came in the middle of any call of its own."""
+    """Whether the calling thread has interrupted any call of its own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is run.__code__:

@@ -38,7 +38,7 @@ class PermitHold(NotPortable, Generic[EnteredT_co]):
     def __enter__(self) -> EnteredT_co:
         try:
             return run(self._block.enter())  # type: ignore[return-value]  # None only if it may skip.
-        except BaseException as error:  # Ctrl-C, just after it was acquired: nobody will leave the block.
+        except BaseException as error:  # Ctrl-C, just after it was acquired: the block will not be left.
             run_to_the_end(self._block.leave, error)
             raise
 

@@ -6,13 +6,9 @@ import asyncio
 import inspect
 import logging
 import math
-import os
-import random
 import threading
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.core.callers import Caller
@@ -21,11 +17,8 @@ from pyredisson.core.running import run
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.node_subscribers import subscriber_for
-from pyredisson.net.resp import prepare
-from pyredisson.net.slots import prepare_call, slot_of
-from pyredisson.shared import process
+from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
-from pyredisson.shared.clock import monotonic
 from pyredisson.shared.owners import current_owner
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.task_owners import TaskOwner
@@ -39,7 +32,6 @@ if TYPE_CHECKING:
     from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
     from pyredisson.net.link import Inspect, Link
-    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["ThreadsRuntime"]
@@ -48,7 +40,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("pyredisson")
 
-#: After so many seconds a waiter warns that it blocks an event loop.
+#: Seconds after which a waiter warns that it blocks an event loop.
 LOOP_BLOCKED_WARNING = 1.0
 
 
@@ -124,7 +116,7 @@ class ThreadLoop:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def _run(self) -> None:
-        # Whoever was interrupted while starting us has left it to the next nudge: there may be two of us.
+        # A caller that was interrupted while starting us leaves it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
         self._thread = thread = threading.current_thread()
@@ -157,12 +149,13 @@ class ThreadLoop:
             thread.join(_patience())
 
 
-class ThreadsRuntime:
+class ThreadsRuntime(BaseRuntime):
     """One client's view of the world, for any number of threads."""
 
     suspends = False
 
     def __init__(self, link: Link, config: Config) -> None:
+        super().__init__(config, scattered=isinstance(link, ClusterLink))
         self.link = link
         # Not methods around them: this is the hot path.
         self.eval: Callable[[Request, float], Answer[Reply]] = link.eval
@@ -171,14 +164,7 @@ class ThreadsRuntime:
         )
         self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = link.eval_all
         self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = link.ask
-        self._scattered = isinstance(link, ClusterLink)
-        self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
-            prepare_call if self._scattered else prepare
-        )
-        self._config = config
-        self.callbacks: Callbacks = Callbacks()
         self._loops: list[ThreadLoop] = []
-        self._subscriber: Subscriber | NodeSubscribers | None = None
         self._listening: list[threading.Thread] = []
 
     def attach(self, wakeups: Wakeups, emit: Callable[[Event], None], inspect: Inspect) -> None:
@@ -206,8 +192,6 @@ class ThreadsRuntime:
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
-    now: staticmethod[[], float] = staticmethod(monotonic)
-    check_process: staticmethod[[], None] = staticmethod(process.check)
     owner: staticmethod[[], Caller] = staticmethod(current_owner)
 
     def stuck_behind(self, holder: Caller) -> str | None:
@@ -227,18 +211,6 @@ class ThreadsRuntime:
             )
         return None
 
-    def jitter(self, low: float, high: float) -> float:
-        return random.uniform(low, high)
-
-    def new_id(self) -> str:
-        return str(uuid.uuid4())
-
-    def random_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
-
-    def mutex(self) -> AbstractContextManager[Any]:
-        return threading.RLock()
-
     inside: staticmethod[[Any], bool] = staticmethod(inside)
     interrupts: staticmethod[[object], bool] = staticmethod(interrupts)
 
@@ -250,16 +222,9 @@ class ThreadsRuntime:
         self._loops.append(loop)
         return loop
 
-    def place(self, name: str) -> int | None:
-        return slot_of(name) if self._scattered else None
-
     def subscribe(self, channel: str) -> None:
         if self._subscriber is not None:
             self._subscriber.subscribe(channel)
-
-    def unsubscribe(self, channel: str) -> None:
-        if self._subscriber is not None:
-            self._subscriber.unsubscribe(channel)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.add(_call, callback, args)
@@ -298,7 +263,7 @@ class ThreadsRuntime:
         self._loops = []
         if self._subscriber is not None:
             self._subscriber.abandon()
-        self.callbacks = Callbacks()
+        self.callbacks: Callbacks = Callbacks()
         self._subscriber = None
         self.link.abandon()
 

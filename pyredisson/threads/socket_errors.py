@@ -11,7 +11,7 @@ def raise_if_foreign(error: OSError, sock: socket.socket) -> None:
     """Raise the error again unless the socket raised it.
 
     A handler's ``TimeoutError`` is an ``OSError``, too, and may come when all has been sent. Taken for the socket's it
-    would say that the request was not executed; and whoever wants to be told of it never would be.
+    would say that the request was not executed; and a caller that has to learn of it never would.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -40,7 +40,7 @@ class Connection:
     Attributes:
         sock: The socket.
         used: When a request was answered on it last.
-        address: Where the server is, if sentinels told it.
+        address: Where the server is, if sentinels named it.
     """
 
     __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "used")
@@ -96,7 +96,7 @@ class Connection:
         return self.receive(timeout)
 
     def receive(self, timeout: float) -> Any:
-        """Return the reply to what was sent, or the error that came as one. Raises ``Unanswered``."""
+        """Return the reply to what was sent, or the error that was one. Raises ``Unanswered``."""
         try:
             chunk = self.sock.recv(FIRST_READ)
         except _WOULD_BLOCK as error:
@@ -174,7 +174,7 @@ class Connection:
         return replies
 
     def usable(self) -> bool:
-        """Whether an idle connection still stands, and nothing has come on it that nobody asked for."""
+        """Whether an idle connection still stands, and nothing was received on it unasked."""
         if not self._plain:
             # Over TLS there may be something to read that is no reply.
             return hasattr(self.sock, "pending") or not Readiness(self.sock).wait(0)

@@ -28,7 +28,7 @@ __all__ = ["SocketTransport", "link_to"]
 
 
 class SocketTransport:
-    """Sockets of our own, made from the settings of a client. As many as requests are under way at once."""
+    """Sockets of our own, made from the settings of a client. As many as requests are in flight at once."""
 
     direct = True
     now: staticmethod[[], float] = staticmethod(monotonic)

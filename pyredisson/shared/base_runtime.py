@@ -1,0 +1,68 @@
+"""What the runtimes of threads and of asyncio do alike: time, randomness, and where a name is."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from pyredisson.net.resp import prepare
+from pyredisson.net.slots import prepare_call, slot_of
+from pyredisson.shared import process
+from pyredisson.shared.callbacks import Callbacks
+from pyredisson.shared.clock import monotonic
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.runtime import Request
+    from pyredisson.net.node_subscribers import NodeSubscribers
+    from pyredisson.net.subscriber import Subscriber
+
+__all__ = ["BaseRuntime"]
+
+
+class BaseRuntime:
+    """The plain part of a :class:`pyredisson.core.runtime.Runtime`.
+
+    Args:
+        config: The client's settings.
+        scattered: Whether names are on several servers, by their slots.
+
+    Attributes:
+        callbacks: Those of the client's user that are still to be called.
+    """
+
+    def __init__(self, config: Config, *, scattered: bool) -> None:
+        self._config = config
+        self._scattered = scattered
+        self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
+            prepare_call if scattered else prepare
+        )
+        self.callbacks: Callbacks = Callbacks()
+        self._subscriber: Subscriber | NodeSubscribers | None = None
+
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    check_process: staticmethod[[], None] = staticmethod(process.check)
+
+    def jitter(self, low: float, high: float) -> float:
+        return random.uniform(low, high)
+
+    def new_id(self) -> str:
+        return str(uuid.uuid4())
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def mutex(self) -> AbstractContextManager[Any]:
+        return threading.RLock()  # Under asyncio never contended; but a signal handler may ask for a handle's ``repr``.
+
+    def place(self, name: str) -> int | None:
+        return slot_of(name) if self._scattered else None
+
+    def unsubscribe(self, channel: str) -> None:
+        if self._subscriber is not None:
+            self._subscriber.unsubscribe(channel)
