@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 4
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test test-all test-full check docs bench clean
+.PHONY: help setup demo test test-all test-full check docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,7 +16,8 @@ help:
 	@echo "make test-full  all tests at the full volumes (much longer)"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make docs       build the documentation into docs/_build/html"
-	@echo "make bench      the benchmarks, side by side with other clients"
+	@echo "make bench      the benchmarks, side by side with other clients (about an hour)"
+	@echo "make bench-quick  the same figures with fewer rounds, without those that need Java"
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; set PYTHON=..."; exit 1; }
@@ -54,6 +55,9 @@ docs: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+bench-quick: setup
+	$(BIN)/python -m benchmarks --quick
 
 clean:
 	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -32,6 +32,7 @@ from .waiters import waiters
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
+QUICK_RESULTS = Path(__file__).parent / "results-quick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,9 @@ GROUPS = {"redisson": [name for name in FIGURES if name.startswith(("java_", "cr
 """Words that stand for several figures."""
 
 
-def _by_default() -> list[str]:
-    """All figures; those beside Redisson if there is a Java that could run it."""
-    java = shutil.which("java") and shutil.which("mvn")
+def _by_default(*, quick: bool) -> list[str]:
+    """All figures; those that compare with Redisson if there is a Java for them, and time for it."""
+    java = not quick and shutil.which("java") and shutil.which("mvn")
     return [name for name in FIGURES if java or name not in GROUPS["redisson"]]
 
 
@@ -136,9 +137,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="*",
         type=figure_names,
         metavar="FIGURE",
-        help=f"of {known}; or redisson, which is all beside Redisson; by default all",
+        help=f"of {known}; or redisson: all that compare with Redisson; by default all, with --quick without those",
     )
-    parser.add_argument("--quick", action="store_true", help="short turns and few rounds, to see that all works")
+    parser.add_argument(
+        "--quick", action="store_true", help="short turns and few rounds: the same ratios, less certain"
+    )
     parser.add_argument("--rounds", type=int, help="rounds of the rates and of the import")
     parser.add_argument("--seconds", type=float, help="a contestant's turn in a round of the rates")
     parser.add_argument("--long-rounds", type=int, help="rounds of the waiters and of the contending processes")
@@ -150,7 +153,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--calm", action="store_true", help="wait for a quiet machine, and keep the rounds that others disturbed least"
     )
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help=f"folder for the results; by default {RESULTS.name}, with --quick {QUICK_RESULTS.name}",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is not kept")
     return parser.parse_args(arguments)
 
@@ -168,8 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chosen figures; the exit code."""
     options = parse(arguments)
     effort = effort_of(options)
-    chosen = list(dict.fromkeys(chain.from_iterable(options.figure))) or _by_default()
-    # Stopped from outside, the server must not stay behind.
+    output = options.output or (QUICK_RESULTS if options.quick else RESULTS)
+    chosen = list(dict.fromkeys(chain.from_iterable(options.figure))) or _by_default(quick=options.quick)
+    # SIGTERM must end the server, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     figures: list[Figure] = []
     failed: list[str] = []
@@ -184,11 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 failed.append(name)
                 traceback.print_exc()
             else:
-                told = disturbance(figure.samples)
-                figures.append(figure if told is None else replace(figure, notes=[*figure.notes, told]))
+                note = disturbance(figure.samples)
+                figures.append(figure if note is None else replace(figure, notes=[*figure.notes, note]))
                 print(text(figures[-1]), flush=True)
-                write(figures[-1], about, options.output)
-                write_summary(options.output, FIGURES)
+                write(figures[-1], about, output)
+                write_summary(output, FIGURES)
     claims = [claim for figure in figures for claim in figure.claims]
     short = [claim for claim in claims if not claim.passed]
     print(f"{len(claims) - len(short)} of {len(claims)} bounds are kept.")

@@ -1,4 +1,4 @@
-"""Threads on separate locks, on a cluster beside one server: what finding the right node costs."""
+"""Threads on separate locks, on a cluster compared with one server: what finding the right node costs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ONE_SERVER, CLUSTER = "one server", f"cluster of {NODES}"
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and that leaves room for the bus."""
+    """A port on which no process listens now, and that leaves room for the bus."""
     while True:
         port = random.SystemRandom().choice(PORTS)
         with socket.socket() as probe:
@@ -88,8 +88,8 @@ class Cluster(Server):
 
     @staticmethod
     def _is_ready(node: Server) -> bool:
-        told = str(node.admin.execute_command("CLUSTER", "INFO"))
-        return "cluster_state:ok" in told and len(node.admin.execute_command("CLUSTER", "SLOTS")) == NODES
+        state = str(node.admin.execute_command("CLUSTER", "INFO"))
+        return "cluster_state:ok" in state and len(node.admin.execute_command("CLUSTER", "SLOTS")) == NODES
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -40,7 +40,7 @@ class Session(Protocol):
         ...
 
     def stranger_gets(self, number: int) -> bool:
-        """Whether somebody else gets that lock now, without waiting."""
+        """Return whether another owner acquires that lock now, without waiting."""
         ...
 
 
@@ -105,12 +105,12 @@ class _PyredissonSession:
         return LockCalls(lock.acquire, lock.release)
 
     def stranger_gets(self, number: int) -> bool:
-        got: list[bool] = []
+        acquired: list[bool] = []
         lock = self._client.get_lock(lock_name(number))
-        thread = threading.Thread(target=lambda: got.append(lock.try_lock()))
+        thread = threading.Thread(target=lambda: acquired.append(lock.try_lock()))
         thread.start()
         thread.join()
-        return got[0]
+        return acquired[0]
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def prove_exclusion(server: Server, session: Session, number: int = 0) -> None:
     if server.admin.pttl(name) <= 0:
         raise RuntimeError("the lock would never end if its holder died")
     if session.stranger_gets(number):
-        raise RuntimeError("a stranger got a lock that was held")
+        raise RuntimeError("another owner acquired a lock that was held")
     calls.release()
     if server.admin.exists(name):
         raise RuntimeError("the lock was not freed")

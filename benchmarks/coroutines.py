@@ -42,7 +42,7 @@ class Session(Protocol):
         ...
 
     async def stranger_gets(self, number: int) -> bool:
-        """Whether somebody else gets that lock now, without waiting."""
+        """Return whether another owner acquires that lock now, without waiting."""
         ...
 
 
@@ -182,19 +182,19 @@ async def prove_exclusion(server: Server, session: Session, number: int = 0) -> 
     if not await calls.acquire() or server.admin.pttl(name) <= 0:
         raise RuntimeError("the lock was not taken")
     if await session.stranger_gets(number):
-        raise RuntimeError("a stranger got a lock that was held")
+        raise RuntimeError("another owner acquired a lock that was held")
     await calls.release()
     if server.admin.exists(name):
         raise RuntimeError("the lock was not freed")
 
 
 async def pairs_until(deadline: float, calls: LockCalls) -> int:
-    """Acquire and release until the time is over; the measured loop of every contestant."""
+    """Acquire and release until the time has ended; the measured loop of every contestant."""
     acquire, release, now = calls.acquire, calls.release, time.perf_counter
     pairs = 0
     while now() < deadline:
         if not await acquire():
-            raise RuntimeError("a lock that nobody else uses was refused")
+            raise RuntimeError("a lock that no other owner uses was refused")
         await release()
         pairs += 1
     return pairs

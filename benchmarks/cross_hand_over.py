@@ -34,8 +34,8 @@ PYTHON, JAVA = "Python", "Java"
 KINDS = {"lock": "lock", "fair lock": "fair_lock", "write lock": "write_lock"}
 
 HOLD_SECONDS, REST_SECONDS = 0.010, 0.005
-"""Whoever frees the lock leaves it alone for a rest, and the other keeps it for longer than that: so it is passed on
-each time, and whoever gets it has waited for a while, and is asleep."""
+"""An owner that releases the lock pauses, and the other one keeps it for longer than that: so it is passed on
+each time, and its next owner has waited for a while, and is asleep."""
 
 WAITED_NS = 1_000_000
 """Who asked later than that before the release may still be about to wait; this is not a hand-over."""
@@ -52,18 +52,18 @@ class Pass(NamedTuple):
 
     Attributes:
         asked: Before ``lock()``.
-        came: After it.
+        entered: After it.
         left: Before ``unlock()``.
     """
 
     asked: int
-    came: int
+    entered: int
     left: int
 
 
 @dataclass(frozen=True, slots=True)
 class HandOvers:
-    """What one owner got from another.
+    """The hand-overs from one owner to another.
 
     Attributes:
         waits_ns: From the first release that it waited for until it had the lock.
@@ -83,21 +83,21 @@ def hand_overs(giver: Sequence[Pass], taker: Sequence[Pass]) -> HandOvers:
     Raises:
         RuntimeError: Both were inside at the same time.
     """
-    for earlier, later in pairwise(sorted((*giver, *taker), key=lambda each: each.came)):
-        if later.came < earlier.left:
+    for earlier, later in pairwise(sorted((*giver, *taker), key=lambda each: each.entered)):
+        if later.entered < earlier.left:
             raise RuntimeError(f"two were inside: {earlier}, {later}")
     waits: list[int] = []
     taken_back = 0
     releases = iter(sorted(each.left for each in giver))
     release = next(releases, None)
-    entries = sorted(each.came for each in giver)
+    entries = sorted(each.entered for each in giver)
     for each in sorted(taker):
         while release is not None and release < each.asked:
             release = next(releases, None)
-        if release is None or release > each.came or release - each.asked < WAITED_NS:
+        if release is None or release > each.entered or release - each.asked < WAITED_NS:
             continue
-        waits.append(each.came - release)
-        taken_back += any(release < entry < each.came for entry in entries)
+        waits.append(each.entered - release)
+        taken_back += any(release < entry < each.entered for entry in entries)
     return HandOvers(waits, taken_back)
 
 
@@ -105,7 +105,7 @@ def hand_overs(giver: Sequence[Pass], taker: Sequence[Pass]) -> HandOvers:
 
 
 class Order(NamedTuple):
-    """What an owner is told to do; times are nanoseconds, and the first two by the monotonic clock."""
+    """An order for an owner; times are nanoseconds, and the first two by the monotonic clock."""
 
     kind: str
     begin: int
@@ -123,7 +123,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process that takes locks. What it is told to do it does by itself; the answer comes when it is asked for."""
+    """A process that takes locks. It executes an order by itself; the answer arrives when it is asked for."""
 
     language: str
     pid: int
@@ -172,11 +172,11 @@ def pass_on(url: str, link: Connection) -> None:
             _sleep_until(order.begin)
             while (asked := time.monotonic_ns()) < order.end:
                 lock.lock()
-                came = time.monotonic_ns()
-                _sleep_until(came + order.hold)
+                entered = time.monotonic_ns()
+                _sleep_until(entered + order.hold)
                 left = time.monotonic_ns()
                 lock.unlock()
-                times += (asked, came, left)
+                times += (asked, entered, left)
                 _sleep_until(time.monotonic_ns() + order.rest)
             link.send(times)
 

@@ -1,4 +1,4 @@
-"""Beside Redisson itself, in a warm JVM: one thread, many threads, Redlock, processes that hand over, and kept locks.
+"""Compared with Redisson itself, in a warm JVM: one thread, many threads, Redlock, hand-overs and held locks.
 
 Where there is Go, redsync takes part in the first three.
 """
@@ -92,14 +92,14 @@ def _separate(
 
 def java_one_thread(server: Server, *, rounds: int, seconds: float, tournament: Tournament) -> Figure:
     """Acquire and release by a single thread."""
-    return _separate(server, "java_one_thread", "One thread, beside Redisson", 1, rounds, seconds, tournament)
+    return _separate(server, "java_one_thread", "One thread, compared with Redisson", 1, rounds, seconds, tournament)
 
 
 def java_many_threads(
     server: Server, *, rounds: int, seconds: float, tournament: Tournament, threads: int = 64
 ) -> Figure:
     """Acquire and release by many threads, each on a lock of its own."""
-    title = f"{threads} threads on separate locks, beside Redisson"
+    title = f"{threads} threads on separate locks, compared with Redisson"
     return _separate(server, "java_many_threads", title, threads, rounds, seconds, tournament)
 
 
@@ -113,7 +113,7 @@ def _red_lock(servers: Sequence[Server], clients: Sequence[JavaClient], seconds:
 
 def java_redlock(server: Server, *, rounds: int, seconds: float, tournament: Tournament) -> Figure:
     """Redlock by one thread."""
-    title = "Redlock on five nodes, beside Redisson"
+    title = "Redlock on five nodes, compared with Redisson"
     with quorum.fleet(server) as servers, redissons(servers) as clients, built_redsync() as redsync:
         _red_lock(servers, clients, WARM_UP_SECONDS)
         turns: Turns = {
@@ -170,7 +170,7 @@ def java_hand_over(
     server: Server, *, rounds: int, seconds: float, tournament: Tournament, counts: Sequence[int] = (4, 8)
 ) -> Figure:
     """Processes that each take one and the same lock again and again."""
-    title = f"Processes on one lock, held for {processes.HOLD_SECONDS * 1e3:g} ms, beside Redisson"
+    title = f"Processes on one lock, held for {processes.HOLD_SECONDS * 1e3:g} ms, compared with Redisson"
     samples: dict[str, Sequence[dict[str, float]]] = {}
     with ExitStack() as closing:
         clients = [closing.enter_context(redisson(server)) for _ in range(max(counts))]
@@ -196,7 +196,7 @@ def java_hand_over(
         for each in samples
     ]
     claims = [
-        make(f"{what} of Redisson's, {count} processes", _beside(samples, column, count), 1, "x")
+        make(f"{what} of Redisson's, {count} processes", _compared(samples, column, count), 1, "x")
         for count in counts
         for what, column, make in (("acquisitions", "acquisitions/s", at_least), ("p99 wait", "p99 ms", at_most))
     ]
@@ -208,7 +208,7 @@ def java_hand_over(
     return Figure("java_hand_over", title, how, (*heads, "busiest / idlest"), rows, claims, samples=samples)
 
 
-def _beside(samples: Samples, column: str, count: int) -> float:
+def _compared(samples: Samples, column: str, count: int) -> float:
     return median_ratio(samples, f"{processes.PYREDISSON}, {count}", f"{REDISSON}, {count}", column)
 
 
@@ -243,7 +243,7 @@ def java_held_locks(
     server: Server, *, rounds: int, lease_seconds: float, tournament: Tournament, locks: int = 10_000
 ) -> Figure:
     """Many locks held by one process and kept alive."""
-    title = f"{locks:,} locks held by one process, beside Redisson"
+    title = f"{locks:,} locks held by one process, compared with Redisson"
     turns: dict[str, Callable[[], dict[str, float]]] = {
         held.REDIS_PY: lambda: held.turn(server, held.REDIS_PY, locks, lease_seconds),
         held.PYREDISSON: lambda: held.turn(server, held.PYREDISSON, locks, lease_seconds),

@@ -1,6 +1,6 @@
 """Redisson in a JVM, as it comes: with its defaults, on the JVM's. Needs Java and Maven.
 
-How it is built is told in ``tests/interop/building.py``; what it can be told to measure is in
+``tests/interop/building.py`` builds it; what it can measure is in
 ``tests/interop/java/src/main/java/pyredisson/Benchmark.java``.
 """
 
@@ -28,7 +28,7 @@ __all__ = [
 
 REDISSON = f"Redisson {CURRENT}"
 WAIT_SECONDS = 600.0
-"""For what a JVM was told to do; only one that hangs needs so long."""
+"""For one command to a JVM; only one that hangs takes that long."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from .report import Figure, Result, claim_table, markdown_table, read, show, wri
 __all__ = ["FIGURES", "PICTURES", "RESULTS", "Bars", "Waits", "draw", "main", "picture", "piece"]
 
 RESULTS = Path(__file__).parent / "results"
-PICTURES = Path(__file__).parent.parent / "docs" / "explanation" / "benchmarks"
+PICTURES = Path(__file__).parent.parent / "docs" / "_generated" / "benchmarks"
 SHORT = "short"
 
 WIDTH, LABEL, VALUE, ROW, HEAD, AXIS, MARGIN = 760, 284, 96, 30, 44, 62, 12
@@ -132,8 +132,8 @@ class Bars:
 
     def says(self, figure: Figure) -> str:
         """The same in words."""
-        told = (f"{who} {show(statistics.median(each))}" for who, each in _values(figure, self.quantity).items())
-        return f"{self.label}: {', '.join(told)}"
+        parts = (f"{who} {show(statistics.median(each))}" for who, each in _values(figure, self.quantity).items())
+        return f"{self.label}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class Waits:
 
     def says(self, figure: Figure) -> str:
         """The same in words."""
-        told = (f"{who} {show(low)} and {show(high)}" for who, (low, high) in self._waits(figure).items())
-        return f"{self.label}, median and 99th percentile: {', '.join(told)}"
+        parts = (f"{who} {show(low)} and {show(high)}" for who, (low, high) in self._waits(figure).items())
+        return f"{self.label}, median and 99th percentile: {', '.join(parts)}"
 
     @staticmethod
     def _waits(figure: Figure) -> dict[str, tuple[float, float]]:
@@ -255,7 +255,7 @@ def piece(result: Result, panels: Sequence[Panel]) -> str:
     said = ". ".join(_begun(panel.says(figure)) for panel in panels)
     where = f"{about['server']}, {about['python']}, redis-py {about['redis-py']}, {about['cores']} cores"
     lines = [
-        f"```{{image}} benchmarks/{figure.name}.svg",
+        f"```{{image}} ../_generated/benchmarks/{figure.name}.svg",
         f":alt: {figure.title}. {said}.",
         "```",
         "",
@@ -291,7 +291,7 @@ def short(results: Sequence[Result]) -> str:
 
 def draw(results: Path, pictures: Path) -> None:
     """Draw what there are results for, and write the pieces of all figures."""
-    pictures.mkdir(exist_ok=True)
+    pictures.mkdir(parents=True, exist_ok=True)
     measured = {result.figure.name: result for result in read(results, FIGURES)}
     for name, panels in FIGURES.items():
         if name in measured:

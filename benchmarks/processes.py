@@ -62,7 +62,7 @@ def contend(
             if asked >= deadline:
                 break
             if not acquire():
-                raise RuntimeError("an acquire without a limit came back without the lock")
+                raise RuntimeError("an acquire without a time limit returned without the lock")
             waits.append(now() - asked)
             shared[INSIDE] += 1
             if shared[INSIDE] != 1:

@@ -1,4 +1,4 @@
-"""Many threads that read under one read lock, beside as many that have a lock each."""
+"""Many threads that read under one read lock, compared with as many that have a lock each."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class _ReadersSession:
         return LockCalls(lock.acquire, lock.release)
 
     def stranger_gets(self, number: int) -> bool:
-        got: list[bool] = []
+        acquired: list[bool] = []
         lock = self._both.write_lock()
-        thread = threading.Thread(target=lambda: got.append(lock.try_lock()))
+        thread = threading.Thread(target=lambda: acquired.append(lock.try_lock()))
         thread.start()
         thread.join()
-        return got[0]
+        return acquired[0]
 
 
 @contextmanager

@@ -118,7 +118,7 @@ class Result(NamedTuple):
 
 
 def show(number: float) -> str:
-    """A number with three significant digits, thousands set apart."""
+    """A number with three significant digits, and a comma between thousands."""
     if number != number:
         return "-"
     if abs(number) >= 1000:

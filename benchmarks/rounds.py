@@ -23,7 +23,7 @@ Samples = Mapping[str, Sequence[Mapping[str, float]]]
 
 
 def say(text: str) -> None:
-    """Tell whoever watches how far the run is."""
+    """Report the progress of the run."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -88,14 +88,14 @@ def _is_calm(played: Mapping[str, Mapping[str, float]]) -> bool:
 
 
 def disturbance(samples: Samples) -> str | None:
-    """What to tell of other programs that ran meanwhile."""
+    """Describe the load of other programs during the run."""
     cores = [sample[FOREIGN] for turns in samples.values() for sample in turns if FOREIGN in sample]
     if not cores:
         return None
-    told = f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
+    load = f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
     if median(cores) < CALM_CORES:
-        return told
-    return f"{told} That is too much for these figures to count: run them again when the machine is quiet."
+        return load
+    return f"{load} That is too much for these figures to count: run them again when the machine is quiet."
 
 
 def median_of(samples: Samples, contestant: str, number: str) -> float:

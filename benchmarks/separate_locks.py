@@ -16,12 +16,12 @@ __all__ = ["many_threads", "measure", "one_thread", "side_by_side"]
 
 
 def pairs_until(deadline: float, calls: LockCalls) -> int:
-    """Acquire and release until the time is over; the measured loop of every contestant."""
+    """Acquire and release until the time has ended; the measured loop of every contestant."""
     acquire, release, now = calls.acquire, calls.release, time.perf_counter
     pairs = 0
     while now() < deadline:
         if not acquire():
-            raise RuntimeError("a lock that nobody else uses was refused")
+            raise RuntimeError("a lock that no other owner uses was refused")
         release()
         pairs += 1
     return pairs

@@ -25,7 +25,7 @@ def default_server_binary() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
+    """A TCP port of the loopback interface on which no process listens now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -71,7 +71,7 @@ class OneAtATime:
 
 
 def hold(server: Server, contestant: Contestant, session: Session) -> Callable[[], object]:
-    """Take the lock as somebody else, and return what frees it."""
+    """Acquire the lock as another client, and return the function that releases it."""
     calls = session.lock(HELD_LOCK)
     if not calls.acquire() or server.admin.exists(lock_name(HELD_LOCK)) != 1:
         raise RuntimeError(f"{contestant.name} could not take the lock")
@@ -154,7 +154,7 @@ def _rows(watched: Samples, served: Samples) -> Sequence[Sequence[str]]:
 
 
 def waiters(server: Server, *, rounds: int, watch_seconds: float, tournament: Tournament, count: int = 20) -> Figure:
-    """Threads of one process that wait for a lock somebody else holds."""
+    """Threads of one process that wait for a lock that another client holds."""
     title = f"{count} waiters of one process on a held lock"
     contestants = {one.name: one for one in (REDIS_PY, PYREDISSON)}
     names = list(contestants)

@@ -15,7 +15,7 @@ from pyredisson.lua import script_text
 
 from .server import Server
 
-__all__ = ["ACQUIRED", "RELEASED", "LockRequests", "load_scripts", "lock_name", "pack"]
+__all__ = ["ACQUIRED", "RELEASED", "LockRequests", "load_scripts", "lock_name", "pack", "sha"]
 
 ACQUIRED = b"$-1\r\n"
 RELEASED = b":1\r\n"

@@ -21,7 +21,7 @@ release = version = pyredisson.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "explanation/benchmarks/*.md"]  # Those are pieces of a page.
+exclude_patterns = ["_build", "_generated/**"]  # Those are pieces of pages.
 language = "en"
 
 myst_enable_extensions = ["colon_fence", "deflist"]

@@ -185,7 +185,7 @@ class Proxy:
         return True
 
     def _await_passage(self) -> None:
-        """Delay what is passed on until a silent partition is over, as TCP does; in any other, end the connection."""
+        """Delay what is passed on until a silent partition has ended, as TCP does; in any other, end the connection."""
         if not self._reachable.is_set():
             if not all(self._partitions):
                 raise EOFError

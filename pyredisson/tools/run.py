@@ -195,7 +195,7 @@ class _Run:
             command.kill()
 
     def _release_if_held(self) -> None:
-        """Release the lock if a signal came after it was acquired and before the block was entered."""
+        """Release the lock if a signal arrived after it was acquired and before the block was entered."""
         try:
             if self._lock.is_held_by_current_thread():
                 self._lock.unlock()
@@ -321,7 +321,7 @@ def _open_controlling_terminal() -> int | None:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came before the command was started. The library handles it like Ctrl-C and leaves nothing held."""
+    """A signal arrived before the command was started. The library handles it like Ctrl-C and leaves nothing held."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)

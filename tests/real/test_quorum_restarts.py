@@ -37,7 +37,7 @@ def clients_of(world: ClockWorld, fleet: Fleet, reached: tuple[int, ...], **conf
 
 def reconnected(actor: Actor, lock: Any) -> None:
     """Let the clients of a Redlock find out that connections have ended: that costs a node its vote in one round."""
-    for member in lock._core.members:
+    for member in lock._core.locks:
         asked = partial(run, member.is_locked()) if isinstance(actor, ThreadActor) else member.is_locked
         with suppress(rx.RedisError):  # Those that are not to be reached.
             actor.do(asked)

@@ -196,7 +196,7 @@ ACKNOWLEDGE = Replicas.acknowledge
 GIVE_BACK = numbered.Asking._give_back
 
 BUGS: dict[str, tuple[object, str, object]] = {
-    "a lock without acknowledgement is not given back": (attempt, "give_back_unacknowledged", _lock_is_kept),
+    "a lock without acknowledgement is not given back": (attempt, "_give_back_unacknowledged", _lock_is_kept),
     "a permit without acknowledgement is not given back": (numbered.Asking, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": (numbered.Asking, "_give_back", _given_back_by_releasing),

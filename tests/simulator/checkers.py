@@ -14,7 +14,7 @@ from pyredisson.core.in_flight import Pending
 from pyredisson.core.names import ReadWriteNames
 from pyredisson.core.ownership import Ownership
 from pyredisson.events import Acquired, Event
-from pyredisson.quorum.hold import MultiHold
+from pyredisson.quorum.ownership import MultiOwnership
 from tests.simulator.event_rules import EventRules, Violation
 from tests.simulator.runtime import AnyClient
 from tests.simulator.world import Node, World
@@ -147,12 +147,12 @@ class QuorumRules:
         for client in self._clients:
             client.core.listen(self._heard, lambda: True)
 
-    def believers(self, name: str) -> list[MultiHold]:
+    def believers(self, name: str) -> list[MultiOwnership]:
         """The holds whose owners may, at this moment, act as holders."""
         return [
             hold
             for client in self._clients
-            for hold in client.core.keeper.holds()
+            for hold in client.core.keeper.all()
             if hold.name == name and hold.remaining(client.runtime.now()) > 0
         ]
 
@@ -256,7 +256,7 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.wakeups.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        open_ = [hold for hold in client.core.keeper.holds() if hold.remaining(now) or hold.taking]
+        open_ = [hold for hold in client.core.keeper.all() if hold.remaining(now) or hold.taking]
         if open_ or client.core.keeper.keeping():
             found.append(f"multi-locks of {client.id}: {open_}, {client.core.keeper.keeping()} kept")
         if client.core.watchdog.watching():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import plots
+from benchmarks import plots, profile_hot_path
 from benchmarks.cross_hand_over import WAITED_NS, HandOvers, Pass, hand_overs
 from benchmarks.report import Claim, Figure, read, write, write_summary
 
@@ -50,7 +50,7 @@ def test_two_inside_are_an_error() -> None:
 
 # ---- results and pictures --------------------------------------------------------------------------------------------
 
-PAGE = plots.PICTURES.with_suffix(".md")
+PAGE = plots.PICTURES.parents[1] / "explanation" / "benchmarks.md"
 NOTHING_SHORT = "Nothing: every bound is kept.\n"
 
 
@@ -114,7 +114,7 @@ def test_each_figure_is_drawn() -> None:
     assert list(plots.FIGURES) == list(command_line.FIGURES)
 
 
-def test_the_figures_beside_redisson_have_a_word() -> None:
+def test_the_figures_that_compare_with_redisson_have_a_word() -> None:
     chosen = command_line.parse(["redisson", "one_thread"]).figure
     assert chosen == [command_line.GROUPS["redisson"], ["one_thread"]]
     assert set(chosen[0]) == {name for name in plots.FIGURES if name.startswith(("java", "cross"))}
@@ -130,6 +130,16 @@ def test_the_documentation_shows_the_results_that_are_here(tmp_path: Path) -> No
     assert {path.name: path.read_text() for path in plots.PICTURES.iterdir()} == drawn
 
 
+def test_quick_figures_are_kept_from_the_documented_ones() -> None:
+    assert command_line.QUICK_RESULTS != command_line.RESULTS
+    assert not set(command_line._by_default(quick=True)) & set(command_line.GROUPS["redisson"])
+
+
+def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert profile_hot_path.main(["--rounds", "1", "--pairs", "20"]) == 0
+    assert "core: ownerships, deadlines, watchdog, events" in capsys.readouterr().out
+
+
 def test_the_page_includes_what_is_drawn() -> None:
-    included = set(re.findall(r"\{include\} benchmarks/(\w+)\.md", PAGE.read_text()))
+    included = set(re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text()))
     assert included == {*plots.FIGURES, plots.SHORT}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,14 +67,17 @@ PUBLIC = [
     "fencing/**/*.py",
     "lease.py",
     "observe/**/*.py",
-    "shared/owners.py",
+    "shared/*owners.py",
     "testing/**/*.py",
     "tools/cli.py",
     *(f"{form}/{name}.py" for form in ("threads", "asyncio") for name in FACADE),
 ]
 
-#: Pages that others write: the architecture is for those who change the library, the fragments are generated.
-NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/explanation/benchmarks/", "docs/_build/"]
+#: Modules whose internal docstrings and comments are read as well.
+INSIDE = ["pyredisson/embedded.py", "pyredisson/testing/*.py", "pyredisson/tools/**/*.py", "benchmarks/*.py"]
+
+#: The architecture is for those who change the library.
+NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/_build/"]
 
 _REFUSED = {word: re.compile(rf"\b{word}\b", re.IGNORECASE) for word in SAY_INSTEAD}
 
@@ -125,6 +130,15 @@ def texts_of(path: Path, *, public: bool) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
+def inside_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The comments of a module, and all its docstrings, with their first lines."""
+    text = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    yield from ((line, text) for _, line, text in docstrings_of(ast.parse(text)))
+
+
 def breaches(path: Path) -> list[str]:
     """What is to be reworded in a file, one line each."""
     name = str(path.relative_to(ROOT))
@@ -156,7 +170,7 @@ def pages() -> list[Path]:
         for page in sorted((ROOT / "docs").rglob("*.md"))
         if not str(page.relative_to(ROOT)).startswith(tuple(NOT_FOR_USERS))
     ]
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *docs]
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/README.md", *docs]
 
 
 def by_path(path: Path) -> str:
@@ -166,6 +180,12 @@ def by_path(path: Path) -> str:
 @pytest.mark.parametrize("path", [*sources(), *pages()], ids=by_path)
 def test_user_visible_text_uses_the_words_of_the_field(path: Path) -> None:
     found = breaches(path)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", [path for pattern in INSIDE for path in sorted(ROOT.glob(pattern))], ids=by_path)
+def test_internal_docstrings_and_comments_use_them_too(path: Path) -> None:
+    found = [f"{line + offset}: {reason}" for line, text in inside_of(path) for offset, reason in refused_in(text)]
     assert not found, "\n".join(found)
 
 
