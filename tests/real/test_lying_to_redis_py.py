@@ -141,10 +141,15 @@ def only_connection(pool: Any) -> Any:
     return found[0]
 
 
-def disconnected(pool: Any) -> Any:
-    """The one connection of a pool, if it was given back and disconnected, which may be done in the background."""
+def returned(pool: Any, *, without: Any) -> Any:
+    """The one connection of a pool, if it was returned and no longer reads from this source, which may take a moment.
+
+    It is disconnected then, unless an attempt to connect that was still under way has connected it anew.
+    """
     found = [each for each in (getattr(pool, "_connections", ()) or pool._available_connections) if each is not None]
-    return found[0] if len(found) == 1 and not found[0].is_connected else None
+    if len(found) != 1 or (found[0].is_connected and source_of(found[0]) is without):
+        return None
+    return found[0]
 
 
 def is_protocol_error(error: BaseException | None) -> bool:
@@ -225,7 +230,7 @@ def test_an_invalid_reply_on_a_borrowed_connection_is_a_connection_error(
             actor.do(lock.is_locked)
         assert is_protocol_error(error.value), repr(error.value)
         pool = made.connection_pool
-        connection = until(lambda: disconnected(pool), 10, what="the connection that lied is back, and disconnected")
+        connection = until(lambda: returned(pool, without=reader_before), 10, what="the connection is closed")
         lies.remove()
         assert actor.do(lock.is_locked) is False
         assert source_of(connection) is not reader_before
