@@ -265,7 +265,7 @@ class EmbeddedServer:
             client.close()
 
     def stop(self) -> None:
-        """End the server at once. Idempotent; does nothing in a forked child of the process that started it."""
+        """End the server immediately. Idempotent; does nothing in a forked child of the process that started it."""
         self._process.stop()
 
     def __enter__(self) -> EmbeddedServer:
