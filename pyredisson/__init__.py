@@ -18,7 +18,8 @@ from pyredisson.errors import (
     StaleTokenError,
 )
 from pyredisson.lease import Lease
-from pyredisson.shared.owners import Owner, current_thread_id
+from pyredisson.shared.made_owners import Owner
+from pyredisson.shared.owners import current_thread_id
 from pyredisson.threads.client import Redisson
 from pyredisson.threads.permit_hold import PermitHold
 from pyredisson.threads.primitives import (

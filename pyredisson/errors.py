@@ -114,4 +114,4 @@ class QuorumUnreachableError(LockError, ConnectionError):
         self, message: str = "", *, name: str | None = None, nodes: Mapping[str, object] | None = None
     ) -> None:
         super().__init__(message, name=name)
-        self.nodes = dict(nodes or {})
+        self.nodes: dict[str, object] = dict(nodes or {})

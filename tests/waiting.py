@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -29,3 +30,11 @@ def until(predicate: Callable[[], T | None], within: float = 5.0, *, what: str =
         if over:
             raise AssertionError(f"not within {within} s: {what or predicate!r} (last: {value!r})")
         time.sleep(0.002)
+
+
+async def soon(predicate: Callable[[], object], within: float = 10.0) -> None:
+    """Wait for a condition in a coroutine, without blocking its event loop."""
+    deadline = time.monotonic() + within
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {within} s: {predicate!r}"
+        await asyncio.sleep(0.005)

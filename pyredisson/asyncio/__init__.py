@@ -35,8 +35,8 @@ from pyredisson.errors import (
     StaleTokenError,
 )
 from pyredisson.lease import Lease
-from pyredisson.shared.owners import Owner
-from pyredisson.shared.owners import current_task_id as current_thread_id
+from pyredisson.shared.made_owners import Owner
+from pyredisson.shared.task_owners import current_task_id as current_thread_id
 
 __all__ = [
     "ClientClosedError",

@@ -9,40 +9,28 @@ import asyncio
 import contextlib
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
-from pyredisson.core.runtime import NotSent, Unanswered
-from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
+from pyredisson.core.failures import NotSent, Unanswered
+from pyredisson.net.borrowed import RETRY, BorrowedWire, PoolTransport, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake_async, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
 from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
-    from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Dial
 
 __all__ = ["AsyncBorrowedTransport"]
 
 
-class AsyncBorrowedConnection:
-    """A connection of redis-py. The arguments are its attributes.
-
-    Attributes:
-        connection: The connection.
-        own: Whether it was made for us; else it goes back to the user's pool.
-    """
-
-    def __init__(self, connection: Any, *, own: bool) -> None:
-        self.connection = connection
-        self.own = own
-        self.address = place_of(connection)
-        self.used = monotonic()
+class AsyncBorrowedConnection(BorrowedWire):
+    """A connection of redis-py."""
 
     @property
     def source(self) -> Any:
@@ -68,13 +56,6 @@ class AsyncBorrowedConnection:
         except (rx.RedisError, OSError) as error:
             raise Unanswered(as_redis_error(error)) from None
 
-    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        over = monotonic() + timeout
-        return [await self.call(each, max(0.001, over - monotonic())) for each in requests]
-
-    def usable(self) -> bool:
-        return True  # It connects again by itself.
-
     def close(self) -> None:
         spawn(self.connection.disconnect(nowait=True))
 
@@ -84,19 +65,8 @@ class AsyncBorrowedConnection:
         pass
 
 
-class AsyncBorrowedTransport:
+class AsyncBorrowedTransport(PoolTransport):
     """The pool of a client that the user made."""
-
-    direct = False
-    now = staticmethod(monotonic)
-
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-        self.watchdog: object = None
-
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = BorrowedPool(self, connect, introduce, connect_timeout)
-        return pool, pool
 
     def caller(self) -> object:
         return asyncio.current_task()
@@ -104,8 +74,9 @@ class AsyncBorrowedTransport:
     async def borrow(self, timeout: float) -> AsyncBorrowedConnection:
         """Take a connection of the user's pool. Raises ``NotSent``."""
         until = monotonic() + timeout
-        pause = 0.001
+        failures = 0
         while True:
+            pause = RETRY.longest(failures)
             try:
                 connection = await in_time(self._pool.get_connection(), max(timeout, CONNECTING), self._release)
                 return AsyncBorrowedConnection(connection, own=False)
@@ -115,7 +86,7 @@ class AsyncBorrowedTransport:
             except (rx.RedisError, OSError, *LIED) as error:
                 raise NotSent(as_redis_error(error)) from None
             await asyncio.sleep(pause)
-            pause = min(2 * pause, 0.02)
+            failures += 1
 
     def _release(self, connection: Any) -> None:
         spawn(self._pool.release(connection))
@@ -143,20 +114,8 @@ class AsyncBorrowedTransport:
     async def open_stream(self, address: Address | None, timeout: float) -> AsyncBorrowedStream:
         return AsyncBorrowedStream(await shielded(self.make(), _disconnect))
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
-        raise NotImplementedError  # Who leads the user's pool is asked when it connects.
-
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return TaskDial(work())
-
-    async def room(self, timeout: float) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass
-
-    def abandon(self) -> None:
-        pass
 
 
 def _disconnect(connection: Any) -> None:
@@ -168,7 +127,7 @@ class AsyncBorrowedStream:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self.address = place_of(connection)
+        self.address: Any = place_of(connection)
         self._loop = asyncio.get_running_loop()
         self._out: deque[bytes] = deque()
         self._in: deque[Any] = deque()

@@ -16,7 +16,7 @@ from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
-from pyredisson.net.cluster import Cluster
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.urls import (
     DEFAULT_URL,

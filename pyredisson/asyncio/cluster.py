@@ -9,7 +9,8 @@ from typing import Any
 import redis.asyncio
 
 from pyredisson.asyncio.transport import PipeTransport
-from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import cluster_url, kept_settings
 from pyredisson.shared.clock import monotonic
@@ -17,13 +18,13 @@ from pyredisson.shared.clock import monotonic
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
 
-class TaskTurn:
-    """See :class:`pyredisson.net.cluster.Turn`."""
+class TaskMutex:
+    """See :class:`pyredisson.net.cluster_map.TimedMutex`."""
 
     def __init__(self) -> None:
         self._taken: asyncio.Future[None] | None = None
 
-    async def take(self, seconds: float) -> bool:
+    async def enter(self, seconds: float) -> bool:
         over = monotonic() + seconds
         while self._taken is not None:
             left = over - monotonic()
@@ -33,7 +34,7 @@ class TaskTurn:
         self._taken = asyncio.get_running_loop().create_future()
         return True
 
-    def give(self) -> None:
+    def leave(self) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
             taken.set_result(None)
@@ -72,4 +73,4 @@ def link_to_cluster(cluster: Cluster, mode: str, connect_timeout: float) -> Call
     def link_to_node(address: tuple[str, int]) -> ServerLink:
         return ServerLink(PipeTransport(cluster.connection_class, cluster.settings_of(address)), connect_timeout)
 
-    return lambda: ClusterLink(cluster, mode, link_to_node, TaskTurn, asyncio.sleep)
+    return lambda: ClusterLink(cluster, mode, link_to_node, TaskMutex, asyncio.sleep)

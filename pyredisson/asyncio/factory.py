@@ -32,7 +32,7 @@ from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TokenLockCore
 from pyredisson.shared.arguments import backoff_of
-from pyredisson.shared.owners import Owner, caller_of
+from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.synchronized import synchronized_task
 
 if TYPE_CHECKING:
@@ -193,4 +193,4 @@ class Factory:
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
-        return synchronized_task(self, key, wait_time, lease_time)
+        return synchronized_task(self.get_lock, key, wait_time, lease_time)

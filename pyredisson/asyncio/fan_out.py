@@ -10,7 +10,7 @@ import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import look_at
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import Ask, AskSynced, Failure, NotSent, Reply, Unanswered
+from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 
@@ -46,7 +46,7 @@ class Gathering:
 
     def __init__(self, left: int) -> None:
         self.all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.left = left
+        self.left: int = left
 
 
 class Sent:
@@ -62,7 +62,7 @@ class Sent:
     __slots__ = ("_done", "_request", "_timeout", "failure", "gathering", "link", "reply")
 
     def __init__(self, link: ServerLink, request: Packed, timeout: float) -> None:
-        self.link = link
+        self.link: ServerLink = link
         self._request = request
         self._timeout = timeout
         self._done = False
@@ -132,11 +132,11 @@ async def _when_connected(link: ServerLink, pool: Pool, request: Packed, timeout
 
 async def _in_time(link: Link, ask: Ask) -> Any:
     within = ask.timeout
-    if isinstance(ask, AskSynced):
-        within += ask.sync_timeout
-        work: Any = link.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout)
+    if ask.sync is None:
+        work: Any = link.eval(ask.request, ask.timeout)
     else:
-        work = link.eval(ask.request, ask.timeout)
+        within *= 2
+        work = link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
     try:
         # It may have to connect, for which there is no time of its own here.
         return await asyncio.wait_for(work, max(within, CONNECTING))
@@ -146,7 +146,7 @@ async def _in_time(link: Link, ask: Ask) -> Any:
 
 def _begin(ask: Ask) -> Begun:
     link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    pool = link.pool if isinstance(link, ServerLink) and type(ask) is Ask else None
+    pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
     if pool is None:
         return InTask(_in_time(link, ask))
     assert isinstance(link, ServerLink)

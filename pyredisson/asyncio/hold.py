@@ -10,10 +10,10 @@ from typing_extensions import TypeVar
 from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
+from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.primitives import AnyLock
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["HoldContext"]
@@ -32,7 +32,7 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
 
     def __init__(
         self,
-        lock: AnyLock,
+        lock: Handle,
         wait_time: Seconds | None,
         lease_time: Seconds | None,
         skip: bool,

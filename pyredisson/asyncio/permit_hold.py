@@ -11,7 +11,6 @@ from pyredisson.lease import Lease
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.factory import Factory
     from pyredisson.kinds.permit_block import Block
 
 __all__ = ["PermitHold"]
@@ -28,8 +27,8 @@ class PermitHold(NotPortable, Generic[EnteredT_co]):
 
     __slots__ = ("_block", "_client")
 
-    def __init__(self, client: Factory, block: Block) -> None:
-        self._client = client
+    def __init__(self, client: object, block: Block) -> None:
+        self._client = client  # It lives as long as its block.
         self._block = block
 
     def __repr__(self) -> str:

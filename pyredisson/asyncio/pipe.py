@@ -17,7 +17,7 @@ import redis.exceptions as rx
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from pyredisson.core.runtime import Failure, NotSent, Unanswered
+from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.net.bounded_sources import bound_handshake_async, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of, is_push, new_reader
 from pyredisson.net.urls import own_settings
@@ -117,12 +117,12 @@ class Pipe(Replies):
         super().__init__()
         self._loop = loop
         self.address = address
-        self.used = loop.time()
+        self.used: float = loop.time()
         self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.retired = False
+        self.retired: bool = False
 
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that came as one, or a ``Failure``."""

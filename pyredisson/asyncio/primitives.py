@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, overload
 
 from pyredisson.asyncio.hold import HoldContext as Hold
 from pyredisson.kinds.fenced_lock import FencedLockCore
@@ -14,12 +14,11 @@ from pyredisson.quorum.decisions import majority
 from pyredisson.quorum.multi_lock import MultiLockCore, multi_lock
 from pyredisson.shared.arguments import cores_of, wait_of
 from pyredisson.shared.handle import Handle
-from pyredisson.shared.misuse import BY_HAND, core_of
+from pyredisson.shared.misuse import BY_HAND
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
-    from pyredisson.shared.owners import Owner
+    from pyredisson.shared.made_owners import Owner
 
 __all__ = [
     "AnyLock",
@@ -227,14 +226,14 @@ class Lock(AnyLock):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
-    _core: LockCore
+    _core: LockCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of: ClassVar[type[Any]] = LockCore
 
-    def __init__(self, client: Factory = BY_HAND, core: LockCore = BY_HAND, owner: Owner | None = None) -> None:
-        # They stay alive as long as a handle is in use.
-        self._client, self._owner = client, owner
-        self._core = core_of(LockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
+        super().__init__(client, core)
+        self._owner = owner
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
         """Return whether the task of this client with that :func:`pyredisson.current_thread_id` holds the lock."""
@@ -299,11 +298,8 @@ class FencedLock(Lock):
 
     __slots__ = ()
 
-    _core: FencedLockCore
-
-    def __init__(self, client: Factory = BY_HAND, core: FencedLockCore = BY_HAND, owner: Owner | None = None) -> None:
-        super().__init__(client, core, owner)
-        self._core = core_of(FencedLockCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: FencedLockCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = FencedLockCore
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """Acquire the lock as :meth:`lock` does, and return the token of the hold."""
@@ -372,15 +368,14 @@ class ReadWriteLock(Handle):
             ...
     """
 
-    __slots__ = ("_client", "_owner")
+    __slots__ = ("_owner",)
 
     _core: ReadWriteLockCore
+    _made_of = ReadWriteLockCore
 
-    def __init__(
-        self, client: Factory = BY_HAND, core: ReadWriteLockCore = BY_HAND, owner: Owner | None = None
-    ) -> None:
-        self._client, self._owner = client, owner
-        self._core = core_of(ReadWriteLockCore, core, self, client)
+    def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
+        super().__init__(client, core)
+        self._owner = owner
 
     def read_lock(self) -> Lock:
         """Return a handle on the lock for reading: it excludes writers, not readers.

@@ -11,26 +11,28 @@ import random
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
-from pyredisson.net.cluster import subscriber_for
+from pyredisson.core.callers import Caller
+from pyredisson.core.failures import Failure
+from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.misuse import no_event_loop
-from pyredisson.shared.owners import TaskOwner, current_task_owner
+from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.cluster import NodeSubscribers
     from pyredisson.net.link import Link
+    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["AsyncioRuntime"]
@@ -121,8 +123,8 @@ class AsyncioRuntime:
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loops: list[TaskLoop] = []
-        self.callbacks = Callbacks()
-        self.closed = False
+        self.callbacks: Callbacks = Callbacks()
+        self.closed: bool = False
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is."""
@@ -171,9 +173,9 @@ class AsyncioRuntime:
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
-    now = staticmethod(monotonic)
+    now: staticmethod[[], float] = staticmethod(monotonic)
 
-    check_process = staticmethod(process.check)
+    check_process: staticmethod[[], None] = staticmethod(process.check)
 
     def owner(self) -> TaskOwner:
         self.enter()
@@ -261,7 +263,7 @@ class AsyncioRuntime:
         self.enter()
         return await self.link.ask(command, timeout)
 
-    fan_out = staticmethod(fan_out)
+    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

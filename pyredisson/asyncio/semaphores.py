@@ -12,10 +12,8 @@ from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 from pyredisson.shared.handle import Handle
-from pyredisson.shared.misuse import BY_HAND, core_of
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
@@ -24,7 +22,7 @@ __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaph
 class AnySemaphore(Handle):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: SemaphoreCore | PermitSemaphoreCore
 
@@ -79,11 +77,8 @@ class Semaphore(AnySemaphore):
 
     __slots__ = ()
 
-    _core: SemaphoreCore
-
-    def __init__(self, client: Factory = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(SemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: SemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = SemaphoreCore
 
     async def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
@@ -201,11 +196,8 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     __slots__ = ()
 
-    _core: PermitSemaphoreCore
-
-    def __init__(self, client: Factory = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(PermitSemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: PermitSemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = PermitSemaphoreCore
 
     async def set_permits(self, n: int) -> None:
         """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
@@ -347,13 +339,10 @@ class CountDownLatch(Handle):
         await latch.wait()  # until count_down() was called three times
     """
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: LatchCore
-
-    def __init__(self, client: Factory = BY_HAND, core: LatchCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(LatchCore, core, self, client)
+    _made_of = LatchCore
 
     async def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.

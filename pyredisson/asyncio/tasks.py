@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import redis.exceptions as rx
 
+from pyredisson.core.failures import NotSent
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import NotSent
 from pyredisson.errors import ClientClosedError
 from pyredisson.shared.clock import monotonic
 
@@ -22,8 +22,8 @@ class TaskDial:
     """See :class:`pyredisson.net.transport.Dial`: a connection made in a task of its own."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
-        self.began = monotonic()
-        self.task = asyncio.ensure_future(work)
+        self.began: float = monotonic()
+        self.task: asyncio.Task[None] = asyncio.ensure_future(work)
         self.task.add_done_callback(look_at)
 
     def done(self) -> bool:

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from pyredisson.asyncio.borrowed import AsyncBorrowedTransport
 from pyredisson.asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson.asyncio.tasks import TaskDial, shielded
-from pyredisson.core.runtime import NotSent
+from pyredisson.core.failures import NotSent
 from pyredisson.net.pool import Pool, SharedPool
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings
@@ -25,7 +25,7 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.net.link import Link, Stream
     from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["PipeTransport", "link_to"]
 
@@ -37,7 +37,7 @@ class PipeTransport:
     """Connections of our own, made from the settings of a client: one that all tasks share, and some that wait."""
 
     direct = True
-    now = staticmethod(monotonic)
+    now: staticmethod[[], float] = staticmethod(monotonic)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class

@@ -11,7 +11,8 @@ from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.release import resume
-from pyredisson.core.runtime import Failure, Rejected
+from pyredisson.core.runtime import Failure, Rejected, Unanswered
+from pyredisson.core.settling import settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, RedissonError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Holding
 
-__all__ = ["acquire", "ask_once", "check_not_stuck", "is_callers"]
+__all__ = ["acquire", "check_not_stuck", "is_callers"]
 
 
 async def acquire(
@@ -36,10 +37,12 @@ async def acquire(
         ownership: What its owner holds of it.
         hold: What is to be held.
         wait: Seconds; ``None``: as long as it takes.
-        covers: The locks that the owner's mark is about; none: somebody else marks this hold.
+        covers: The locks that the owner's mark is about; none for a part of a multi-lock, which has a mark of its own.
     """
     runtime = client.runtime
     asked = runtime.now()
+    if kind.own_rival is not None and not ownership.holds:
+        await kind.own_rival.refuse(client, kind, ownership)
     before = -1  # How many holds there are is not known yet.
     try:
         if ownership.holds or ownership.in_flight.pending:
@@ -78,28 +81,35 @@ async def acquire(
         if acquired and not before and covers and ownership.who.shared and not is_callers(ownership):
             # A signal handler has left a mark of another lock before this one was asked for.
             ownership.who.mark(ownership, covers, client.tell_left_behind)
-        if client.talkative():
+        if covers and client.talkative():
             _tell(client, ownership, acquired, runtime.now() - asked)
         return acquired
     except Failure as failure:
-        error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
-        if ownership.queued_ms:
-            await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
-        error = await explain_type(client, error, ownership.name, kind.layout)
-        raise error from failure.cause
+        raise await _failed(client, kind, ownership, hold, failure) from failure.cause
     except RedissonError:
         if ownership.queued_ms:
             await leave_queue(client, ownership)
         raise
     except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(before):
-            ownership.settle_until(runtime.now() + hold.lease_ms / 1000)
-            client.watchdog.settle(ownership)
+            client.settle_later(ownership, hold.lease_ms)
         resume(client, ownership)
         raise
     except BaseException:
         await go_away(client, ownership, before, hold)
         raise
+
+
+async def _failed(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, failure: Failure) -> Exception:
+    """Leave after a request without an answer of use. Returns the error to raise; of a part that is the failure."""
+    error: Exception = failure
+    if not hold.part:
+        error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
+    elif isinstance(failure, Unanswered):
+        client.settle_later(ownership, hold.lease_ms)
+    if ownership.queued_ms:
+        await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
+    return await explain_type(client, error, ownership.name, kind.layout)
 
 
 def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: float) -> None:
@@ -109,22 +119,11 @@ def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: floa
         client.emit(events.TimedOut(ownership.name, ownership.owner, waited))
 
 
-async def ask_once(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
-    """Ask for the lock once, for a caller that does not wait for it alone. Returns and raises as :func:`attempt`."""
-    if ownership.holds or ownership.pending:
-        await make_ready(client, kind, ownership)
-    if ownership.kind is not kind:
-        adopt(kind, ownership)
-    if kind.queues:
-        kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    return await attempt(client, kind, ownership, hold)
-
-
 async def go_away(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
     """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have acquired."""
     if ownership.undo_acquire(before):
         ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
-        await client.settle_on_leaving(ownership)
+        await settle_on_leaving(client, ownership)
         resume(client, ownership)
 
 
@@ -132,7 +131,7 @@ async def leave_queue(client: ClientCore, ownership: Ownership, *, at_once: bool
     """The owner waits no longer: its place is given up, and what an unanswered request may have acquired."""
     if ownership.stop_waiting(client.runtime.now()) or ownership.pending is not None:
         if at_once:
-            await client.settle_on_leaving(ownership, leaving=False)
+            await settle_on_leaving(client, ownership, leaving=False)
         else:
             client.watchdog.settle(ownership)
 

@@ -9,7 +9,8 @@ from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
 from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, Acquired, Refused, SelfBlocked, Stale
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Unanswered, Unusable
+from pyredisson.core.runtime import Failure, Unanswered
+from pyredisson.core.settling import settle
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
@@ -19,9 +20,19 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Reply
+    from pyredisson.core.runtime import Request
 
-__all__ = ["adopt", "attempt", "check_layout", "end_first", "expire", "give_back_unacknowledged", "make_ready"]
+__all__ = [
+    "adopt",
+    "attempt",
+    "begin_attempt",
+    "check_layout",
+    "check_reentrant",
+    "end_attempt",
+    "expire",
+    "make_ready",
+    "must_settle",
+]
 
 
 # ---- before it -------------------------------------------------------------------------------------------------------
@@ -45,18 +56,28 @@ def check_layout(kind: LockKind, own: Ownership) -> None:
 
 async def make_ready(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
     """Bring an ownership that has a past into a state from which it can acquire."""
+    if must_settle(client, kind, ownership):
+        await settle(client, ownership)
+    check_reentrant(kind, ownership)
+
+
+def must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+    """Whether an acquire has to be preceded by :func:`settle`. Raises ``LockLostError`` if the outer holds are lost."""
     expire(client, ownership)
     if ownership.loss is not None:
         raise lost_error(ownership, ownership.loss)
     pending = ownership.pending
     # What a lock of another kind left open is settled as that kind does it; and a place in a queue from an earlier time
     # is not taken over, but given up.
-    if (
+    return (
         pending is Pending.RELEASE
-        or ownership.in_flight.releases_due
-        or (pending and (kind.queues or type(ownership.kind) is not type(kind)))
-    ):
-        await client.settle(ownership)
+        or ownership.in_flight.releases_due > 0
+        or (pending is not None and (kind.queues or type(ownership.kind) is not type(kind)))
+    )
+
+
+def check_reentrant(kind: LockKind, ownership: Ownership) -> None:
+    """Raise ``LockError`` if the owner holds a lock already that can be acquired only once."""
     if ownership.holds and not kind.reentrant:
         raise LockError(
             f"lock {ownership.name!r} is not reentrant, and {ownership.owner} holds it already: release it first"
@@ -102,15 +123,7 @@ async def _ask_in_queue(client: ClientCore, kind: LockKind, ownership: Ownership
 
 
 async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, *, again: bool = False) -> Answer:
-    if ownership.kind is not kind:
-        adopt(kind, ownership)
-    request_id, epoch, count, repeat = ownership.begin_acquire(hold)
-    if count or repeat:
-        request = kind.acquire(ownership, hold, count, epoch, repeat)
-    else:
-        request = first_acquire(kind, ownership, hold)
-    if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
-        client.ownerships.enter(ownership)
+    call, request = begin_attempt(client, kind, ownership, hold)
     # Here and in release.py the exchange is spelt out: this is the path of everything that users do.
     sync = client.sync
     sent = client.runtime.now()
@@ -127,35 +140,52 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
     except Failure as failure:
         outcome = failure
     except NotAcknowledged as short:
-        raise await give_back_unacknowledged(client, ownership, hold, short) from short.cause
+        raise await _give_back_unacknowledged(client, ownership, hold, short) from short.cause
     if isinstance(outcome, (Failure, Stale)):
-        call = AcquireCall(kind, ownership, request_id, hold, count)
-        outcome, sent = await _persist(client, call, repeat, sent, outcome)
+        outcome, sent = await _persist(client, call, sent, outcome)
     if type(outcome) is Acquired:
         deadline = sent + hold.certain
-        over = client.runtime.now() >= (max(deadline, ownership.deadline) if count else deadline)
+        over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
         if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
-            await client.settle(ownership)  # It came when its lease was over: that is no hold, so give it back,
+            await settle(client, ownership)  # It came when its lease was over: that is no hold, so give it back,
             return AT_ONCE  # and look again.
+    elif type(outcome) is SelfBlocked and kind.own_rival is not None and not again:
+        ownership.refused(call.request_id)
+        await kind.own_rival.give_up(client, kind, ownership)
+        return await _ask(client, kind, ownership, hold, again=True)
+    return end_attempt(client, call, outcome, sent)
+
+
+def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> tuple[AcquireCall, Request]:
+    """Note that the lock is about to be asked for. Returns that as a value, and what to send."""
+    if ownership.kind is not kind:
+        adopt(kind, ownership)
+    request_id, epoch, count, repeat = ownership.begin_acquire(hold)
+    if count or repeat:
+        request = kind.acquire(ownership, hold, count, epoch, repeat)
+    else:
+        request = first_acquire(kind, ownership, hold)
+    if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
+        client.ownerships.enter(ownership)
+    return AcquireCall(kind, ownership, request_id, hold, count, repeat), request
+
+
+def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:
+    """Note what the server said to a request that was ``sent`` then. Raises ``LockLostError``."""
+    ownership, hold = call.ownership, call.hold
+    if type(outcome) is Acquired:
         if outcome.token is not None:
             hold.number(outcome.token)
-        if not ownership.granted(request_id, hold, deadline):
+        if not ownership.granted(call.request_id, hold, sent + hold.certain):
             return AT_ONCE
         if hold.watched:
             client.watchdog.watch(ownership)
         return outcome
-    ownership.refused(request_id, without_end=outcome == WITHOUT_END)
-    if type(outcome) is SelfBlocked:
-        if again or kind.own_rival is None:
-            return AT_ONCE
-        await kind.own_rival.give_up(client, kind, ownership)
-        return await _ask(client, kind, ownership, hold, again=True)
-    return _refused(client, ownership, outcome)
-
-
-def _refused(client: ClientCore, ownership: Ownership, outcome: Outcome) -> Refused:
+    ownership.refused(call.request_id, without_end=outcome == WITHOUT_END)
     if isinstance(outcome, Refused):
         return outcome
+    if type(outcome) is SelfBlocked:
+        return AT_ONCE
     if ownership.lose(GONE):
         client.watchdog.unwatch(ownership)
         client.tell_lost(ownership)
@@ -163,14 +193,14 @@ def _refused(client: ClientCore, ownership: Ownership, outcome: Outcome) -> Refu
 
 
 async def _persist(
-    client: ClientCore, call: AcquireCall, repeat: bool, sent: float, setback: Failure | Stale
+    client: ClientCore, call: AcquireCall, sent: float, setback: Failure | Stale
 ) -> tuple[Outcome, float]:
     """Go on with an attempt whose first copy brought no answer. Returns one, and when what it answers was sent."""
     try:
-        reply, sent, _ = await client.persist(call, repeat, sent, setback)
+        reply, sent, _ = await client.persist(call, call.repeat, sent, setback)
         return call.kind.reads(reply), sent
     except NotAcknowledged as short:
-        raise await give_back_unacknowledged(client, call.ownership, call.hold, short) from short.cause
+        raise await _give_back_unacknowledged(client, call.ownership, call.hold, short) from short.cause
     except Unanswered:
         raise  # It stays pending: the next call repeats it or gives it back.
     except Failure:
@@ -178,40 +208,15 @@ async def _persist(
         raise
 
 
-async def give_back_unacknowledged(
+async def _give_back_unacknowledged(
     client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged
 ) -> Exception:
     """The lock was acquired, and too few replicas know of it: give it back. Returns the error that says so."""
     ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
     given_back = True
     try:
-        await client.settle(ownership)
+        await settle(client, ownership)
     except Failure:
         client.watchdog.settle(ownership)
         given_back = False
     return client.replicas.error(ownership.name, short, given_back=given_back)
-
-
-async def end_first(
-    client: ClientCore, ownership: Ownership, hold: Hold, request_id: int, sent: float, answer: Reply | Failure
-) -> Answer:
-    """Take the answer to a first acquire that was sent together with those to other nodes.
-
-    Returns and raises as :func:`attempt`; nobody watches the hold.
-    """
-    kind = ownership.kind
-    assert kind is not None
-    outcome: Outcome | Failure
-    try:
-        outcome = answer if isinstance(answer, Failure) else kind.reads(answer)
-    except Unusable as failure:
-        outcome = failure
-    if isinstance(outcome, (Failure, Stale)):
-        call = AcquireCall(kind, ownership, request_id, hold, 0)
-        outcome, sent = await _persist(client, call, False, sent, outcome)
-    if isinstance(outcome, Acquired):
-        if outcome.token is not None:
-            hold.number(outcome.token)
-        return outcome if ownership.granted(request_id, hold, sent + hold.certain) else AT_ONCE
-    ownership.refused(request_id)
-    return AT_ONCE if isinstance(outcome, SelfBlocked) else _refused(client, ownership, outcome)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.runtime import Failure, Rejected, Unusable
+from pyredisson.core.settling import settle
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -48,9 +49,9 @@ class Todo:
     __slots__ = ("at", "failures", "request_id")
 
     def __init__(self, at: float, request_id: int = 0) -> None:
-        self.at = at
-        self.request_id = request_id
-        self.failures = 0
+        self.at: float = at
+        self.request_id: int = request_id
+        self.failures: int = 0
 
 
 class Chore(Todo):
@@ -60,8 +61,8 @@ class Chore(Todo):
 
     def __init__(self, at: float, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         super().__init__(at)
-        self.work = work
-        self.until = until
+        self.work: Callable[[], Coroutine[Any, Any, object]] = work
+        self.until: float = until
 
 
 class Backlog:
@@ -172,7 +173,7 @@ class Backlog:
                 patience = self._patience(now)
                 if self._several and each.failures % 4:
                     patience = min(patience, QUICK)
-                await self._client.settle(ownership, patience, since=request_id, behind=True)
+                await settle(self._client, ownership, patience, since=request_id, behind=True)
         # Else its owner has begun something new, and settles what that leaves open.
         if each.request_id == request_id:
             self.ownerships.pop(ownership, None)

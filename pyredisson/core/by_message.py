@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.attempt import attempt
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.wakeups import Message, Party
+    from pyredisson.core.waiters import Message, Party
     from pyredisson.core.yielding import Yielding
 
 __all__ = ["Attempt", "ByMessage", "until_acquired"]
@@ -29,10 +29,10 @@ class Attempt:
     __slots__ = ("client", "hold", "kind", "ownership")
 
     def __init__(self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> None:
-        self.client = client
-        self.kind = kind
-        self.ownership = ownership
-        self.hold = hold
+        self.client: ClientCore = client
+        self.kind: LockKind = kind
+        self.ownership: Ownership = ownership
+        self.hold: Hold = hold
 
     def __call__(self) -> Coroutine[Any, Any, Answer]:
         return attempt(self.client, self.kind, self.ownership, self.hold)

@@ -46,10 +46,10 @@ class Call(ABC):
     __slots__ = ("kind", "lease_ms", "ownership", "reader", "request_id")
 
     def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, lease_ms: int) -> None:
-        self.kind = kind
-        self.ownership = ownership
-        self.request_id = request_id
-        self.lease_ms = lease_ms
+        self.kind: LockKind = kind
+        self.ownership: Ownership = ownership
+        self.request_id: int = request_id
+        self.lease_ms: int = lease_ms
         self.reader: Reader | None = None
 
     @abstractmethod
@@ -58,15 +58,28 @@ class Call(ABC):
 
 
 class AcquireCall(Call):
-    """An acquire by an owner who holds the lock ``count`` times as yet."""
+    """An acquire by an owner who holds the lock ``count`` times as yet.
 
-    __slots__ = ("count", "hold")
+    Attributes:
+        hold: What is to be held.
+        count: How often the owner holds the lock.
+        repeat: Whether an earlier copy of it may have run when it began.
+    """
 
-    def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, hold: Hold, count: int) -> None:
-        super().__init__(kind, ownership, request_id, hold.lease_ms)
-        self.hold = hold
-        self.count = count
-        self.reader = kind
+    __slots__ = ("count", "hold", "repeat")
+
+    def __init__(
+        self, kind: LockKind, ownership: Ownership, request_id: int, hold: Hold, count: int, repeat: bool
+    ) -> None:
+        # Without super(), here and below: this is the path of all that users do.
+        self.kind = kind
+        self.ownership = ownership
+        self.request_id = request_id
+        self.lease_ms = hold.lease_ms
+        self.reader: Reader | None = kind
+        self.hold: Hold = hold
+        self.count: int = count
+        self.repeat: bool = repeat
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
@@ -74,13 +87,31 @@ class AcquireCall(Call):
 
 
 class ReleaseCall(Call):
-    """A release of one of ``count`` holds; ``0``: of whatever stands there."""
+    """A release of one of ``count`` holds; ``0``: of whatever stands there.
 
-    __slots__ = ("count",)
+    Attributes:
+        count: How often the owner holds the lock.
+        lost: Why nothing is held any more, if that is known before it is sent.
+    """
 
-    def __init__(self, kind: LockKind, ownership: Ownership, request_id: int, lease_ms: int, count: int) -> None:
-        super().__init__(kind, ownership, request_id, lease_ms)
-        self.count = count
+    __slots__ = ("count", "lost")
+
+    def __init__(
+        self,
+        kind: LockKind,
+        ownership: Ownership,
+        request_id: int,
+        lease_ms: int,
+        count: int,
+        lost: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.ownership = ownership
+        self.request_id = request_id
+        self.lease_ms = lease_ms
+        self.reader: Reader | None = None
+        self.count: int = count
+        self.lost: str | None = lost
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson import events
 from pyredisson.core import scripts
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.calls import ReleaseCall
-from pyredisson.core.deadline import certain_for
-from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.in_flight import Pending
+from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.outcomes import Stale
@@ -20,23 +17,23 @@ from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
+from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
-from pyredisson.quorum.hold import Keeper
+from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.restart_guard import Starts
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.calls import Call, Reader
-    from pyredisson.core.in_flight import SettleBegun
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Holding, Reply, Request, Runtime
     from pyredisson.events import Event
-    from pyredisson.quorum.hold import MultiHold
+    from pyredisson.quorum.ownership import MultiOwnership
 
-__all__ = ["CLEANUP_BUDGET", "ClientCore"]
+__all__ = ["ClientCore"]
 
 #: Between two tries of one request.
 RETRY = DoublingBackoff(first=0.01, maximum=0.25)
@@ -45,19 +42,14 @@ RETRY = DoublingBackoff(first=0.01, maximum=0.25)
 #: one of a server that says "not now" would only bring a doubt about.
 LEAST_SHARE = 0.25
 
-#: What a caller that goes away in the middle may spend on giving back.
-CLEANUP_BUDGET = 1.0
-
 
 class ClientCore:
     """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
 
-    explains_types = True  # An error about a key of a wrong type says what it holds, at the cost of a request.
-
     def __init__(self, runtime: Runtime, config: Config) -> None:
         self.runtime = runtime
         self.config = config
-        self.closed = False
+        self.closed: bool = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
@@ -65,21 +57,21 @@ class ClientCore:
         self._listeners = config.listeners
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
-        self.server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
+        self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: Syncing | None = None
-        self.replicas = Replicas(self)
-        self.starts = Starts(self.server)
+        self.replicas: Replicas = Replicas(self)
+        self.starts: Starts = Starts(self.server)
         self.begin()
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
-        self.ownerships = OwnershipTable(self.runtime)
-        self.wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
-        self.watchdog = Watchdog(self)
-        self.keeper = Keeper(self)
-        self.ledger = Ledger(self)
+        self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
+        self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
+        self.watchdog: Watchdog = Watchdog(self)
+        self.keeper: Keeper = Keeper(self)
+        self.ledger: Ledger = Ledger(self)
         self.server.forget(self.runtime.mutex())
         self.replicas.begin()
         self.starts.begin()
@@ -125,7 +117,7 @@ class ClientCore:
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to continue")
 
-    def refuse_interrupter(self, *held: Ownership | MultiHold) -> None:
+    def refuse_interrupter(self, *held: Ownership | MultiOwnership) -> None:
         """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
@@ -195,8 +187,7 @@ class ClientCore:
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
-        failures = 0
-        stale_before = False
+        failures, stale_before, in_doubt = 0, False, setback
         while True:
             at_once = False
             match setback:
@@ -204,15 +195,16 @@ class ClientCore:
                     # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
                     ownership.raise_epoch(request_id, above=setback.epoch)
                     if not stale_before:
-                        at_once, stale_before = True, True
-                        failures = 0
+                        at_once, stale_before, failures = True, True, 0
                     if runtime.now() >= over:
                         raise scripts.unusable([b"stale", setback.epoch])
                 case Unanswered():
                     ownership.doubt(request_id)
                     if isinstance(setback, Unusable):
                         raise setback
-                    repeat = True
+                    repeat, in_doubt = True, setback
+                case NotNow() if repeat and isinstance(in_doubt, Unanswered):
+                    setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
                 case _:
                     if not repeat and not isinstance(setback, NotNow):
                         raise setback
@@ -263,93 +255,6 @@ class ClientCore:
             raise unasked()
         return reply
 
-    async def settle(
-        self, ownership: Ownership, budget: float | None = None, *, since: int | None = None, behind: bool = False
-    ) -> Pending | None:
-        """Finish what the ownership has pending (an acquire is given back, a release completed), then what is owed.
-
-        Args:
-            ownership: The ownership.
-            budget: Seconds; ``Config.timeout`` if ``None``.
-            since: The request that was left pending, if it matters that nothing has begun since.
-            behind: Whether the caller has gone, so that the next unlock has to be told that it is done.
-
-        Returns:
-            What was pending at last, or ``None`` if nothing was, or somebody else took it over.
-
-        Raises:
-            Failure: It could not be settled; it is pending still.
-            LockLostError: It was a release, and the hold was lost before (unless ``behind``).
-        """
-        left = self.config.timeout if budget is None else budget
-        over = self.runtime.now() + left
-        settled = None
-        background = since is not None
-        while True:
-            begun = ownership.take_over(since)
-            request_id, pending = begun.request_id, begun.pending
-            if pending is None:
-                return settled
-            try:
-                if not await self._settle(ownership, begun, left, behind=behind):
-                    if background:
-                        return None
-                    since, left = None, max(0.001, over - self.runtime.now())
-                    continue  # Its owner cannot go on before it is settled, whoever has it now.
-                if not ownership.watched():
-                    self.watchdog.unwatch(ownership)
-            except Rejected:
-                raise
-            except BaseException as error:
-                if not isinstance(error, Failure):
-                    ownership.doubt(request_id)
-                # It is ours, so nobody else remembers it.
-                if ownership.pending is not None and ownership.request_id == request_id:
-                    self.watchdog.settle(ownership)
-                raise
-            settled, since = pending, request_id
-            left = max(0.001, over - self.runtime.now())
-
-    async def _settle(self, ownership: Ownership, begun: SettleBegun, budget: float, *, behind: bool) -> bool:
-        request_id, epoch, pending, count, lease_ms, repeat = begun
-        assert ownership.kind is not None, "a request is pending that no kind of lock has made"
-        call = ReleaseCall(ownership.kind, ownership, request_id, lease_ms, count)
-        reply, sent, repeated = await self.exchange(call, epoch, repeat, budget)
-        if pending is not Pending.RELEASE:
-            if not ownership.given_back(request_id):
-                return False
-            if pending is Pending.ACQUIRE:
-                self.emit(events.GivenBack(ownership.name, ownership.owner))
-        elif type(reply) is list:
-            raise scripts.unusable(reply)
-        elif reply is None and not (repeated and count == 1 and sent < ownership.deadline):
-            # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
-            if ownership.lose_one(request_id, GONE, self.runtime.now(), behind=behind):
-                self.tell_lost(ownership)
-            if not behind:
-                raise lost_error(ownership)
-        elif not ownership.released(request_id, sent + certain_for(lease_ms), behind=behind):
-            return False
-        return True
-
-    async def settle_on_leaving(self, ownership: Ownership, *, leaving: bool = True) -> None:
-        """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
-
-        ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
-        """
-
-        async def settle() -> None:
-            try:
-                await self.settle(ownership, CLEANUP_BUDGET, behind=True)
-            except Failure:
-                pass
-
-        try:
-            await self.runtime.guard(settle(), CLEANUP_BUDGET, leaving=leaving)
-        finally:
-            if ownership.pending is not None:
-                self.watchdog.settle(ownership)
-
     async def perform(self, request: Request, budget: float | None = None, reader: Reader | None = None) -> Reply:
         """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
 
@@ -392,7 +297,7 @@ class ClientCore:
         Args:
             work: What to do, as often as it takes; raises ``Failure`` when the server did not answer.
             until: When it is no longer worth doing.
-            leaving: As for :meth:`settle_on_leaving`.
+            leaving: As for :func:`settle_on_leaving`.
         """
         done = False
 
@@ -437,8 +342,7 @@ class ClientCore:
         """
         if not isinstance(failure, Unanswered):
             return failure.cause
-        ownership.settle_until(self.runtime.now() + lease_ms / 1000)
-        self.watchdog.settle(ownership)
+        self.settle_later(ownership, lease_ms)
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(
             f"{what} of lock {ownership.name!r} was sent, and its outcome could not be determined "
@@ -448,6 +352,11 @@ class ClientCore:
         )
         error.__cause__ = failure.cause
         return error
+
+    def settle_later(self, ownership: Ownership, lease_ms: int) -> None:
+        """Let the watchdog settle what is pending, until a lease that it may have begun is over."""
+        ownership.settle_until(self.runtime.now() + lease_ms / 1000)
+        self.watchdog.settle(ownership)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 

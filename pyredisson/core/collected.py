@@ -24,7 +24,7 @@ REASON = "its client was garbage-collected"
 def what_it_held(client: ClientCore) -> events.ClientCollected | None:
     """What a client that was not closed holds; ``None`` if that is nothing. Plain reading, for a finalizer."""
     held = [ownership.name for ownership in client.watchdog.ownerships() if ownership.watched()]
-    held += [hold.name for hold in client.keeper.kept() if hold.watched()]
+    held += [owned.name for owned in client.keeper.kept() if owned.watched()]
     if client.closed or not held:
         return None
     return events.ClientCollected(client.id, tuple(list(dict.fromkeys(held))[:NAMES]), len(held))
@@ -40,8 +40,8 @@ def tell_of_collected(client: ClientCore, event: events.ClientCollected) -> None
                 told()
             if client.config.on_lock_lost is not None:
                 client.runtime.call_back(client.config.on_lock_lost, ownership.name, ownership.who.number)
-    for hold in client.keeper.kept():
-        client.keeper.drop(hold)
-        for each in dict.fromkeys(core.client for core in hold.cores):
-            if each.config.on_lock_lost is not None and hold.watched():
-                each.runtime.call_back(each.config.on_lock_lost, hold.name, hold.who.number)
+    for owned in client.keeper.kept():
+        client.keeper.drop(owned)
+        for each in owned.clients():
+            if each.config.on_lock_lost is not None and owned.watched():
+                each.runtime.call_back(each.config.on_lock_lost, owned.name, owned.who.number)

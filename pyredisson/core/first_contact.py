@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.runtime import Failure, NotNow, Rejected, Unusable
+from pyredisson.core.failures import Failure, NotNow, Rejected, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

@@ -21,18 +21,20 @@ class Hold:
         watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
         block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
             its owner's.
+        part: It is a multi-lock's part, which is neither watched nor reported by itself.
         token: What tells this hold from all others, for locks that have such a thing. Then the hold is not shared.
     """
 
-    __slots__ = ("block", "certain", "lease_ms", "token", "watchdog", "watched")
+    __slots__ = ("block", "certain", "lease_ms", "part", "token", "watchdog", "watched")
 
-    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool) -> None:
+    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool, part: bool = False) -> None:
         self.block: Callable[[], object | None] | None = None
         self.token: int | None = None
-        self.lease_ms = lease_ms
-        self.certain = certain_for(lease_ms)
-        self.watchdog = watchdog
-        self.watched = watchdog or block  # The body of hold() wants to know, whatever its lease.
+        self.lease_ms: int = lease_ms
+        self.certain: float = certain_for(lease_ms)
+        self.part: bool = part
+        self.watchdog: bool = watchdog
+        self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
     def number(self, token: int) -> None:
         """The server has given it this token."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
-    from pyredisson.core.runtime import Caller
+    from pyredisson.core.callers import Caller
 
 __all__ = ["BESIDE", "GONE", "Held", "HoldView", "gone_hint", "holder_alive", "lost_error"]
 

@@ -106,8 +106,8 @@ class LockKind(ABC):
     __slots__ = ("client", "names")
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
-        self.client = client
-        self.names = names
+        self.client: ClientCore = client
+        self.names: LockNames = names
 
     # ---- its owners ----------------------------------------------------------------------------------------------
 
@@ -152,6 +152,10 @@ class LockKind(ABC):
     def wait_ms(self, ownership: Ownership) -> int:
         """The wait with which an owner queues up, where there is a queue."""
         return 0
+
+    def with_token(self, token: str) -> LockKind:
+        """The same kind, which stores this token; for kinds with ``shared_token``."""
+        return self
 
     # ---- what it is told -----------------------------------------------------------------------------------------
 

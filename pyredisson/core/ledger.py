@@ -35,9 +35,9 @@ class Open:
     __slots__ = ("request", "undoes", "until")
 
     def __init__(self, request: Request, until: float, *, undoes: bool) -> None:
-        self.request = request
-        self.until = until
-        self.undoes = undoes
+        self.request: Request = request
+        self.until: float = until
+        self.undoes: bool = undoes
 
 
 class Ledger:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyredisson.core.runtime import Caller
+    from pyredisson.core.callers import Caller
 
-__all__ = ["held_here", "never_expires", "not_held", "timed_out"]
+__all__ = ["INTERRUPTED", "held_here", "never_expires", "not_held", "timed_out"]
+
+#: The error of a signal handler that needs what the call it interrupted keeps to itself.
+INTERRUPTED = (
+    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot continue "
+    "before the handler returns. The handler should only set a flag or an event; do the rest after it"
+)
 
 
 def held_here(holder: Caller, layout: str = "", wanted: str = "") -> str:

@@ -111,7 +111,7 @@ class LockNames:
     __slots__ = ("__dict__", "raw")
 
     def __init__(self, name: str) -> None:
-        self.raw = name
+        self.raw: str = name
 
     @cached_property
     def channel(self) -> str:
@@ -181,7 +181,7 @@ class NumberedNames:
     __slots__ = ("__dict__", "raw")
 
     def __init__(self, name: str) -> None:
-        self.raw = name
+        self.raw: str = name
 
     @cached_property
     def channel(self) -> str:

@@ -30,6 +30,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.deadline import certain_for
@@ -39,9 +40,9 @@ from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBe
 from pyredisson.core.prepared import PreparedRequests
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership_table import OwnershipTable
-    from pyredisson.core.runtime import Caller, Runtime
+    from pyredisson.core.runtime import Runtime
 
 __all__ = ["Hold", "Ownership"]
 
@@ -74,23 +75,24 @@ class Ownership:
     )
 
     def __init__(self, key: tuple[str, str], who: Caller, runtime: Runtime) -> None:
-        self.name, self.owner = key
-        self.who = who
+        self.name: str = key[0]
+        self.owner: str = key[1]
+        self.who: Caller = who
         self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
-        self.prepared = PreparedRequests()
-        self.table: OwnershipTable | None = None  # In which it is listed.
+        self.prepared: PreparedRequests = PreparedRequests()
+        self.table: object = None  # In which it is listed.
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
-        self.mutex = runtime.mutex()
+        self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.holds: list[Hold] = []
         self.since: list[float] = []  # When each hold was asked for that is held, or was at that depth last.
-        self.deadline = 0.0
+        self.deadline: float = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
-        self.expired = 0  # Holds that simply ran out, and whose unlock is to come.
-        self.epoch = 0
-        self.generation = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
-        self.in_flight = InFlight()
+        self.expired: int = 0  # Holds that simply ran out, and whose unlock is to come.
+        self.epoch: int = 0
+        self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
+        self.in_flight: InFlight = InFlight()
 
     def __repr__(self) -> str:
         state = f"lost ({self.loss})" if self.loss else f"×{len(self.holds)}"
@@ -161,16 +163,6 @@ class Ownership:
         """What to tell if there is nobody any more."""
         return gone_hint(self)
 
-    def has_only(self, hold: Hold, now: float) -> bool:
-        """Whether that very hold is all that is held, is certain, and nothing is open beside it."""
-        holds = self.holds
-        return (
-            len(holds) == 1
-            and holds[0] is hold
-            and self.deadline > now
-            and not (self.in_flight.pending or self.in_flight.releases_due or self.loss)
-        )
-
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
@@ -189,14 +181,6 @@ class Ownership:
             request_id = in_flight.begin(Pending.ACQUIRE)
             in_flight.doubtful = repeat
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
-
-    def begin_first(self, hold: Hold) -> int:
-        """As :meth:`begin_acquire`, where nothing is held and nothing open. Returns the request's number."""
-        with self.mutex:
-            in_flight = self.in_flight
-            in_flight.released_behind = in_flight.without_end = False
-            in_flight.lease_ms = hold.lease_ms
-            return in_flight.begin(Pending.ACQUIRE)
 
     def granted(self, request_id: int, hold: Hold, deadline: float) -> bool:
         """The server took the hold. Returns whether it stands: a later request has given it back."""
@@ -249,13 +233,6 @@ class Ownership:
                 return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.NOT_OWNED)
             self.expired -= 1
             return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.LOST)
-
-    def begin_last(self) -> int:
-        """As :meth:`begin_release` for a block, where there is one hold, and :meth:`has_only`. Returns its number."""
-        with self.mutex:
-            self.in_flight.released_behind = False
-            self.in_flight.of_block = True
-            return self.in_flight.begin(Pending.RELEASE)
 
     def begin_force(self) -> tuple[int, int]:
         """Note that the lock is about to be forced open. Returns the number of the request, and the epoch."""
@@ -442,9 +419,7 @@ class Ownership:
             in_flight = self.in_flight
             if self.loss is not None:
                 if self.holds:
-                    self.holds.pop()
-                if not self.holds:
-                    self.loss = None
+                    self._pop()
                 return False
             if in_flight.pending is not None:
                 in_flight.releases_due += self._unclaimed() > 0
@@ -517,7 +492,9 @@ class Ownership:
             return False
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether somebody must be told (not twice, and not for a hold since gone).
+        """The hold was taken away. Returns whether its holder must hear of it (not twice, nor for a hold since gone).
+
+        The holder of a multi-lock hears of that from the multi-lock.
 
         ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
         """
@@ -528,7 +505,7 @@ class Ownership:
                 return False  # The answer may have seen this very release. If not, the release says so itself.
             self.generation += 1
             self.loss = reason
-            return True
+            return not all(hold.part for hold in self.holds)
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> bool:
         """An unlock found that the hold was gone: that hold is over with it, and the others are lost.
@@ -542,7 +519,8 @@ class Ownership:
             self.generation += 1
             self.in_flight.pending = None
             tell = self.loss is None and (now < self.deadline or any(hold.watched for hold in self.holds))
-            self.holds.pop()
+            if self.holds.pop().part and all(hold.part for hold in self.holds):
+                tell = False
             self.expired += behind and not self.in_flight.of_block
             self.loss = reason
             self._drop_due()
@@ -577,7 +555,7 @@ class Ownership:
             self.kind_state = kind.new_state()
         self.kind = kind
 
-    def listed_in(self, table: OwnershipTable | None) -> None:
+    def listed_in(self, table: object) -> None:
         """It was put into this table, or taken out of the one that it was in."""
         self.table = table
 

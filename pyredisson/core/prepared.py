@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["PreparedRequests"]
 
 
+@dataclass(slots=True, eq=False)
 class PreparedRequests:
     """Requests that are the same each time, under one epoch.
 
@@ -20,13 +22,10 @@ class PreparedRequests:
         release: The last release.
     """
 
-    __slots__ = ("acquire", "acquire_lease_ms", "epoch", "release")
-
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.acquire: Request | None = None
-        self.acquire_lease_ms = 0
-        self.release: Request | None = None
+    epoch: int = 0
+    acquire: Request | None = None
+    acquire_lease_ms: int = 0
+    release: Request | None = None
 
     def forget(self) -> None:
         """They are of no use any more."""

@@ -12,7 +12,8 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
 from pyredisson.core.messages import held_here, not_held
-from pyredisson.core.runtime import Failure, Rejected, Unusable, is_interruption
+from pyredisson.core.runtime import Failure, Rejected, is_interruption
+from pyredisson.core.settling import settle, settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
 
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Progress, Reply
+    from pyredisson.core.runtime import Progress, Reply, Request
 
 __all__ = [
-    "end_last",
-    "give_back",
+    "begin_release",
+    "end_failed_release",
+    "end_release",
     "holder_here",
     "leave_block",
     "release",
@@ -70,23 +72,10 @@ async def leave_block(client: ClientCore, kind: LockKind, ownership: Ownership, 
     await release(client, kind, ownership, progress, block=True)
 
 
-async def give_back(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-    """Give back one hold for which nobody will come and ask; an interrupted caller sees to it that it is done.
-
-    Raises as :func:`unlock`, but for a ``Failure`` of an earlier request: then it is given back behind that.
-    """
-    if ownership.pending is not None:
-        later = ownership.release_later(block=True)
-        await client.settle(ownership, behind=True)
-        if later:
-            return
-    await _release(client, kind, ownership, block=True)
-
-
 async def settle_or_explain(client: ClientCore, ownership: Ownership) -> Pending | None:
     """Settle what is pending. Raises the error to show if that fails."""
     try:
-        return await client.settle(ownership)
+        return await settle(client, ownership)
     except Failure as failure:
         lease = client.watchdog.lease_ms
         raise client.explain(failure, ownership, "an earlier request", lease) from failure.cause
@@ -121,19 +110,46 @@ async def release(
                 if isinstance(error, GeneratorExit) and client.runtime.suspends:
                     client.watchdog.settle(ownership)
                 else:
-                    await client.settle_on_leaving(ownership)
+                    await settle_on_leaving(client, ownership)
             resume(client, ownership)  # In any case: it may have been released, and be watched still.
         raise
 
 
 async def _release(client: ClientCore, kind: LockKind, ownership: Ownership, block: bool) -> None:
+    call, request = begin_release(client, kind, ownership, block=block)
+    sent = client.runtime.now()
+    reply: Reply = None
+    setback: Failure | Stale | None
+    try:
+        reply = await client.runtime.eval(request, client.attempt_timeout(call.lease_ms))
+        setback = None if type(reply) is int else scripts.read_release(reply)
+    except Failure as failure:
+        setback = failure
+    repeated = False
+    if setback is not None:
+        try:
+            reply, sent, repeated = await client.persist(call, False, sent, setback)
+        except Failure as failure:
+            end_failed_release(client, call, failure)
+            error = client.explain(failure, ownership, "an unlock", call.lease_ms)
+            raise await explain_type(client, error, ownership.name, call.kind.layout) from failure.cause
+    end_release(client, call, reply, sent, repeated=repeated)
+
+
+def begin_release(
+    client: ClientCore, kind: LockKind, ownership: Ownership, *, block: bool
+) -> tuple[ReleaseCall, Request]:
+    """Note that a hold is about to be given back. Returns that as a value, and what to send.
+
+    Raises:
+        LockNotOwnedError: There is none.
+    """
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
     reason = ownership.loss or "its lease expired"
     if ownership.kind is not kind:
         adopt(kind, ownership)
-    begun = ownership.begin_release(block=block)
-    request_id, epoch, count, lease, todo = begun
+    request_id, epoch, count, lease, todo = ownership.begin_release(block=block)
     if todo is Unlock.NOT_OWNED:
         raise LockNotOwnedError(
             not_held("lock", ownership.name, ownership.who, holder_here(kind, ownership)), name=ownership.name
@@ -143,89 +159,45 @@ async def _release(client: ClientCore, kind: LockKind, ownership: Ownership, blo
         request = last_release(kind, ownership, lease)
     else:
         request = kind.release(ownership, lease, count, epoch, repeat=False)
-    sent = client.runtime.now()
-    reply: Reply = None
-    setback: Failure | Stale | None
-    try:
-        reply = await client.runtime.eval(request, client.attempt_timeout(lease))
-        setback = None if type(reply) is int else scripts.read_release(reply)
-    except Failure as failure:
-        setback = failure
-    if setback is not None or reply is None or todo is Unlock.LOST:
-        call = ReleaseCall(kind, ownership, request_id, lease, count)
-        reply, sent = await _finish(client, call, begun.todo, reason, sent, reply, setback)
-    _released(client, ownership, request_id, count, lease, sent, reply)
+    return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), request
 
 
-async def _finish(
-    client: ClientCore,
-    call: ReleaseCall,
-    todo: Unlock,
-    reason: str,
-    sent: float,
-    reply: Reply,
-    setback: Failure | Stale | None,
-) -> tuple[Reply, float]:
-    """Go on with a release whose first copy did not simply succeed. Returns the answer, and to what sent when."""
+def end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
+    """Note that a release got no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
+    ownership = call.ownership
+    if call.lost is not None:
+        raise lost_error(ownership, call.lost) from failure.cause
+    ownership.settle_until()
+    if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
+        client.watchdog.settle(ownership)
+
+
+def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
+    """Note what the server said to a request that was ``sent`` then: it took one hold away, or raise ``LockLostError``.
+
+    ``repeated``: an earlier copy may have run.
+    """
     ownership, count = call.ownership, call.count
-    repeated = False
-    try:
-        if setback is not None:
-            reply, sent, repeated = await client.persist(call, False, sent, setback)
-    except Failure as failure:
-        if todo is Unlock.LOST:
-            raise lost_error(ownership, reason) from failure.cause
-        ownership.settle_until()
-        if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
-            client.watchdog.settle(ownership)
-        error = client.explain(failure, ownership, "an unlock", call.lease_ms)
-        raise await explain_type(client, error, ownership.name, call.kind.layout) from failure.cause
-    if todo is Unlock.LOST:
-        raise lost_error(ownership, reason)
+    if call.lost is not None:
+        raise lost_error(ownership, call.lost)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
         client.watchdog.unwatch(ownership)
         if ownership.lose_one(call.request_id, GONE, client.runtime.now()):
             client.tell_lost(ownership)
         raise lost_error(ownership)
-    return reply, sent
-
-
-def _released(
-    client: ClientCore, ownership: Ownership, request_id: int, count: int, lease_ms: int, sent: float, reply: Reply
-) -> None:
-    """The server took one hold away."""
-    ownership.released(request_id, sent + certain_for(lease_ms) if count > 1 else 0.0)
-    if type(reply) is int and reply > 1 and ownership.kind is not None:
-        ownership.kind.waiting.released(client, ownership.kind, ownership, reply - 1, sent)
+    holds = ownership.holds
+    tell = client.talkative() and not (holds and holds[-1].part)
+    ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
+    if type(reply) is int and reply > 1:
+        call.kind.waiting.released(client, call.kind, ownership, reply - 1, sent)
     if count == 1 or not ownership.watched():
         client.watchdog.unwatch(ownership)
         # Left by another thread, the block's owner may hold it anew by now.
         if ownership.holds and ownership.watched():
             client.watchdog.watch(ownership)
-    if client.talkative():
+    if tell:
         held = client.runtime.now() - ownership.since[count - 1]
         client.emit(events.Released(ownership.name, ownership.owner, count - 1, held))
-
-
-async def end_last(
-    client: ClientCore, ownership: Ownership, request_id: int, lease_ms: int, sent: float, answer: Reply | Failure
-) -> None:
-    """Take the answer to a last release that was sent together with those to other nodes. Raises as :func:`unlock`."""
-    kind = ownership.kind
-    assert kind is not None
-    reply: Reply = None
-    setback: Failure | Stale | None
-    try:
-        if isinstance(answer, Failure):
-            setback = answer
-        else:
-            reply, setback = answer, scripts.read_release(answer)
-    except Unusable as failure:
-        setback = failure
-    if setback is not None or reply is None:
-        call = ReleaseCall(kind, ownership, request_id, lease_ms, 1)
-        reply, sent = await _finish(client, call, Unlock.RELEASE, GONE, sent, reply, setback)
-    _released(client, ownership, request_id, 1, lease_ms, sent, reply)
 
 
 def holder_here(kind: LockKind, ownership: Ownership) -> str | None:

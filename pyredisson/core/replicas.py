@@ -20,7 +20,6 @@ number of replicas can be demanded.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pyredisson import events
@@ -30,10 +29,10 @@ from pyredisson.errors import NoSyncedSlavesError, RedissonError
 if TYPE_CHECKING:
     from pyredisson.core.calls import Reader
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Acknowledging, Reply, Request
+    from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.server import ServerFacts
 
-__all__ = ["LOOK_AGAIN", "NodeReplicas", "NotAcknowledged", "Replicas", "Syncing", "unasked"]
+__all__ = ["LOOK_AGAIN", "NotAcknowledged", "Replicas", "Syncing", "Taking", "unasked"]
 
 LOOK_AGAIN = 5.0
 
@@ -67,10 +66,10 @@ class NotAcknowledged(Exception):
 
     def __init__(self, asked: int, answer: int | Failure, within: float, setting: str) -> None:
         self.asked = asked
-        self.acked = answer if isinstance(answer, int) else 0
+        self.acked: int = answer if isinstance(answer, int) else 0
         self.within = within
         self.setting = setting
-        self.cause = answer.cause if isinstance(answer, Failure) else None
+        self.cause: Exception | None = answer.cause if isinstance(answer, Failure) else None
         super().__init__(f"{self.acked} of {asked}")
 
 
@@ -86,7 +85,7 @@ class Taking:
     def __init__(self, replicas: Replicas, reader: Reader) -> None:
         self._replicas = replicas
         self._reader = reader
-        self.count = 0
+        self.count: int = 0
 
     def needed(self) -> bool:
         """Whether replicas may be asked for, now that there is a connection."""
@@ -199,31 +198,6 @@ class Replicas:
         )
         error.__cause__ = short.cause
         return error
-
-
-class NodeReplicas:
-    """What is asked of the replicas of one node of a quorum: as many as ``Config.min_replicas`` says.
-
-    Args:
-        replicas: Those of the node's client.
-        eval_synced: As ``Runtime.eval_synced``, beside the other nodes.
-    """
-
-    def __init__(
-        self,
-        replicas: Replicas,
-        eval_synced: Callable[[Request, float, Acknowledging, float], Awaitable[tuple[Reply, int | Failure]]],
-    ) -> None:
-        self._replicas = replicas
-        self._eval_synced = eval_synced
-
-    async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
-        """See :meth:`Syncing.acknowledge`. The replicas have as long as the node itself."""
-        taking = Taking(self._replicas, reader)
-        reply, acked = await self._eval_synced(request, timeout, taking, timeout)
-        if taking.enough(acked):
-            return reply
-        raise NotAcknowledged(taking.count, acked, timeout, "quorum_node_timeout")
 
 
 def unasked() -> Unanswered:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, final
 
-from pyredisson.core.runtime import Rejected
+from pyredisson.core.failures import Rejected
 from pyredisson.errors import RedissonError
 
 __all__ = ["Complaint", "Learned", "Server", "ServerFacts", "complaints", "lack_of_persistence", "read_info"]

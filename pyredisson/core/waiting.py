@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.outcomes import Acquired
-from pyredisson.core.runtime import Failure, Rejected, Unusable
-from pyredisson.core.wakeups import Message, Party
+from pyredisson.core.waiters import Message, Party, Seat
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
@@ -69,39 +69,22 @@ async def until_taken(
         return False
     seat = wakeups.seat(channel, kind, message, party, attempt, lock=lock)
     taken = False
-    # Whoever is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
+    # A waiter that is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
     failures = 0
     try:
         wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
         _check(wakeups, None)  # A close() during the first attempt could not wake this waiter.
         while True:
-            now = runtime.now()
-            until = wakeups.sleep_until(seat, deadline.at, now)
-            if until > now:
-                await seat.ticket.wait(until - now)
-                _check(wakeups, seat.bench.channel.error)
-                now = runtime.now()
-                until = wakeups.sleep_until(seat, deadline.at, now)
-            else:
-                _check(wakeups, seat.bench.channel.error)
-            over = deadline.passed(now)
-            if over:
-                if seat.bench.trouble is not None:
-                    raise seat.bench.trouble
-                if seat.channel.line.down is None:
-                    # Out of time. A ring that came at the last moment goes to the next one.
-                    pass_on = until == -math.inf
-                    return False
-                # Nobody has told us anything of late, so "not free" would be a guess: look once more.
-            elif until > now:
-                continue
+            over, rung = await _sleep(seat, deadline, runtime, wakeups)
+            if over and seat.channel.line.down is None:
+                pass_on = rung  # At the last moment: the ring goes to the next one.
+                return False
+            # With the line down no message can have come, so "not free" would be a guess: look once more.
             try:
                 answer = await (attempt() if party is None or seat.rung or over else party.look(seat))
-            except (Rejected, Unusable):
-                raise
             except Failure as failure:
-                if over:
+                if over or isinstance(failure, (Rejected, Unusable)):
                     raise
                 wakeups.failed(seat, failure, RETRY.pause(failures, runtime.jitter))
                 failures += 1
@@ -114,11 +97,34 @@ async def until_taken(
             failures = 0
             wakeups.answered(seat, _look_in(answer))
     finally:
-        try:
-            wakeups.leave(seat, look_in=free_after if taken else math.inf, pass_on=pass_on)
-        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
-            wakeups.leave(seat, look_in=math.inf, pass_on=True)
-            raise
+        _leave(wakeups, seat, free_after if taken else math.inf, pass_on)
+
+
+async def _sleep(seat: Seat, deadline: Deadline, runtime: Runtime, wakeups: Wakeups) -> tuple[bool, bool]:
+    """Sleep until it is time to look. Returns whether the deadline has passed, and whether to look in any case."""
+    while True:
+        now = runtime.now()
+        until = wakeups.sleep_until(seat, deadline.at, now)
+        asleep = until > now
+        if asleep:
+            await seat.ticket.wait(until - now)
+        _check(wakeups, seat.bench.channel.error)
+        if asleep:
+            now = runtime.now()
+            until = wakeups.sleep_until(seat, deadline.at, now)
+        over = deadline.passed(now)
+        if over and seat.bench.trouble is not None:
+            raise seat.bench.trouble
+        if over or until <= now:
+            return over, until == -math.inf
+
+
+def _leave(wakeups: Wakeups, seat: Seat, look_in: float, pass_on: bool) -> None:
+    try:
+        wakeups.leave(seat, look_in=look_in, pass_on=pass_on)
+    except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
+        wakeups.leave(seat, look_in=math.inf, pass_on=True)
+        raise
 
 
 def _look_in(refused: Refused) -> float:

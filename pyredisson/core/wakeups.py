@@ -20,160 +20,23 @@ Rules kept here:
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from pyredisson.core.messages import INTERRUPTED
+from pyredisson.core.waiters import ALL, NO_BENCHES, Bench, Channel, Line, Seat
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from pyredisson.core.outcomes import Refused
-    from pyredisson.core.runtime import Runtime, Ticket
+    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.waiters import Message, Party
 
-__all__ = ["ALL", "INTERRUPTED", "Bench", "Line", "Message", "Party", "Seat", "Wakeups", "lock_message"]
-
-ALL = -1
-"""As a number of waiters to wake."""
+__all__ = ["Wakeups"]
 
 #: How long a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
 
 #: Confirmations of those who sit together come in bursts: between two looks on their behalf so many seconds pass.
 LOOK_APART = 0.05
-
-INTERRUPTED = (
-    "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot continue "
-    "before the handler returns. The handler should only set a flag or an event; do the rest after it"
-)
-
-Message: TypeAlias = Callable[[bytes], int]
-"""How many waiters a message wakes."""
-
-
-def lock_message(payload: bytes) -> int:
-    """``0``: unlocked, one waiter may try. ``1``: a write lock ended, all may. Anything else is not for us."""
-    return {b"0": 1, b"1": ALL}.get(payload, 0)
-
-
-class Party(NamedTuple):
-    """Those who sit together although each hears a channel of its own.
-
-    Attributes:
-        bench: What they have in common.
-        look: Looks on behalf of all. What it returns says for how long there is nothing to look for.
-        every: Seconds after which one look has to be for each of them, whatever was told meanwhile.
-    """
-
-    bench: str
-    look: Callable[[Seat], Awaitable[Refused]]
-    every: float
-
-
-class Seat:
-    """One waiter on a bench."""
-
-    __slots__ = ("again", "bench", "called", "channel", "rung", "sleeps_until", "ticket", "what")
-
-    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any) -> None:
-        self.bench = bench  # Of its own as long as nobody sits on it.
-        self.channel = channel  # What it hears.
-        self.what = what  # What it waits for, so that others can look on its behalf.
-        self.ticket = ticket
-        self.called = False  # told to look now
-        self.rung = False  # That is why it looks, not for the others.
-        self.again = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
-        self.sleeps_until = -math.inf
-
-    def call(self) -> None:
-        """Let it look now."""
-        self.called = True
-        self.ticket.ring()
-
-
-class Bench:
-    """The waiters of one channel who all want the same, so that one answer serves them all."""
-
-    __slots__ = (
-        "channel",
-        "kind",
-        "look_by",
-        "looked",
-        "message",
-        "newcomers",
-        "next_check",
-        "party",
-        "seats",
-        "soon",
-        "trouble",
-    )
-
-    def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
-        self.channel = channel
-        self.kind = kind
-        self.message = message
-        self.seats: OrderedDict[Seat, None] = OrderedDict()
-        self.next_check = 0.0
-        self.trouble: Exception | None = None
-        self.party = party
-        # Of a party:
-        self.looked = -math.inf  # When the last look began.
-        self.soon = math.inf  # When somebody wants another one, whatever the last one says.
-        self.look_by = math.inf  # When one has to be for everybody.
-        self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
-
-    def due(self) -> float:
-        """When the first has to look."""
-        return min(self.next_check, self.soon, self.look_by)
-
-    def first(self) -> Seat | None:
-        """The one who checks."""
-        return next(iter(self.seats), None)
-
-    def call(self, how_many: int) -> None:
-        """Let the first so many look now."""
-        left = len(self.seats) if how_many == ALL else how_many
-        for seat in self.seats:
-            if left <= 0:
-                return
-            left -= 1
-            seat.call()
-
-
-class Channel:
-    """One channel of the server's, as the waiters here see it."""
-
-    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "line", "name", "rings", "seat")
-
-    def __init__(self, name: str, line: Line, benches: dict[str, Bench] | None = None) -> None:
-        self.name = name
-        self.line = line  # Where it is heard.
-        self.benches: dict[str, Bench] = {} if benches is None else benches
-        self.seat: Seat | None = None  # Whose own channel it is.
-        self.asked_for = False
-        self.confirmed = False
-        self.rings = 0
-        self.idle_since = math.inf
-        self.error: Exception | None = None
-
-    def waited_for(self) -> bool:
-        """Whether anybody sits here."""
-        return self.seat is not None or bool(self.benches)
-
-
-class Line:
-    """One connection on which messages come, and the channels that are heard there."""
-
-    __slots__ = ("channels", "down", "idle", "looks_at")
-
-    def __init__(self, channels: dict[str, Channel] | None = None) -> None:
-        self.channels: dict[str, Channel] = {} if channels is None else channels
-        self.idle: dict[str, Channel] = {}  # Those of them that nobody waits for at present.
-        self.looks_at = math.inf  # When the subscriber looks for idle ones next.
-        self.down: Exception | None = None
-
-
-#: Of a channel that is one waiter's own.
-NO_BENCHES: dict[str, Bench] = {}
 
 
 class Wakeups:
@@ -186,7 +49,7 @@ class Wakeups:
         self._channels: dict[str, Channel] = {}
         self._parties: dict[str, Bench] = {}
         #: The only line, unless there are several: then that of the channels that have not been given one yet.
-        self.line = Line(self._channels)
+        self.line: Line = Line(self._channels)
         self.closed: Exception | None = None
 
     # ---- for waiters ---------------------------------------------------------------------------------------------
@@ -201,7 +64,7 @@ class Wakeups:
     ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
-        heard = Channel(channel, self.line, None if party is None else NO_BENCHES)
+        heard = Channel(channel, self.line) if party is None else Channel(channel, self.line, NO_BENCHES)
         bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
         return Seat(bench, heard, self._runtime.ticket(lock), what)
 

@@ -47,8 +47,8 @@ class Watchdog:
         self._client = client
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout
-        self.lease_ms = lease_ms(timeout)
-        self.plain_hold = Hold(self.lease_ms, watchdog=True, block=False)
+        self.lease_ms: int = lease_ms(timeout)
+        self.plain_hold: Hold = Hold(self.lease_ms, watchdog=True, block=False)
         self._period = timeout / 3
         self._batch = client.config.lock_watchdog_batch_size
         self._watched: dict[Ownership, None] = {}
@@ -94,7 +94,7 @@ class Watchdog:
             self._nudge()
 
     def look(self, at: float) -> None:
-        """Be awake then: something of the client's :class:`pyredisson.quorum.hold.Keeper` will be due."""
+        """Be awake then: something of the client's :class:`pyredisson.quorum.keeper.Keeper` will be due."""
         if at < self._wakes_at:
             self._nudge()
 

@@ -49,8 +49,6 @@ async def explain_type(client: ClientCore, error: Exception, name: str, kind: st
         kind: What was asked for, in words; empty if it was only looked at.
         where: What tells the key from others of its name, in words.
     """
-    if not client.explains_types:
-        return error
     if str(error).removeprefix("ERR ").startswith(NO_NUMBER) and await _is_text(client, name):
         explained = no_number(name)
         explained.__cause__ = error

@@ -29,7 +29,7 @@ class Yielding:
 
     def __init__(self) -> None:
         self._slice_began = -math.inf
-        self.until = -math.inf
+        self.until: float = -math.inf
 
     def waited(self, now: float) -> None:
         """It has waited, and may keep the lock for a while."""

@@ -21,16 +21,16 @@ from pyredisson.core import scripts
 from pyredisson.core.by_message import Attempt, until_acquired
 from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import Refused
-from pyredisson.core.wakeups import Party
+from pyredisson.core.waiters import Party
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.kind import LockKind
+    from pyredisson.core.kind import LockKind, Waiting
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Request
-    from pyredisson.core.wakeups import Seat
+    from pyredisson.core.waiters import Seat
 
 __all__ = ["FairKind", "FairLockCore", "InQueue", "NonReentrantFairKind", "NonReentrantFairLockCore", "Patience"]
 
@@ -153,7 +153,8 @@ class FairKind(PlainKind):
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client, names)
-        self.waiting = self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
+        self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
+        self.waiting: Waiting = self._queue
 
     def new_state(self) -> Patience:
         """How long an owner waits, which has not asked yet."""

@@ -14,8 +14,8 @@ from pyredisson.core.deadline import Deadline, wait_seconds
 from pyredisson.core.names import LatchNames
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.runtime import Failure
+from pyredisson.core.waiters import ALL
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import ALL
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 
@@ -39,7 +39,7 @@ class LatchCore(NumberedCore):
     __slots__ = ()
 
     kind = "latch"
-    names: LatchNames
+    names: LatchNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str) -> None:
         super().__init__(client, LatchNames(name))

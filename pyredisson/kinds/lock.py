@@ -6,9 +6,8 @@ holds that its client counts, so that repeating it is safe; a lost hold is an er
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import scripts
@@ -42,7 +41,7 @@ class PlainKind(LockKind):
 
     __slots__ = ()
 
-    renew = staticmethod(scripts.renew_locks)
+    renew: Callable[..., Request] = staticmethod(scripts.renew_locks)
     waiting: Waiting = ByMessage()
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
@@ -84,10 +83,10 @@ class LockCore:
     __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "kind", "names")
 
     def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
-        self.client = client
-        self.names = LockNames(name) if isinstance(name, str) else name
+        self.client: ClientCore = client
+        self.names: LockNames = LockNames(name) if isinstance(name, str) else name
         client.check_names(self.names)
-        self.kind = kind or PlainKind(client, self.names)
+        self.kind: LockKind | PlainKind = kind or PlainKind(client, self.names)
         self._plain = client.watchdog.plain_hold
         self._covers = frozenset((self.names.raw,))
         self._caller: MadeCaller | None = None
@@ -97,14 +96,6 @@ class LockCore:
         """Ask in the name of an owner that the user made, whichever thread or task calls."""
         self._caller = caller
         return self
-
-    def as_member(self, client: ClientCore) -> Self:
-        """The same handle as a member of a multi-lock, which finds out whose call it is, and marks its own holds."""
-        other = copy.copy(self)
-        other.client = client
-        other._caller = None
-        other._covers = frozenset()
-        return other
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
@@ -231,8 +222,6 @@ class LockCore:
             client.check_open()
         if ownership is None:
             ownership = self.mine()
-        if kind.own_rival is not None and not ownership.holds:
-            await kind.own_rival.refuse(client, kind, ownership)
         return await acquire(client, kind, ownership, hold, wait, self._covers)
 
     # ---- releasing -----------------------------------------------------------------------------------------------

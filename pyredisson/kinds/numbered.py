@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyredisson import events
 from pyredisson.core import first_contact, scripts
 from pyredisson.core.calls import PERMITS
-from pyredisson.core.client import CLEANUP_BUDGET
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.ledger import Open
+from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.runtime import Failure, Rejected, Unanswered, Unusable, is_interruption
 from pyredisson.core.scripts import NumberedRequest
+from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import INTERRUPTED
 from pyredisson.core.wrong_type import explain_type, no_number
 from pyredisson.errors import LockError, OutcomeUnknownError
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyredisson.core.names import LatchNames, SemaphoreNames
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.runtime import Progress, Reply, Request
-    from pyredisson.core.wakeups import Message
+    from pyredisson.core.waiters import Message
 
 __all__ = ["MAX_COUNT", "Asking", "Make", "NumberedCore", "count_of", "number_in", "permits_message"]
 
@@ -95,8 +95,8 @@ class NumberedCore:
     kind = ""
 
     def __init__(self, client: ClientCore, names: SemaphoreNames | LatchNames) -> None:
-        self.client = client
-        self.names = names
+        self.client: ClientCore = client
+        self.names: SemaphoreNames | LatchNames = names
         client.check_names(names)
 
     def describe(self) -> str:
@@ -217,8 +217,8 @@ class Asking:
             self._key = (core.names.raw, owner_field(client.id, who.number))
         self._number = 0
         self._request: Request | None = None
-        self.begun = 0.0
-        self.given_up = False
+        self.begun: float = 0.0
+        self.given_up: bool = False
         self._doubt: Unanswered | None = None
 
     async def ask(self) -> Reply:

@@ -42,8 +42,8 @@ class Block:
     def __init__(self, name: str, wait: float | None, *, skip: bool) -> None:
         if not isinstance(skip, bool):
             raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
-        self.name = name
-        self.entered = False
+        self.name: str = name
+        self.entered: bool = False
         self.lease: Lease[None] | None = None
         self._wait = wait
         self._skip = skip
@@ -113,8 +113,8 @@ class Taken:
     token = None
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.owner = "its block"
+        self.name: str = name
+        self.owner: str = "its block"
         self.block: Callable[[], object | None] | None = None
         self.loss: str | None = None
 
@@ -152,7 +152,7 @@ class SemaphoreBlock(Block):
     async def _acquire(self) -> bool:
         core = self._core
         taken = Taken(self.name)
-        self.lease = Lease(taken, taken, core.client.runtime)
+        self.lease: Lease[None] | None = Lease(taken, taken, core.client.runtime)
         core.client.check_open()
         if not self._permits:
             return True
@@ -176,8 +176,8 @@ class BlockOwner:
     __slots__ = ("gone", "number")
 
     def __init__(self, number: int) -> None:
-        self.number = number
-        self.gone = False
+        self.number: int = number
+        self.gone: bool = False
 
     def alive(self) -> bool:
         """Whether the block can still be left."""
@@ -193,6 +193,7 @@ class PermitClaim(Ownership):
 
     __slots__ = ()
 
+    generation: int
     loss: str | None
 
     what = "a permit of"
@@ -206,7 +207,7 @@ class PermitClaim(Ownership):
             client.runtime,
         )
         self.kind = core  # type: ignore[assignment]  # All that is asked of it is how to renew.
-        self.kind_state = permit.hex()
+        self.kind_state: str = permit.hex()
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
         """See :meth:`Ownership.lose`."""
@@ -244,7 +245,7 @@ class PermitBlock(Block):
         core, client = self._core, self._core.client
         asking = core.acquiring(self._permit, self._hold.lease_ms)
         ownership = self._ownership = PermitClaim(core, self._permit, BlockOwner(client.runtime.owner().number))
-        self.lease = Lease(ownership, self._hold, client.runtime)
+        self.lease: Lease[None] | None = Lease(ownership, self._hold, client.runtime)
         self._asking = asking
         self._client = client.id
         try:

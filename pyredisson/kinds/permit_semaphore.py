@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Progress
+    from pyredisson.core.runtime import Progress, Request
 
 __all__ = ["PermitSemaphoreCore"]
 
@@ -39,7 +39,7 @@ class PermitSemaphoreCore(PermitsCore):
 
     kind = "permit semaphore"
     #: What the watchdog asks for the permits of many blocks at once; see ``scripts.renew_permits``.
-    renew = staticmethod(scripts.renew_permits)
+    renew: Callable[..., Request] = staticmethod(scripts.renew_permits)
 
     @staticmethod
     def stored_as(ownership: Ownership) -> str:

@@ -27,7 +27,7 @@ class PermitsCore(NumberedCore):
 
     __slots__ = ("_first",)
 
-    names: SemaphoreNames
+    names: SemaphoreNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None) -> None:
         super().__init__(client, SemaphoreNames(name))

@@ -15,7 +15,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson.core import scripts
 from pyredisson.core.attempt import attempt, check_layout, expire
@@ -26,18 +26,20 @@ from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.runtime import Failure
+from pyredisson.core.settling import settle
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import until_taken
-from pyredisson.core.wakeups import lock_message
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Self
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request
@@ -60,8 +62,8 @@ class ReadWriteLockCore:
     __slots__ = ("_caller", "client", "names")
 
     def __init__(self, client: ClientCore, name: str) -> None:
-        self.client = client
-        self.names = ReadWriteNames(name)
+        self.client: ClientCore = client
+        self.names: ReadWriteNames = ReadWriteNames(name)
         self._caller: MadeCaller | None = None
         client.check_names(self.names)
 
@@ -92,7 +94,7 @@ class SideKind(LockKind):
 
     __slots__ = ()
 
-    names: ReadWriteNames
+    names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
     layout = "read-write lock"
     one_sided = True
     writes = False
@@ -180,8 +182,8 @@ class ReadKind(SideKind):
     __slots__ = ()
 
     label = READERS
-    renew = staticmethod(scripts.renew_reading)
-    waiting = Politely()
+    renew: Callable[..., Request] = staticmethod(scripts.renew_reading)
+    waiting: Waiting = Politely()
 
     def holders(self) -> Sequence[Ownership]:
         """The ownerships of this client that keep readers out: a writer's, and those of other kinds."""
@@ -236,7 +238,7 @@ class OwnRead:
         client.refuse_interrupter(own)
         if own.pending is not None:
             try:
-                await client.settle(own, behind=True)
+                await settle(client, own, behind=True)
             except Failure as failure:
                 lease = client.watchdog.lease_ms
                 raise client.explain(failure, own, "an earlier request", lease) from failure.cause
@@ -271,9 +273,9 @@ class WriteKind(SideKind):
 
     label = WRITERS
     writes = True
-    renew = staticmethod(scripts.renew_locks)
-    own_rival = OwnRead()
-    waiting = ByMessage(writers_message)
+    renew: Callable[..., Request] = staticmethod(scripts.renew_locks)
+    own_rival: ClassVar[OwnRival | None] = OwnRead()
+    waiting: Waiting = ByMessage(writers_message)
 
     def field(self, number: int) -> str:
         """What stands for a writer in Redis."""
@@ -312,8 +314,8 @@ class SideCore(LockCore):
 
     __slots__ = ()
 
-    names: ReadWriteNames
-    kind: SideKind
+    names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
+    kind: SideKind  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""

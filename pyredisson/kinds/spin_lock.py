@@ -15,6 +15,7 @@ from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.polling import Delays
     from pyredisson.core.runtime import Request
@@ -31,7 +32,7 @@ class SpinKind(PlainKind):
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays) -> None:
         super().__init__(client, names)
-        self.waiting = Polling(delays, until_free=False)
+        self.waiting: Waiting = Polling(delays, until_free=False)
 
     def new_state(self) -> None:
         """Nothing is kept."""

@@ -7,6 +7,7 @@ frees another's; it is renewed; its owner is a thread or task, and not whoever h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core import scripts
@@ -22,6 +23,7 @@ from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import Waiting
     from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import MadeCaller, Reply, Request
@@ -45,7 +47,8 @@ class TokenPair:
     __slots__ = ("current", "former")
 
     def __init__(self) -> None:
-        self.current = self.former = ""
+        self.current: str = ""
+        self.former: str = ""
 
     def use(self, token: str) -> None:
         """Ask for the lock with a new token."""
@@ -55,20 +58,25 @@ class TokenPair:
 class TokenKind(LockKind):
     """What a token lock says to the server. ``token`` is stored instead of random bytes."""
 
-    __slots__ = ("_token", "waiting")
+    __slots__ = ("_backoff", "_token", "waiting")
 
     label = "token"
     layout = "token lock"
     others = "one of redis-py without a timeout, a semaphore, or a latch"
-    renew = staticmethod(scripts.renew_tokens)
+    renew: Callable[..., Request] = staticmethod(scripts.renew_tokens)
     reentrant = False
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
 
     def __init__(self, client: ClientCore, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
         super().__init__(client, names)
-        self.waiting = Polling(backoff, until_free=True)
+        self.waiting: Waiting = Polling(backoff, until_free=True)
+        self._backoff = backoff
         self._token = token
+
+    def with_token(self, token: str) -> TokenKind:
+        """See :meth:`LockKind.with_token`."""
+        return TokenKind(self.client, self.names, self._backoff, token)
 
     def field(self, number: int) -> str:
         """What an owner is called in this client. It does not stand in the lock: that is the token of its hold."""
@@ -130,7 +138,7 @@ class TokenLockCore(LockCore):
         token: What to store instead of random bytes.
     """
 
-    __slots__ = ("_backoff",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -143,12 +151,7 @@ class TokenLockCore(LockCore):
     ) -> None:
         names = LockNames(name)
         super().__init__(client, names, TokenKind(client, names, backoff, token))
-        self._backoff = backoff
         self._caller = owner
-
-    def with_token(self, token: str) -> TokenLockCore:
-        """The same handle, but for what it stores."""
-        return type(self)(self.client, self.names.raw, self._backoff, owner=self._caller, token=token)
 
     # ---- prolonging ----------------------------------------------------------------------------------------------
 

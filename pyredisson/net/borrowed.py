@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.net.pool import Pool
-from pyredisson.net.transport import Connect, Introduce, Transport, Wire
+from pyredisson.net.transport import Transport
+from pyredisson.net.wire import Connect, Introduce, Wire
+from pyredisson.shared.clock import monotonic
 
-__all__ = ["BorrowedPool", "own_settings_of", "place_of"]
+__all__ = ["RETRY", "BorrowedPool", "BorrowedWire", "PoolTransport", "own_settings_of", "place_of"]
+
+#: Between two looks for a connection of a pool that has none left.
+RETRY = DoublingBackoff(first=0.001, maximum=0.02)
 
 
 class Borrowed(Wire, Protocol):
@@ -85,6 +92,59 @@ class BorrowedPool(Pool):
         wire.close()
         if not wire.own:
             self._lender.give_back(wire)
+
+
+class BorrowedWire(ABC):
+    """A connection of redis-py, as :class:`Borrowed` says. The arguments are its attributes."""
+
+    def __init__(self, connection: Any, *, own: bool) -> None:
+        self.connection: Any = connection
+        self.own: bool = own
+        self.address: Any = place_of(connection)
+        self.used: float = monotonic()
+
+    @abstractmethod
+    async def call(self, data: bytes, timeout: float) -> Any:
+        """See :meth:`Wire.call`."""
+
+    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """See :meth:`Wire.call_many`. One after another: redis-py reads no more than it was asked for."""
+        over = monotonic() + timeout
+        return [await self.call(each, max(0.001, over - monotonic())) for each in requests]
+
+    def usable(self) -> bool:
+        """Say that it is: it connects again by itself."""
+        return True
+
+
+class PoolTransport:
+    """The part of :class:`Lender` that is the same for threads and for asyncio."""
+
+    direct = False
+    now: staticmethod[[], float] = staticmethod(monotonic)
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self.watchdog: object = None
+
+    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
+        """See :meth:`Transport.pools`."""
+        pool = BorrowedPool(self, connect, introduce, connect_timeout)
+        return pool, pool
+
+    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        """Never called: the user's pool asks who leads when it connects."""
+        raise AssertionError("a user's pool finds its master by itself")
+
+    async def room(self, timeout: float) -> bool:
+        """Say that there is: the pool itself counts its connections."""
+        return True
+
+    def close(self) -> None:
+        """Leave the pool to the user."""
+
+    def abandon(self) -> None:
+        """Leave the pool to the user."""
 
 
 def place_of(connection: Any) -> Any:

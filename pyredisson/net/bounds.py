@@ -11,10 +11,10 @@ from typing import Any, Final
 
 try:
     import hiredis
-except ImportError as error:
-    if "subinterpreter" not in str(error):
+except ImportError as _error:
+    if "subinterpreter" not in str(_error):
         raise
-    raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from error
+    raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
 import redis.exceptions as rx
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "pack_command"]
@@ -131,7 +131,7 @@ class Reader(Framing):
         super().__init__()
         reader = hiredis.Reader(**settings)
         self._feed = reader.feed
-        self.gets = reader.gets
+        self.gets: Callable[..., Any] = reader.gets
 
     def feed(self, data: bytes) -> None:
         """Take what came. Raises as :meth:`read_along` does."""

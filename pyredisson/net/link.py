@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from pyredisson.core.runtime import Acknowledging, Failure, Reply, Request
+from pyredisson.core.failures import Failure
+from pyredisson.core.runtime import Acknowledging, Reply, Request
 from pyredisson.net.resp import pack
 
 __all__ = [

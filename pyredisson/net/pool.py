@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import redis.exceptions as rx
 
+from pyredisson.core.failures import NotSent
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import NotSent
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
-    from pyredisson.net.transport import Connect, Dial, Transport, Wire
+    from pyredisson.net.wire import Connect, Dial, Dialler, Wire
 
 __all__ = ["Pool", "SharedPool"]
 
@@ -35,16 +35,16 @@ class Pool:
     """Connections to one server that carry one request at a time: the one used last is taken first.
 
     Args:
-        transport: Makes them.
+        dialler: Makes them.
         connect: Makes one, within so many seconds.
         connect_timeout: How long that may take.
     """
 
     limited = True
 
-    def __init__(self, transport: Transport, connect: Connect, connect_timeout: float) -> None:
-        self._transport = transport
-        self._now = transport.now
+    def __init__(self, dialler: Dialler, connect: Connect, connect_timeout: float) -> None:
+        self._dialler = dialler
+        self._now = dialler.now
         self._make = connect
         self._connect_timeout = connect_timeout
         self._idle: list[Wire] = []
@@ -93,7 +93,7 @@ class Pool:
         """
         until = self._now() + timeout
         for _ in range(2):
-            while self.limited and not await self._transport.room(until - self._now()):
+            while self.limited and not await self._dialler.room(until - self._now()):
                 if (wire := self.get()) is not None:
                     return wire
             dial = self.dial()
@@ -117,7 +117,7 @@ class Pool:
             try:
                 dial = self._dials.pop()
             except IndexError:
-                return self._transport.dial(self._fill)
+                return self._dialler.dial(self._fill)
             if not dial.done() and self._now() - dial.began < PATIENCE * self._connect_timeout:
                 return dial
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Failure, NotNow, NotSent, Rejected, count_as_ours
+from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, count_as_ours
 from pyredisson.lua import script_text
 from pyredisson.net.bounds import Reader, pack_command
 
@@ -40,9 +40,9 @@ class Script:
     __slots__ = ("name", "sha", "text")
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.text = script_text(name).encode()
-        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
+        self.name: str = name
+        self.text: bytes = script_text(name).encode()
+        self.sha: str = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
 
 
 script: Callable[[str], Script] = cache(Script)
@@ -59,9 +59,9 @@ class Packed:
     __slots__ = ("_rest", "data", "script")
 
     def __init__(self, script: Script, rest: tuple[str | int | bytes, ...]) -> None:
-        self.script = script
+        self.script: Script = script
         self._rest = rest
-        self.data = pack("EVALSHA", script.sha, *rest)
+        self.data: bytes = pack("EVALSHA", script.sha, *rest)
 
     def in_full(self) -> bytes:
         """Return the same call with the script's text, for a server that does not know it."""

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import NotSent
+from pyredisson.core.failures import NotSent
 from pyredisson.net.resp import as_redis_error
 
 __all__ = [

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Acknowledging, Failure, NotNow, NotSent, Reply, Unanswered
+from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
+from pyredisson.core.runtime import Acknowledging, Reply
 from pyredisson.net.link import CONNECTING, INFO, Inspect, Stream, nobody, wait_command
 from pyredisson.net.resp import ASKING, Packed, failure_of, inspected, is_no_script, pack, resent
 from pyredisson.net.sentinel import Whereabouts
@@ -27,7 +28,8 @@ from pyredisson.net.sentinel import Whereabouts
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.transport import Transport, Wire
+    from pyredisson.net.transport import Transport
+    from pyredisson.net.wire import Wire
 
 __all__ = ["ServerLink"]
 

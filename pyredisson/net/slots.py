@@ -48,7 +48,7 @@ class Call:
     __slots__ = ("_parts", "packed", "slot")
 
     def __init__(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> None:
-        self.slot = slot_of(keys[0])
+        self.slot: int = slot_of(keys[0])
         self.packed: Packed | None = None
         self._parts = (script, keys, args)
 

@@ -1,137 +1,33 @@
 """A subscriber: it hears the messages of all channels, on one connection. On a cluster there is one for each node.
 
-Written once for both colours, as the core is: ``async`` means "may block". A thread runs it through
-:func:`pyredisson.core.runtime.run`, an event loop as a task.
+Written once for threads and asyncio, as the core is: ``async`` means "may block". A thread runs it through
+:func:`pyredisson.core.running.run`, an event loop as a task.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import redis.exceptions as rx
 
 from pyredisson import events
-from pyredisson.core.runtime import Failure, NotSent, Rejected, Runtime
-from pyredisson.core.wakeups import INTERRUPTED
+from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.messages import INTERRUPTED
+from pyredisson.core.runtime import Runtime
 from pyredisson.errors import LockError
-from pyredisson.net.resp import failure_of, pack
+from pyredisson.net.conversation import RETRY, Conversation
 from pyredisson.net.sentinel import ASK_AGAIN
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.wakeups import Line, Wakeups
+    from pyredisson.core.waiters import Line
+    from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
     from pyredisson.net.link import Stream
 
 __all__ = ["Subscriber"]
-
-RETRY_FIRST = 0.05
-RETRY_MAX = 1.0
-
-
-class Conversation:
-    """One subscriber's connection, from its first SUBSCRIBE to its end.
-
-    A connection on which a command has been without an answer for ``ping_timeout`` is dead, whatever its socket says.
-
-    On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
-    are not found elsewhere are asked for here again, at intervals that grow.
-    """
-
-    def __init__(
-        self, wakeups: Wakeups, line: Line, *, sharded: bool, ping_interval: float, ping_timeout: float, now: float
-    ) -> None:
-        self._wakeups = wakeups
-        self._line = line
-        self._sharded = sharded
-        self._astray_at = math.inf
-        self._astray_again = RETRY_FIRST
-        self._ping_interval = ping_interval
-        self._ping_timeout = ping_timeout
-        self._heard = now
-        self._asked: float | None = None
-
-    def begin(self, now: float) -> bytes:
-        """The command to open with: subscribe to all that is wanted."""
-        channels = self._wakeups.wanted(self._line)
-        return self.subscribe(channels, now) if channels else b""
-
-    def subscribe(self, channels: list[str], now: float) -> bytes:
-        """The command that subscribes."""
-        self._asked = self._asked if self._asked is not None else now
-        if not self._sharded:
-            return pack("SUBSCRIBE", *channels)
-        return b"".join([pack("SSUBSCRIBE", channel) for channel in channels])  # One command is about one slot.
-
-    def farewell(self, channels: list[str], now: float) -> bytes:
-        """The command that unsubscribes."""
-        self._asked = self._asked if self._asked is not None else now
-        if not self._sharded:
-            return pack("UNSUBSCRIBE", *channels)
-        return b"".join([pack("SUNSUBSCRIBE", channel) for channel in channels])
-
-    def heard(self, replies: list[Any], now: float) -> None:
-        """Deal with what came."""
-        self._heard = now
-        self._asked = None
-        for reply in replies:
-            if isinstance(reply, rx.RedisError):
-                self._refused(reply, now)
-            elif isinstance(reply, list) and len(reply) == 3:
-                kind, channel, content = reply
-                if kind in (b"message", b"smessage"):
-                    self._wakeups.rang(channel.decode(), content, self._line)
-                elif kind in (b"subscribe", b"ssubscribe"):
-                    self._wakeups.confirmed(channel.decode(), self._line)
-                    self._astray_again = RETRY_FIRST
-                elif kind == b"sunsubscribe" and self._wakeups.dropped(channel.decode(), self._line):
-                    self._go_astray(now)  # Nobody asked for that: its slot moves to another node.
-
-    def _refused(self, error: rx.RedisError, now: float) -> None:
-        if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
-            if self._wakeups.unconfirmed(self._line):  # Else it is what became of a farewell.
-                self._go_astray(now)
-        else:
-            self._wakeups.refuse(Rejected(error), self._line)
-
-    def _go_astray(self, now: float) -> None:
-        if self._astray_at == math.inf:
-            self._astray_at = now if self._astray_again == RETRY_FIRST else now + self._astray_again
-
-    def astray(self, now: float) -> bool:
-        """Whether it is time to look for channels elsewhere."""
-        return now >= self._astray_at
-
-    def looked_elsewhere(self, now: float) -> bytes:
-        """The command that asks here again for what was not found elsewhere."""
-        self._astray_at = math.inf
-        left = self._wakeups.unconfirmed(self._line)
-        self._astray_again = min(2 * self._astray_again, RETRY_MAX) if left else RETRY_FIRST
-        return self.subscribe(left, now) if left else b""
-
-    def due(self, now: float) -> bytes:
-        """The commands that are due now: farewells to channels without waiters, and a ping."""
-        gone = self._wakeups.take_idle(now, self._line)
-        out = b""
-        if self._asked is None and now >= self._heard + self._ping_interval and self._wakeups.wanted(self._line):
-            self._asked = now
-            out = pack("PING")
-        return self.farewell(gone, now) + out if gone else out
-
-    def dead(self, now: float) -> bool:
-        """Whether the server has been silent for too long."""
-        return self._asked is not None and now >= self._asked + self._ping_timeout  # As next_due() counts it.
-
-    def next_due(self, now: float) -> float:
-        """Seconds until something may be due."""
-        again = min(self._wakeups.idle_due(self._line), self._astray_at)
-        if self._asked is not None:
-            return max(0.0, min(again, self._asked + self._ping_timeout) - now)
-        if not self._wakeups.wanted(self._line):
-            return math.inf if again == math.inf else max(0.0, again - now)
-        return max(0.0, min(again, self._heard + self._ping_interval) - now)
 
 
 class Subscriber:
@@ -164,7 +60,7 @@ class Subscriber:
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        self.line = wakeups.line if line is None else line
+        self.line: Line = wakeups.line if line is None else line
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
@@ -183,7 +79,7 @@ class Subscriber:
         self._conversation: Conversation | None = None
         self._started = False
         self._failed = 0
-        self.closed = False
+        self.closed: bool = False
 
     def subscribe(self, channel: str) -> None:
         """Send for a channel's messages, now or as soon as there is a connection.
@@ -200,10 +96,7 @@ class Subscriber:
                 self._start(self)
                 self._started = True
             if self._stream is not None and self._conversation is not None:
-                try:
-                    self._stream.send(self._conversation.subscribe([channel], self._now()))
-                except (OSError, rx.RedisError):
-                    pass  # The reader will see it, and subscribe to everything on the next connection.
+                _sent(self._stream, self._conversation.subscribe([channel], self._now()))
                 self._stream.wake()
             else:
                 self._bell.ring()
@@ -212,10 +105,7 @@ class Subscriber:
         """A channel is heard elsewhere from now on."""
         with self._sending:
             if self._stream is not None and self._conversation is not None:
-                try:
-                    self._stream.send(self._conversation.farewell([channel], self._now()))
-                except (OSError, rx.RedisError):
-                    pass  # With the connection all that was heard on it ends.
+                _sent(self._stream, self._conversation.farewell([channel], self._now()))
 
     def unsubscribe(self, channel: str) -> None:
         """A channel may have lost its last waiter: let the reader see what is due now."""
@@ -247,7 +137,6 @@ class Subscriber:
 
     async def run(self) -> None:
         """Hear messages until closed."""
-        retry_in = RETRY_FIRST
         while not self.closed:
             moves = self._moves
             try:
@@ -259,8 +148,7 @@ class Subscriber:
             else:
                 error = rx.ConnectionError("the subscriber's connection was lost")
                 try:
-                    if await self._listen(stream, moves):
-                        retry_in = RETRY_FIRST
+                    await self._listen(stream, moves)
                     if self._moves != moves:
                         error = rx.ConnectionError("the subscriber was connected to a master that was replaced")
                 finally:
@@ -273,8 +161,7 @@ class Subscriber:
                 self._emit(events.ConnectionDown(error, self._failed))
                 if self._find_again is not None and self._wakeups.wanted(self.line):
                     await self._find_again()
-                await self._pause(retry_in, moves)
-                retry_in = min(2 * retry_in, RETRY_MAX)
+                await self._pause(RETRY.longest(self._failed - 1), moves)
 
     async def _pause(self, seconds: float, moves: int) -> None:
         """Pause before the next connection; without end while nobody waits for anything."""
@@ -286,13 +173,44 @@ class Subscriber:
                 return
             await self._bell.wait(left)
 
-    async def _listen(self, stream: Stream, moves: int) -> bool:
-        """Hear messages until the connection ends, or its server is the wrong one: it was made after so many moves.
-
-        Returns whether it was ever of use.
-        """
+    async def _listen(self, stream: Stream, moves: int) -> None:
+        """Hear messages until the connection ends, or its server is the wrong one: it was made after so many moves."""
         useful = False
         follow_at = math.inf if self._follow is None else self._now() + ASK_AGAIN
+        conversation = self._begin(stream)
+        while conversation is not None and not self.closed:
+            now = self._now()
+            found = b""
+            if self._find_again is not None and conversation.astray(now):
+                await self._find_again()
+                now = self._now()
+                found = conversation.looked_elsewhere(now)
+            with self._sending:
+                if not _sent(stream, found + conversation.due(now)):
+                    break
+            if conversation.dead(now):
+                break
+            follow_in = math.inf
+            if self._follow is not None and self._wakeups.wanted(self.line):
+                if now >= follow_at:  # A master that was replaced, and is cut off from all who know, answers pings.
+                    follow_at = self._now() + ASK_AGAIN if await self._follow() else math.inf
+                    now = self._now()
+                follow_in = max(0.0, follow_at - now)
+            if self._moves != moves:
+                break
+            replies = await stream.read(min(conversation.next_due(now), follow_in))
+            if replies is None:
+                break
+            if replies:
+                if not useful:
+                    useful = True
+                    self._failed = 0
+                    self._emit(events.ConnectionUp(len(self._wakeups.wanted(self.line))))
+                conversation.heard(replies, self._now())
+            del replies  # A thousand confirmations, maybe; the next message may be long in coming.
+
+    def _begin(self, stream: Stream) -> Conversation | None:
+        """Subscribe, on a new connection, to all that is wanted. ``None``: it has ended already."""
         conversation = Conversation(
             self._wakeups,
             self.line,
@@ -302,45 +220,17 @@ class Subscriber:
             now=self._now(),
         )
         with self._sending:
-            try:
-                opening = conversation.begin(self._now())
-                if opening:
-                    stream.send(opening)
-            except (OSError, rx.RedisError):
-                return False
+            if not _sent(stream, conversation.begin(self._now())):
+                return None
             self._stream, self._conversation = stream, conversation
-        while not self.closed:
-            now = self._now()
-            found = b""
-            if self._find_again is not None and conversation.astray(now):
-                await self._find_again()
-                now = self._now()
-                found = conversation.looked_elsewhere(now)
-            with self._sending:
-                due = found + conversation.due(now)
-                if due:
-                    try:
-                        stream.send(due)
-                    except (OSError, rx.RedisError):
-                        return useful
-            if conversation.dead(now):
-                return useful
-            follow_in = math.inf
-            if self._follow is not None and self._wakeups.wanted(self.line):
-                if now >= follow_at:  # A master that was replaced, and is cut off from all who know, answers pings.
-                    follow_at = self._now() + ASK_AGAIN if await self._follow() else math.inf
-                    now = self._now()
-                follow_in = max(0.0, follow_at - now)
-            if self._moves != moves:
-                return useful
-            replies = await stream.read(min(conversation.next_due(now), follow_in))
-            if replies is None:
-                return useful
-            if replies:
-                if not useful:
-                    useful = True
-                    self._failed = 0
-                    self._emit(events.ConnectionUp(len(self._wakeups.wanted(self.line))))
-                conversation.heard(replies, self._now())
-            del replies  # A thousand confirmations, maybe; the next message may be long in coming.
-        return useful
+        return conversation
+
+
+def _sent(stream: Stream, command: bytes) -> bool:
+    """Send what there is to send. Returns whether the connection stands: its reader sees its end, too."""
+    try:
+        if command:
+            stream.send(command)
+    except (OSError, rx.RedisError):
+        return False
+    return True

@@ -6,6 +6,7 @@ For structured logs, ``extra`` contains the lock and its owner as ``lock`` and `
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from pyredisson import events
@@ -19,7 +20,7 @@ _server = logging.getLogger("pyredisson.server")
 
 
 #: Whether acquires and releases are logged, too.
-wants_all = partial(_lock.isEnabledFor, logging.DEBUG)
+wants_all: Callable[[], bool] = partial(_lock.isEnabledFor, logging.DEBUG)
 
 
 def log_event(event: events.Event) -> None:

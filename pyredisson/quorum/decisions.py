@@ -38,21 +38,22 @@ def certain_until(deadlines: Iterable[float], quorum: int) -> float:
     return latest[quorum - 1] if len(latest) >= quorum else -math.inf
 
 
-def free_in_ms(refusals: Sequence[int], free: int, quorum: int) -> int:
+def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | None:
     """For how many ms a quorum is sure to be refused: until enough of those that refused are free by time alone.
 
     Args:
-        refusals: For how long each of them is another's (-1: without end).
+        refusals: For how long each of them is another's; ``None``: until a release.
         free: How many nodes did not refuse.
         quorum: How many are needed.
+
+    Returns:
+        Milliseconds, 0 if it is free; ``None``: until a release.
     """
     missing = quorum - free
     if missing <= 0:
         return 0
-    ends = sorted(math.inf if ms < 0 else ms for ms in refusals)
-    if missing > len(ends) or ends[missing - 1] == math.inf:
-        return -1
-    return int(ends[missing - 1])
+    ends = sorted(ms for ms in refusals if ms is not None)
+    return ends[missing - 1] if missing <= len(ends) else None
 
 
 def spread(rounds: int, round_took: float) -> float:

@@ -40,7 +40,7 @@ class Starts:
 
     def begin(self) -> None:
         """Nothing was seen yet."""
-        self.longest_lease = 0.0
+        self.longest_lease: float = 0.0
         self.replaced: str | None = None
 
     def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:

@@ -1,47 +1,98 @@
-"""What comes of asking every node of a quorum once."""
+"""What comes of asking every node of a quorum once, and how long to pause between two rounds."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core.outcomes import Acquired
+from pyredisson.core.outcomes import Acquired, Refused
 from pyredisson.core.runtime import Failure
-from pyredisson.quorum.decisions import free_in_ms
-from pyredisson.quorum.fan_out import NotReached
+from pyredisson.errors import QuorumUnreachableError
+from pyredisson.quorum.decisions import free_in_ms, spread
+from pyredisson.quorum.release import RETRY
 
-__all__ = ["TAKEN", "Round", "state_of"]
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Runtime
+    from pyredisson.quorum.ownership import MultiOwnership
+    from pyredisson.quorum.requests import Said
+
+__all__ = ["ACQUIRED", "Pace", "Round", "state_of", "unreachable"]
 
 
 class Round(NamedTuple):
     """What came of asking every node once.
 
     Attributes:
-        taken: Whether enough said yes, in time.
+        acquired: Whether enough said yes, in time.
         reached: Whether enough answered at all.
-        refused: For how long, in ms, each of those that said no is another's (-1: without end); by member.
-        said: What each said, by its name.
+        refused: What those said that said no, by member.
+        states: What to say of each in messages, by its name.
         took: Seconds.
     """
 
-    taken: bool
+    acquired: bool
     reached: bool
-    refused: dict[int, int]
-    said: dict[str, object]
+    refused: dict[int, Refused]
+    states: dict[str, object]
     took: float
 
-    def free_in(self, members: int, quorum: int) -> int:
-        """For how many ms asking again is sure to be in vain (-1: without end)."""
-        return free_in_ms(list(self.refused.values()), members - len(self.refused), quorum)
+    def free_in(self, members: int, quorum: int) -> int | None:
+        """For how many ms asking again is sure to be in vain; ``None``: until a release."""
+        return free_in_ms([each.retry_in_ms for each in self.refused.values()], members - len(self.refused), quorum)
 
 
 #: What comes of nearly every round.
-TAKEN = Round(True, True, {}, {}, 0.0)
+ACQUIRED = Round(True, True, {}, {}, 0.0)
 
 
-def state_of(outcome: object, refused: int | None) -> object:
-    """Say what came of asking one node, which may have been ``refused`` for so many ms."""
-    if isinstance(outcome, Acquired):
+def state_of(said: Said) -> object:
+    """Say what came of asking one node, for messages."""
+    if isinstance(said, Acquired):
         return "taken"
-    if refused is not None:
-        return "held by another" if refused < 0 else f"held by another for {refused / 1000:.3f} s"
-    return outcome.cause if isinstance(outcome, (Failure, NotReached)) else outcome
+    if isinstance(said, Refused):
+        ms = said.retry_in_ms
+        return "held by another" if ms is None else f"held by another for {ms / 1000:.3f} s"
+    return said.cause if isinstance(said, Failure) else said
+
+
+def unreachable(owned: MultiOwnership, states: dict[str, object], within: str) -> QuorumUnreachableError:
+    """The error for too few nodes, with what each of them said."""
+    text = "; ".join(f"{node}: {state}" for node, state in states.items())
+    return QuorumUnreachableError(
+        f"multi-lock {owned.name!r} needs {owned.quorum} of {len(owned.members)} nodes, but too few could be reached "
+        f"{within} ({text}); what they granted is released",
+        name=owned.name,
+        nodes=states,
+    )
+
+
+class Pace:
+    """How long one acquire pauses between two rounds.
+
+    Attributes:
+        reached_at: When enough nodes answered last.
+    """
+
+    def __init__(self, runtime: Runtime, asked: float) -> None:
+        self._runtime = runtime
+        self.reached_at: float = asked
+        self._lost = 0  # Rounds in a row that were lost.
+        self._silent = 0  # Rounds in a row in which too few answered.
+        self._took = 0.0
+
+    def count(self, round_: Round) -> None:
+        """Note what came of a round that was lost."""
+        self._took = round_.took
+        self._lost += 1
+        if round_.reached:
+            self.reached_at = self._runtime.now()
+            self._silent = 0
+        else:
+            self._silent += 1
+
+    def chance(self) -> float:
+        """A random pause: those who were woken by one message would meet on the nodes at the same moment."""
+        return self._runtime.jitter(0.0, spread(self._lost, self._took))
+
+    def retry_in(self) -> float:
+        """A random pause after too few have answered."""
+        return RETRY.pause(self._silent, self._runtime.jitter)

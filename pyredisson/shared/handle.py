@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from pyredisson.shared.misuse import NotPortable
+from pyredisson.shared.misuse import BY_HAND, NotPortable, core_of
 
 __all__ = ["Handle"]
 
@@ -12,9 +12,16 @@ __all__ = ["Handle"]
 class Handle(NotPortable):
     """A named object that a client makes: a thin façade of its core, which has a name and describes itself."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_client", "_core")
 
     _core: Any
+    _client: Any  # It lives as long as a handle is in use.
+    _made_of: ClassVar[type[Any]]
+    """The class of its core."""
+
+    def __init__(self, client: object = BY_HAND, core: object = BY_HAND) -> None:
+        self._client = client
+        self._core = core_of(self._made_of, core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

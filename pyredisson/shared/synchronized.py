@@ -9,20 +9,20 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.names import check_name
 
 if TYPE_CHECKING:
-    from pyredisson.asyncio.factory import Factory
     from pyredisson.core.deadline import Seconds
-    from pyredisson.threads.client import Redisson
 
 __all__ = ["Key", "synchronized_function", "synchronized_task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+BlockT_co = TypeVar("BlockT_co", covariant=True)
 
 
 class Key:
@@ -97,8 +97,19 @@ def _check_key(key: object) -> None:
     )
 
 
+class Lockable(Protocol[BlockT_co]):
+    """A lock, of which all that matters here is its block."""
+
+    def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, /) -> BlockT_co:
+        """Return the context manager that holds it."""
+        ...
+
+
 def synchronized_function(
-    client: Redisson, key: str, wait_time: Seconds | None, lease_time: Seconds | None
+    get_lock: Callable[[str], Lockable[AbstractContextManager[object]]],
+    key: str,
+    wait_time: Seconds | None,
+    lease_time: Seconds | None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """See :meth:`pyredisson.Redisson.synchronized`."""
     _check_key(key)
@@ -114,7 +125,7 @@ def synchronized_function(
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with client.get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
+            with get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
                 return function(*args, **kwargs)
 
         return call
@@ -123,7 +134,10 @@ def synchronized_function(
 
 
 def synchronized_task(
-    client: Factory, key: str, wait_time: Seconds | None, lease_time: Seconds | None
+    get_lock: Callable[[str], Lockable[AbstractAsyncContextManager[object]]],
+    key: str,
+    wait_time: Seconds | None,
+    lease_time: Seconds | None,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
     """See :meth:`pyredisson.asyncio.Redisson.synchronized`."""
     _check_key(key)
@@ -139,7 +153,7 @@ def synchronized_task(
 
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with client.get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
+            async with get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
                 return await function(*args, **kwargs)
 
         return call

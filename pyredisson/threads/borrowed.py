@@ -10,13 +10,13 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import NotSent, Unanswered
-from pyredisson.net.borrowed import BorrowedPool, own_settings_of, place_of
+from pyredisson.core.failures import NotSent, Unanswered
+from pyredisson.net.borrowed import RETRY, BorrowedWire, PoolTransport, own_settings_of, place_of
 from pyredisson.net.bounded_sources import LIED, bound_handshake, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
@@ -25,27 +25,16 @@ from pyredisson.threads.dialling import ThreadDial, in_time
 from pyredisson.threads.inherited import end_inherited
 
 if TYPE_CHECKING:
-    from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Address
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Dial
 
 __all__ = ["BorrowedTransport"]
 
 
-class BorrowedConnection:
-    """A connection of redis-py. The arguments are its attributes.
+class BorrowedConnection(BorrowedWire):
+    """A connection of redis-py. ``answered``: whether its server answered the last time."""
 
-    Attributes:
-        connection: The connection.
-        own: Whether it was made for us; else it goes back to the user's pool.
-    """
-
-    def __init__(self, connection: Any, *, own: bool) -> None:
-        self.connection = connection
-        self.own = own
-        self.address = place_of(connection)
-        self.used = monotonic()
-        self.answered = False
+    answered = False
 
     @property
     def source(self) -> Any:
@@ -71,44 +60,34 @@ class BorrowedConnection:
         self.answered = True
         return reply
 
-    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        over = monotonic() + timeout
-        return [await self.call(each, max(0.001, over - monotonic())) for each in requests]
-
-    def usable(self) -> bool:
-        return True  # It connects again by itself.
-
     def close(self) -> None:
         self.connection.disconnect()
 
-    retire = abandon = close
+    def retire(self) -> None:
+        self.close()
+
+    abandon = retire
 
 
-class BorrowedTransport:
+class BorrowedTransport(PoolTransport):
     """The pool of a client that the user made."""
 
-    direct = False
-    now = staticmethod(monotonic)
-    caller = staticmethod(threading.get_ident)
+    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, pool: Any) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.watchdog: object = None
         # Whether the server answered the last time. Else a connection may take as long to make as the pool's own
         # settings let it, and so it is made in a thread of its own.
         self._answers = False
 
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = BorrowedPool(self, connect, introduce, connect_timeout)
-        return pool, pool
-
     async def borrow(self, timeout: float) -> BorrowedConnection:
         """Take a connection of the user's pool. Raises ``NotSent``."""
         until = monotonic() + timeout
-        pause = 0.001
         get: Callable[[], Any] = self._pool.get_connection
+        failures = 0
         while True:
+            pause = RETRY.longest(failures)
             try:
                 connection = get() if self._answers else in_time(get, max(timeout, CONNECTING), self._pool.release)
                 self._answers = False
@@ -119,7 +98,7 @@ class BorrowedTransport:
             except (rx.RedisError, OSError, *LIED) as error:
                 raise NotSent(as_redis_error(error)) from None
             time.sleep(pause)
-            pause = min(2 * pause, 0.02)
+            failures += 1
 
     def give_back(self, wire: BorrowedConnection) -> None:
         """Let the user's pool have a connection back."""
@@ -142,17 +121,8 @@ class BorrowedTransport:
     async def open_stream(self, address: Address | None, timeout: float) -> BorrowedStream:
         return BorrowedStream(self.make(timeout))
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
-        raise NotImplementedError  # Who leads the user's pool is asked when it connects.
-
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return ThreadDial(work)
-
-    async def room(self, timeout: float) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass
 
     def abandon(self) -> None:
         made, self._made = list(self._made), weakref.WeakSet()
@@ -171,7 +141,7 @@ class BorrowedStream:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self.address = place_of(connection)
+        self.address: Any = place_of(connection)
         self._mutex = threading.Lock()
 
     def send(self, data: bytes) -> None:

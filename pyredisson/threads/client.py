@@ -25,7 +25,7 @@ from pyredisson.kinds.read_write_lock import ReadWriteLockCore
 from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.kinds.spin_lock import SpinLockCore
 from pyredisson.kinds.token_lock import TokenLockCore
-from pyredisson.net.cluster import Cluster
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.urls import (
     DEFAULT_URL,
@@ -42,8 +42,8 @@ from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.shared import process
 from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
-from pyredisson.shared.owners import Owner, caller_of
 from pyredisson.shared.patching import check_patched, is_patched
 from pyredisson.shared.synchronized import synchronized_function
 from pyredisson.threads.cluster import cluster_at, cluster_of, link_to_cluster
@@ -349,7 +349,7 @@ class Redisson(NotPortable):
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
-        return synchronized_function(self, key, wait_time, lease_time)
+        return synchronized_function(self.get_lock, key, wait_time, lease_time)
 
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.

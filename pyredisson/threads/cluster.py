@@ -9,7 +9,8 @@ from typing import Any
 
 import redis
 
-from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import cluster_url, kept_settings
 from pyredisson.threads.transport import SocketTransport
@@ -17,16 +18,16 @@ from pyredisson.threads.transport import SocketTransport
 __all__ = ["cluster_at", "cluster_of", "link_to_cluster"]
 
 
-class ThreadTurn:
-    """See :class:`pyredisson.net.cluster.Turn`."""
+class ThreadMutex:
+    """See :class:`pyredisson.net.cluster_map.TimedMutex`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    async def take(self, seconds: float) -> bool:
+    async def enter(self, seconds: float) -> bool:
         return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
 
-    def give(self) -> None:
+    def leave(self) -> None:
         self._lock.release()
 
 
@@ -76,4 +77,4 @@ def link_to_cluster(cluster: Cluster, mode: str, connect_timeout: float) -> Clus
     def link_to_node(address: tuple[str, int]) -> ServerLink:
         return ServerLink(SocketTransport(cluster.connection_class, cluster.settings_of(address)), connect_timeout)
 
-    return ClusterLink(cluster, mode, link_to_node, ThreadTurn, _sleep)
+    return ClusterLink(cluster, mode, link_to_node, ThreadMutex, _sleep)

@@ -10,7 +10,7 @@ from typing import Any
 import redis.exceptions as rx
 
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import run
+from pyredisson.core.running import run
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import Flag
@@ -22,7 +22,7 @@ class ThreadDial:
     """See :class:`pyredisson.net.transport.Dial`: a connection made in a thread of its own."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.began = monotonic()
+        self.began: float = monotonic()
         self.failure: BaseException | None = None
         self._work = work
         self._done = Flag()

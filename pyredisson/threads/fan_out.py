@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import redis.exceptions as rx
 
 from pyredisson.core.first_contact import Connecting
-from pyredisson.core.runtime import Ask, AskSynced, Failure, NotSent, Reply, Unanswered, run
+from pyredisson.core.runtime import Ask, Failure, NotSent, Reply, Unanswered, run
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 from pyredisson.shared.clock import monotonic
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.pool import Pool
     from pyredisson.net.resp import Packed
-    from pyredisson.net.transport import Dial
+    from pyredisson.net.wire import Dial
 
 __all__ = ["fan_out"]
 
@@ -110,7 +110,7 @@ class InThread:
     """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
 
     def __init__(self, link: Link, ask: Ask) -> None:
-        self._timeout = ask.timeout + (ask.sync_timeout if isinstance(ask, AskSynced) else 0.0)
+        self._timeout = ask.timeout if ask.sync is None else 2 * ask.timeout
         self._until = monotonic() + max(self._timeout, CONNECTING)
         self._done = Flag()
         self._answer: Any = None
@@ -121,10 +121,10 @@ class InThread:
     def _run(self) -> None:
         link, ask = self._link, self._ask
         try:
-            if isinstance(ask, AskSynced):
-                self._answer = run(link.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout))
-            else:
+            if ask.sync is None:
                 self._answer = run(link.eval(ask.request, ask.timeout))
+            else:
+                self._answer = run(link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout))
         except Failure as failure:
             self._answer = failure
         except Exception as error:
@@ -172,7 +172,7 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
     try:
         for ask in asks:
             link: Link = ask.runtime.link  # type: ignore[attr-defined]
-            pool = link.pool if isinstance(link, ServerLink) and type(ask) is Ask else None
+            pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
             begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask.request, ask.timeout))  # type: ignore[arg-type]
         for each in begun:
             try:

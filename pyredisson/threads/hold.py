@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, final
 
 from typing_extensions import TypeVar
 
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
+from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Progress
-    from pyredisson.threads.primitives import AnyLock
+    from pyredisson.core.running import Progress
 
 __all__ = ["HoldContext"]
 
@@ -32,7 +32,7 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
 
     __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
 
-    def __init__(self, lock: AnyLock, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
+    def __init__(self, lock: Handle, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time
@@ -63,4 +63,5 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
 
     def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
         lease._end()
-        return self._lock._core.leave(error, progress, lease)
+        leave: Callable[..., Coroutine[Any, Any, None]] = self._lock._core.leave
+        return leave(error, progress, lease)

@@ -19,7 +19,7 @@ import redis.exceptions as rx
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pyredisson.core.runtime import Failure, NotSent
+from pyredisson.core.failures import Failure, NotSent
 from pyredisson.net.bounded_sources import bound_handshake, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of
 from pyredisson.net.urls import own_settings

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from pyredisson.core.runtime import run
+from pyredisson.core.running import run
 
 __all__ = ["Flag", "inside", "interrupts", "interrupts_a_call"]
 

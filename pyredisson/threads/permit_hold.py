@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Generic, final
 
 from typing_extensions import TypeVar
 
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
     from pyredisson.kinds.permit_block import Block
-    from pyredisson.threads.client import Redisson
 
 __all__ = ["PermitHold"]
 
@@ -29,8 +28,8 @@ class PermitHold(NotPortable, Generic[EnteredT_co]):
 
     __slots__ = ("_block", "_client")
 
-    def __init__(self, client: Redisson, block: Block) -> None:
-        self._client = client
+    def __init__(self, client: object, block: Block) -> None:
+        self._client = client  # It lives as long as its block.
         self._block = block
 
     def __repr__(self) -> str:

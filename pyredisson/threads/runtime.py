@@ -11,19 +11,25 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.core.runtime import Background, Caller, Request, Ticket, run
-from pyredisson.net.cluster import ClusterLink, subscriber_for
+from pyredisson.core.callers import Caller
+from pyredisson.core.failures import Failure
+from pyredisson.core.running import run
+from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
-from pyredisson.shared.owners import TaskOwner, ThreadOwner, current_owner
+from pyredisson.shared.owners import current_owner
 from pyredisson.shared.patching import check_patched
+from pyredisson.shared.task_owners import TaskOwner
+from pyredisson.shared.thread_owners import ThreadOwner
 from pyredisson.threads.fan_out import fan_out
 from pyredisson.threads.inherited import end_inherited_thread
 from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
@@ -32,8 +38,8 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
-    from pyredisson.net.cluster import NodeSubscribers
     from pyredisson.net.link import Inspect, Link
+    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["ThreadsRuntime"]
@@ -158,17 +164,19 @@ class ThreadsRuntime:
 
     def __init__(self, link: Link, config: Config) -> None:
         self.link = link
-        self.eval = link.eval  # Not a method around it: this is the hot path.
-        self.eval_synced = link.eval_synced
-        self.eval_all = link.eval_all
-        self.ask = link.ask
-        self.fan_out = fan_out
+        # Not methods around them: this is the hot path.
+        self.eval: Callable[[Request, float], Answer[Reply]] = link.eval
+        self.eval_synced: Callable[[Request, float, Acknowledging, float], Answer[tuple[Reply, int | Failure]]] = (
+            link.eval_synced
+        )
+        self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = link.eval_all
+        self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = link.ask
         self._scattered = isinstance(link, ClusterLink)
         self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
             prepare_call if self._scattered else prepare
         )
         self._config = config
-        self.callbacks = Callbacks()
+        self.callbacks: Callbacks = Callbacks()
         self._loops: list[ThreadLoop] = []
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self._listening: list[threading.Thread] = []
@@ -198,9 +206,9 @@ class ThreadsRuntime:
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 
-    now = staticmethod(monotonic)
-    check_process = staticmethod(process.check)
-    owner = staticmethod(current_owner)
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    check_process: staticmethod[[], None] = staticmethod(process.check)
+    owner: staticmethod[[], Caller] = staticmethod(current_owner)
 
     def stuck_behind(self, holder: Caller) -> str | None:
         if isinstance(holder, TaskOwner):
@@ -231,8 +239,8 @@ class ThreadsRuntime:
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.RLock()
 
-    inside = staticmethod(inside)
-    interrupts = staticmethod(interrupts)
+    inside: staticmethod[[Any], bool] = staticmethod(inside)
+    interrupts: staticmethod[[object], bool] = staticmethod(interrupts)
 
     def ticket(self, lock: str = "") -> Ticket:
         return LoopTicket(lock) if lock and asyncio._get_running_loop() is not None else ThreadTicket()
@@ -259,6 +267,8 @@ class ThreadsRuntime:
             loop.wake()  # It looks after those that wait.
 
     # ---- blocking ------------------------------------------------------------------------------------------------
+
+    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -6,18 +6,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.runtime import run, run_to_the_end
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.kinds.latch import LatchCore
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 from pyredisson.shared.handle import Handle
-from pyredisson.shared.misuse import BY_HAND, core_of
 from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.threads.client import Redisson
 
 __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
 
@@ -25,7 +23,7 @@ __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaph
 class AnySemaphore(Handle):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: SemaphoreCore | PermitSemaphoreCore
 
@@ -80,11 +78,8 @@ class Semaphore(AnySemaphore):
 
     __slots__ = ()
 
-    _core: SemaphoreCore
-
-    def __init__(self, client: Redisson = BY_HAND, core: SemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(SemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: SemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = SemaphoreCore
 
     def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
@@ -202,11 +197,8 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     __slots__ = ()
 
-    _core: PermitSemaphoreCore
-
-    def __init__(self, client: Redisson = BY_HAND, core: PermitSemaphoreCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(PermitSemaphoreCore, core, self, client)  # pyright: ignore[reportIncompatibleVariableOverride]
+    _core: PermitSemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
+    _made_of = PermitSemaphoreCore
 
     def set_permits(self, n: int) -> None:
         """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
@@ -348,13 +340,10 @@ class CountDownLatch(Handle):
         latch.wait()  # until count_down() was called three times
     """
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     _core: LatchCore
-
-    def __init__(self, client: Redisson = BY_HAND, core: LatchCore = BY_HAND) -> None:
-        self._client = client  # Keeps the client going as long as a handle is in use.
-        self._core = core_of(LatchCore, core, self, client)
+    _made_of = LatchCore
 
     def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.

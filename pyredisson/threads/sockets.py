@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import NotSent, Unanswered
+from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.resp import is_push, new_reader
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import close_inherited
@@ -46,9 +46,9 @@ class Connection:
     __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "used")
 
     def __init__(self, sock: socket.socket, used: float, address: Address | None = None) -> None:
-        self.sock = sock
-        self.used = used
-        self.address = address
+        self.sock: socket.socket = sock
+        self.used: float = used
+        self.address: Address | None = address
         self._reader: Reader | None = None
         self._timeout = -1.0
         # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's; on a

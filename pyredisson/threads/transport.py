@@ -22,7 +22,7 @@ from pyredisson.threads.sockets import Connection, SocketStream
 if TYPE_CHECKING:
     from pyredisson.net.link import Stream
     from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.transport import Connect, Dial, Introduce
+    from pyredisson.net.wire import Connect, Dial, Introduce
 
 __all__ = ["SocketTransport", "link_to"]
 
@@ -31,8 +31,8 @@ class SocketTransport:
     """Sockets of our own, made from the settings of a client. As many as requests are under way at once."""
 
     direct = True
-    now = staticmethod(monotonic)
-    caller = staticmethod(threading.get_ident)
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class

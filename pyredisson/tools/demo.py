@@ -209,15 +209,20 @@ def _kill_the_holder(client: Redisson, shop: Shop, progress: Progress) -> float 
 def _start(shop: Shop, count: int, part: Callable[..., None], *arguments: object) -> list[BaseProcess]:
     """Start processes that do a part, and wait until all are ready."""
     spawn = multiprocessing.get_context("spawn")
-    ready = spawn.Barrier(count + 1)
-    processes = [spawn.Process(target=_play, args=(part, shop, ready, *arguments), daemon=True) for _ in range(count)]
     with _signals_deferred():
+        ready = spawn.Barrier(count + 1)
+        processes = [
+            spawn.Process(target=_play, args=(part, shop, ready, *arguments), daemon=True) for _ in range(count)
+        ]
         for process in processes:
             process.start()
     try:
         ready.wait(PATIENCE_SECONDS)
     except BrokenBarrierError:
         raise DemoError("the other processes did not start") from None
+    finally:
+        with _signals_deferred():
+            del ready  # A signal in the middle of this would leave semaphores behind.
     return list(processes)
 
 

@@ -44,7 +44,7 @@ def lock_out_of_reach(world: ClockWorld) -> Remote:
 
 @sync_and_async
 @pytest.mark.parametrize("call", WITH_LEASE)
-def test_what_is_no_lease(world: ClockWorld, call: str) -> None:
+def test_an_invalid_lease_time_is_refused(world: ClockWorld, call: str) -> None:
     lock = lock_out_of_reach(world)
     for lease in NO_TIMES:
         with pytest.raises(TypeError):
@@ -59,7 +59,7 @@ def test_what_is_no_lease(world: ClockWorld, call: str) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("call", WITH_WAIT)
-def test_what_is_no_wait(world: ClockWorld, call: str) -> None:
+def test_an_invalid_wait_time_is_refused(world: ClockWorld, call: str) -> None:
     lock = lock_out_of_reach(world)
     for wait in NO_TIMES:
         with pytest.raises(TypeError):
@@ -73,7 +73,7 @@ def test_what_is_no_wait(world: ClockWorld, call: str) -> None:
 
 
 @sync_and_async
-def test_what_is_no_thread_id(world: ClockWorld) -> None:
+def test_an_invalid_thread_id_is_refused(world: ClockWorld) -> None:
     lock = lock_out_of_reach(world)
     for number in ("7", 7.0, None, True):
         with pytest.raises(TypeError):
@@ -83,7 +83,7 @@ def test_what_is_no_thread_id(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_what_is_no_name(world: ClockWorld) -> None:
+def test_an_invalid_name_is_refused(world: ClockWorld) -> None:
     client = world.client(redis=world.unreachable()).real
     for name in (None, 5, b"orders", ["orders"], object()):
         with pytest.raises(TypeError):

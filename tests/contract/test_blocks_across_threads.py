@@ -271,7 +271,7 @@ def test_another_task_does_not_join_a_block(world: AsyncioWorld) -> None:
 
 
 @threads_only
-def test_a_plain_block_left_on_another_thread_says_who_holds_it_and_what_to_use(world: ThreadsWorld) -> None:
+def test_a_plain_block_left_on_another_thread_raises_naming_the_holder_and_hold(world: ThreadsWorld) -> None:
     lock = world.client().real.get_lock("orders")
     with ThreadPoolExecutor(1, "holder") as first, ThreadPoolExecutor(1, "other") as second:
         first.submit(lock.__enter__).result(PATIENCE)
@@ -322,7 +322,7 @@ def test_a_pool_thread_that_holds_a_lock_while_it_runs_another_call_is_logged(
 
 
 @threads_only
-def test_what_a_call_leaves_held_is_renewed_no_longer_once_it_is_over(world: ThreadsWorld) -> None:
+def test_a_lock_left_held_by_a_call_is_renewed_no_longer_after_it(world: ThreadsWorld) -> None:
     """The thread lives on, the call does not."""
     client = world.client(lock_watchdog_timeout=SHORT).real
     worker = world.actor()
@@ -416,7 +416,7 @@ def test_a_plain_block_of_an_owner_may_be_left_on_another_thread(world: ThreadsW
 
 
 @sync_and_async
-def test_what_an_owner_holds_is_renewed_though_the_thread_that_took_it_ended(world: World) -> None:
+def test_the_lock_of_an_owner_is_renewed_after_the_acquiring_thread_ended(world: World) -> None:
     client = world.client(lock_watchdog_timeout=LONG).real
     first, second = world.actors(2)
     lock = get(client, "lock", owner=client.new_owner())
@@ -428,7 +428,7 @@ def test_what_an_owner_holds_is_renewed_though_the_thread_that_took_it_ended(wor
 
 
 @sync_and_async
-def test_what_a_closed_owner_holds_is_renewed_no_longer(world: World) -> None:
+def test_the_lock_of_a_closed_owner_is_renewed_no_longer(world: World) -> None:
     client = world.client(lock_watchdog_timeout=SHORT).real
     actor = world.actor()
     owner = client.new_owner()
@@ -439,7 +439,7 @@ def test_what_a_closed_owner_holds_is_renewed_no_longer(world: World) -> None:
 
 
 @sync_and_async
-def test_what_a_forgotten_owner_holds_is_renewed_no_longer_and_logged(
+def test_the_lock_of_a_collected_owner_is_renewed_no_longer_and_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = world.client(lock_watchdog_timeout=SHORT).real

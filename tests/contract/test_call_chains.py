@@ -100,7 +100,7 @@ def test_waiting_for_an_earlier_call_of_the_same_thread_raises_at_once(world: Th
     other.run(thread, lock.unlock)
 
 
-def test_the_two_sides_of_a_read_write_lock_tell_requests_apart_too(world: ThreadsWorld) -> None:
+def test_the_two_sides_of_a_read_write_lock_distinguish_requests_too(world: ThreadsWorld) -> None:
     pair = world.client().real.get_read_write_lock("prices")
     thread = world.actor()
     one, other = Request(), Request()
@@ -178,7 +178,7 @@ def test_blocks_may_be_left_in_another_order(world: ThreadsWorld) -> None:
     assert world.redis.ttl("orders") is None
 
 
-def test_who_releases_for_another_is_told_who_holds_it_and_what_to_use(world: ThreadsWorld) -> None:
+def test_a_release_for_another_owner_raises_naming_the_holder_and_hold(world: ThreadsWorld) -> None:
     lock = lock_of(world, "lock")
     thread, other = world.actors(2)
     request = Request(forgets=True)
@@ -195,7 +195,7 @@ def test_who_releases_for_another_is_told_who_holds_it_and_what_to_use(world: Th
     thread.do(held.run, lock.unlock)
 
 
-def test_what_a_call_left_held_is_renewed_no_longer_and_told(
+def test_a_lock_left_held_by_a_call_is_renewed_no_longer_and_logged(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As by ``asyncio.to_thread(lock.lock)``, whose context nobody has afterwards."""
@@ -209,7 +209,7 @@ def test_what_a_call_left_held_is_renewed_no_longer_and_told(
     assert thread.do(lock.try_lock), "the thread itself goes on"
 
 
-def test_a_thread_that_goes_on_with_a_lock_in_its_hands_is_told_once(
+def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = world.client().real
@@ -226,7 +226,7 @@ def test_a_thread_that_goes_on_with_a_lock_in_its_hands_is_told_once(
     one.run(thread, client.get_lock("orders").unlock)
 
 
-def test_a_block_of_hold_is_no_lock_left_behind(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_block_of_hold_is_not_logged_as_left_held(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
     client = world.client().real
     thread, other = world.actors(2)
     hold = client.get_lock("orders").hold()
@@ -269,7 +269,7 @@ def test_jobs_of_a_pool_exclude_each_other(world: ThreadsWorld) -> None:
         assert asyncio.run(main()).count(True) == 1
 
 
-def test_a_job_that_leaves_a_lock_held_is_told_of_when_the_next_one_acquires(
+def test_a_job_that_leaves_a_lock_held_is_logged_when_the_next_one_acquires(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a context of its own a job is no owner of its own: the owner is the thread, as it says."""
@@ -392,7 +392,7 @@ def test_waiting_for_another_task_of_the_loop_raises_at_once(lock: Any, wait: st
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "token_lock", "write", "multi", "red"])
-def test_who_blocks_its_event_loop_is_told_after_a_second(
+def test_blocking_an_event_loop_is_logged_after_a_second(
     world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock = lock_of(world, kind)
@@ -422,7 +422,7 @@ def test_who_blocks_its_event_loop_is_told_after_a_second(
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
-def test_who_waits_for_a_semaphore_or_latch_in_its_event_loop_is_told_of_which(
+def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
     world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = world.client().real
@@ -440,7 +440,7 @@ def test_who_waits_for_a_semaphore_or_latch_in_its_event_loop_is_told_of_which(
     assert "'seats'" in warning.getMessage()
 
 
-def test_a_subscriber_that_was_made_in_an_event_loop_is_not_told_that_it_blocks_it(
+def test_a_subscriber_made_in_an_event_loop_is_not_logged_as_blocking_it(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> Ticket:
@@ -451,7 +451,7 @@ def test_a_subscriber_that_was_made_in_an_event_loop_is_not_told_that_it_blocks_
     assert "blocks the event loop" not in caplog.text
 
 
-def test_no_thread_is_told_that_it_blocks_a_loop_it_has_not(
+def test_a_thread_without_an_event_loop_is_not_logged_as_blocking_one(
     world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice, bob = world.actors(2)

@@ -33,7 +33,7 @@ def test_a_client_has_the_settings_that_it_was_given(world: ClockWorld) -> None:
     assert world.adopt(world.api.Redisson()).config == world.api.Config()
 
 
-def test_it_says_where_it_is_connected(world: ClockWorld) -> None:
+def test_its_url_and_representation_name_the_server(world: ClockWorld) -> None:
     client = world.client()
     assert client.url == f"redis://{HOST}:{world.port}/0"
     assert f"redis://{HOST}:{world.port}/0" in repr(client)
@@ -82,12 +82,12 @@ def test_a_url_that_leads_nowhere_is_refused(world: ClockWorld, url: str) -> Non
 
 
 @pytest.mark.parametrize("url", [None, 5, b"redis://localhost"])
-def test_what_is_no_url_is_refused(world: ClockWorld, url: Any) -> None:
+def test_an_invalid_url_is_refused(world: ClockWorld, url: Any) -> None:
     with pytest.raises(TypeError):
         world.api.Redisson.from_url(url)
 
 
-def test_nobody_is_told_the_password(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_password_appears_in_no_error_or_log(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
     """Neither when it is right, nor when it is wrong, nor when the server goes away."""
     told = []
     with Server.start(VALKEY, "--requirepass", SECRET) as server, caplog.at_level(logging.DEBUG):

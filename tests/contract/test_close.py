@@ -90,7 +90,7 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: st
     assert isinstance(error, (ClientClosedError, OutcomeUnknownError)), error
 
 
-def test_what_is_held_is_left_to_its_lease(world: World) -> None:
+def test_a_held_lock_is_left_to_its_lease(world: World) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
     alice, bob = world.actors(2)
     began = world.now()

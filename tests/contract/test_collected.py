@@ -79,7 +79,7 @@ def test_the_list_of_names_is_bounded(world: ClockWorld, caplog: pytest.LogCaptu
     assert "job-10" not in said
 
 
-def test_a_multi_lock_is_told_of_too(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_collected_multi_lock_is_logged_too(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
     lost: list[Any] = []
     alice = world.actor()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):

@@ -29,10 +29,7 @@ from tests.proxy import Proxy
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, in_real_time, sync_and_async, threads_only
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+from tests.worlds.environments import asyncio_only, in_real_time, interruptible, sync_and_async, threads_only
 
 
 def module_of(world: ClockWorld) -> ModuleType:
@@ -72,7 +69,7 @@ def pttl(world: ClockWorld) -> int:
     return int(world.redis.command("PTTL", "foo"))
 
 
-# ---- what redis-py's lock does ---------------------------------------------------------------------------------------
+# ---- the behaviour of redis-py's lock --------------------------------------------------------------------------------
 
 
 @in_real_time
@@ -309,7 +306,7 @@ def test_the_client_may_decode_replies(world: ClockWorld) -> None:
     user.actor.do(module_of(world).client_of(user.redis).close)
 
 
-# ---- beside the original ---------------------------------------------------------------------------------------------
+# ---- together with the original --------------------------------------------------------------------------------------
 
 
 @sync_and_async
@@ -330,7 +327,7 @@ def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
         assert old.acquire(blocking=False)
 
 
-# ---- what differs on purpose -----------------------------------------------------------------------------------------
+# ---- intended differences --------------------------------------------------------------------------------------------
 
 
 @sync_and_async
@@ -391,7 +388,7 @@ def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockW
 
 
 @sync_and_async
-def test_what_could_not_be_settled_is_an_error_of_the_connection(world: ClockWorld) -> None:
+def test_an_unknown_outcome_is_a_connection_error(world: ClockWorld) -> None:
     assert world.port is not None
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port, timeout=1.2)
@@ -425,7 +422,7 @@ def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> No
 
 
 @in_real_time
-def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: ClockWorld) -> None:
+def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: ClockWorld) -> None:
     """redis-py's asyncio lock keeps one token for all tasks: the late release of one frees another's hold."""
     other = User(world, user.redis)
     mine = user.lock(timeout=0.2)
@@ -442,7 +439,7 @@ def test_a_shared_object_has_a_hold_for_each_who_uses_it(user: User, world: Cloc
 
 
 @in_real_time
-def test_without_thread_local_whoever_has_the_object_may_release_it(user: User, world: ClockWorld) -> None:
+def test_without_thread_local_every_user_of_the_object_may_release_it(user: User, world: ClockWorld) -> None:
     other = User(world, user.redis)
     mine = user.lock(timeout=30, thread_local=False)
     theirs = other.use(mine)
@@ -455,7 +452,7 @@ def test_without_thread_local_whoever_has_the_object_may_release_it(user: User, 
 
 
 @asyncio_only
-def test_what_an_ended_task_left_behind_may_be_released(world: ClockWorld) -> None:
+def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> None:
     """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
     assert isinstance(world, AsyncioWorld)
 
@@ -474,7 +471,7 @@ def test_what_an_ended_task_left_behind_may_be_released(world: ClockWorld) -> No
     world.run(main)
 
 
-# ---- the client behind it --------------------------------------------------------------------------------------------
+# ---- its client ------------------------------------------------------------------------------------------------------
 
 
 @threads_only

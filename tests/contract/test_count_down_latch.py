@@ -13,11 +13,9 @@ import pytest
 from pyredisson import ClientClosedError, LockError
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, in_real_time
+from tests.worlds.environments import each_runtime, each_server, in_real_time, interruptible
 
 CHANNEL = "redisson_countdownlatch__channel__{ready}"
-
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def ready(actor: Actor, client: Remote, count: int | None = None) -> Remote:
@@ -66,7 +64,7 @@ def test_counting_down_an_open_latch_does_nothing(world: World) -> None:
     assert "ready" not in world.redis.everything()
 
 
-def test_what_is_said_and_stored(world: World) -> None:
+def test_return_values_and_stored_state(world: World) -> None:
     actor, client = world.actor(), world.client()
     mine = ready(actor, client)
     said = world.messages(CHANNEL)
@@ -114,7 +112,7 @@ def test_a_wait_ends_in_time(world: World, timeout: Any) -> None:
     assert mine.get_count() == 1
 
 
-def test_no_waiter_relies_on_being_told(world: World) -> None:
+def test_a_waiter_returns_without_a_message(world: World) -> None:
     client = world.client(max_wait_without_check=0.5)
     others = [(actor, ready(actor, client)) for actor in world.actors(12)]
     ready(world.actor(), world.client(), 1)
@@ -140,7 +138,7 @@ def test_a_message_is_no_promise(world: World, payload: str) -> None:
     assert waiting.result(within=5) is True
 
 
-def test_a_latch_that_was_set_again_holds_those_who_come_then(world: World) -> None:
+def test_a_latch_that_was_set_again_blocks_new_waiters(world: World) -> None:
     alice, bob, carol = world.actors(3)
     client = world.client(max_wait_without_check=60)
     mine, early, late = ready(alice, world.client(), 1), ready(bob, client), ready(carol, client)
@@ -159,7 +157,7 @@ def test_a_latch_that_was_set_again_holds_those_who_come_then(world: World) -> N
 
 
 @each_server
-def test_one_look_lets_a_crowd_through(world: ClockWorld) -> None:
+def test_one_request_serves_all_waiters(world: ClockWorld) -> None:
     crowd = 200 if world.runtime == "threads" else 1000
     client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
     handle = client.real.get_count_down_latch("ready")
@@ -233,7 +231,7 @@ def test_bad_arguments(world: World) -> None:
 
 
 @in_real_time
-def test_what_is_something_elses(world: ClockWorld) -> None:
+def test_a_key_of_another_type(world: ClockWorld) -> None:
     mine = ready(world.actor(), world.client())
     world.redis.command("SET", "ready", "a token")
     for call in (mine.wait, mine.get_count):

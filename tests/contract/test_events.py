@@ -47,7 +47,7 @@ def test_the_log_names_the_lock_and_its_owner(world: World, caplog: pytest.LogCa
         assert "orders" in record.getMessage()
 
 
-def test_what_goes_as_it_should_is_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     client = world.client(lock_watchdog_timeout=2.4)
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -86,9 +86,7 @@ def test_events_tell_how_long(world: World) -> None:
     assert waited[-1] > 0.29
 
 
-def test_a_hold_that_was_taken_before_anybody_listened_is_timed_too(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_hold_acquired_before_the_first_listener_is_timed_too(world: World, caplog: pytest.LogCaptureFixture) -> None:
     mine = world.actor().lock(world.client())
     logging.getLogger("pyredisson.lock").setLevel(logging.WARNING)
     try:

@@ -244,7 +244,7 @@ def test_unknown_acquire_is_an_error_and_given_back(
 
 
 @each_kind
-def test_acquire_after_an_unknown_one_takes_its_hold_over(proxy: Proxy, impatient: Remote, kind: str) -> None:
+def test_an_acquire_after_one_with_unknown_outcome_adopts_its_hold(proxy: Proxy, impatient: Remote, kind: str) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
         impatient.try_lock(lease_time=60)

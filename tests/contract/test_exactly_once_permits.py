@@ -14,14 +14,12 @@ from pyredisson import OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.worlds.base import Remote
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import sync_and_async
+from tests.worlds.environments import interruptible, sync_and_async
 
 pytestmark = sync_and_async
 
 HOW: tuple[Literal["hang", "reset"], ...] = ("hang", "reset")
 
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 
@@ -90,7 +88,7 @@ def test_a_lost_reply(proxy: Proxy, seats: Seats, call: str, then: Literal["hang
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_request_that_came_twice(proxy: Proxy, seats: Seats, call: str) -> None:
+def test_a_request_that_arrives_twice_counts_once(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, result = CALLS[call]
     twice = proxy.duplicate_request("EVALSHA")
     assert make(seats) == result
@@ -134,7 +132,7 @@ def test_a_copy_that_arrives_late_is_refused(proxy: Proxy, seats: Seats, call: s
     assert seats.count == count + 100
 
 
-def test_a_refusal_that_arrives_late_takes_nothing(proxy: Proxy, seats: Seats) -> None:
+def test_a_refusal_that_arrives_late_acquires_nothing(proxy: Proxy, seats: Seats) -> None:
     """There were none when it was answered; there are when its first copy arrives."""
     seats.semaphore.drain_permits()
     late = proxy.hold_request("EVALSHA", then="reset")
@@ -149,7 +147,7 @@ TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"]
 
 @hasty
 @pytest.mark.parametrize("call", TAKING)
-def test_what_could_not_be_settled_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
+def test_an_acquire_with_unknown_outcome_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, _ = CALLS[call]
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError, match="released in the background") as unknown:
@@ -171,7 +169,7 @@ FINISHED = ["release", "add_permits", "set_permits", "add permits", "count_down"
 
 @hasty
 @pytest.mark.parametrize("call", FINISHED)
-def test_what_could_not_be_settled_is_finished(proxy: Proxy, seats: Seats, call: str) -> None:
+def test_a_release_with_unknown_outcome_is_completed(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, _ = CALLS[call]
     nothing = proxy.hold_request("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError, match="do not call it again"):
@@ -185,7 +183,7 @@ def test_what_could_not_be_settled_is_finished(proxy: Proxy, seats: Seats, call:
 
 
 @hasty
-def test_the_owner_settles_what_it_left_open_before_it_goes_on(proxy: Proxy, seats: Seats) -> None:
+def test_an_owner_settles_its_open_request_before_the_next_call(proxy: Proxy, seats: Seats) -> None:
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
         seats.semaphore.acquire(2)
@@ -216,7 +214,7 @@ def test_the_error_of_the_block_goes_first(world: ClockWorld, proxy: Proxy, seat
 @interruptible
 @patient
 @pytest.mark.parametrize("call", ["acquire", "drain_permits", "acquire a permit", "release", "count_down"])
-def test_interrupted_while_the_reply_is_under_way(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
+def test_an_interrupt_while_the_reply_is_under_way(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
     me = world.interruptible()
     semaphore, permits, latch = (Remote(each.real, me) for each in (seats.semaphore, seats.permits, seats.latch))
     calls: dict[str, tuple[Any, int]] = {

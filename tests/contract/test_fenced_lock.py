@@ -25,7 +25,7 @@ def test_tokens_grow_from_hold_to_hold(world: World) -> None:
     assert theirs.get_token() == 5, "the last one, though nobody holds it"
 
 
-def test_it_is_stored_as_redisson_stores_it(world: World) -> None:
+def test_it_is_stored_as_by_redisson(world: World) -> None:
     client = world.client()
     alice = world.actor()
     mine = alice.get(client, "fenced_lock")
@@ -52,7 +52,7 @@ def test_a_reentry_has_the_token_of_the_hold_that_it_joins(world: World) -> None
     assert mine.lock_and_get_token() == first + 1
 
 
-def test_a_hold_that_was_taken_as_another_kind_gets_a_token_when_it_is_joined(world: World) -> None:
+def test_a_hold_acquired_as_another_kind_gets_a_token_on_re_entry(world: World) -> None:
     client = world.client()
     alice = world.actor()
     plain, fenced = alice.lock(client), alice.get(client, "fenced_lock")
@@ -91,7 +91,7 @@ def test_who_does_not_get_it_gets_no_token(world: World) -> None:
     assert theirs.get_token() == 1
 
 
-def test_a_lock_without_an_end_is_not_taken_for_a_success(world: World) -> None:
+def test_a_refusal_by_a_lock_without_ttl_is_no_success(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.get(client, "fenced_lock"), bob.get(client, "fenced_lock")
@@ -115,7 +115,7 @@ def test_a_lease_is_honoured_by_every_method(world: World) -> None:
         mine.unlock()
 
 
-def test_a_waiter_is_told(world: World) -> None:
+def test_a_waiter_acquires_when_it_is_notified(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.get(client, "fenced_lock"), bob.get(client, "fenced_lock")

@@ -30,7 +30,7 @@ def test_permits_are_there_at_the_first_use(world: World, kind: str, first: str)
         assert mine.available_permits() == 2
 
 
-def test_permits_given_back_before_any_was_taken_come_on_top(world: World) -> None:
+def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world: World) -> None:
     mine = world.actor().get(world.client(), "semaphore", "seats", permits=3)
     mine.release()
     assert mine.available_permits() == 4
@@ -39,7 +39,7 @@ def test_permits_given_back_before_any_was_taken_come_on_top(world: World) -> No
 
 
 @each_kind
-def test_permits_that_are_all_taken_are_not_set_again(world: World, kind: str) -> None:
+def test_permits_that_are_all_acquired_are_not_set_again(world: World, kind: str) -> None:
     alice, bob = world.actors(2)
     mine = alice.get(world.client(), kind, "seats", permits=1)
     assert mine.acquire()
@@ -68,7 +68,7 @@ def test_wrong_numbers_of_permits_are_refused_at_once(world: World, kind: str) -
 
 
 @each_kind
-def test_a_waiter_for_permits_that_nobody_set_is_told_of_once(
+def test_a_waiter_for_permits_that_were_never_set_is_logged_once(
     world: World, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     happened: list[events.Event] = []
@@ -95,7 +95,7 @@ def test_a_waiter_for_permits_that_nobody_set_is_told_of_once(
 
 
 @each_kind
-def test_a_waiter_for_permits_that_are_taken_is_not_told_of(
+def test_a_waiter_for_permits_that_are_all_acquired_is_not_logged(
     world: World, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice, bob = world.actors(2)

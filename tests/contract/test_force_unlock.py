@@ -12,7 +12,7 @@ from tests.worlds.store import CHANNEL
 SHORT = 1.5
 
 
-def test_it_says_whether_the_lock_was_locked(world: World) -> None:
+def test_it_returns_whether_the_lock_was_locked(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -40,7 +40,7 @@ def test_a_waiter_gets_the_lock(world: World) -> None:
     waiting.result(within=5)
 
 
-def test_it_speaks_only_when_it_frees(world: World) -> None:
+def test_it_publishes_a_message_only_if_it_frees_the_lock(world: World) -> None:
     said = world.messages(CHANNEL)
     mine = world.actor().lock(world.client())
     mine.force_unlock()
@@ -52,7 +52,7 @@ def test_it_speaks_only_when_it_frees(world: World) -> None:
 
 
 @each_runtime
-def test_what_the_caller_held_itself_is_over_and_not_lost(world: World) -> None:
+def test_a_hold_of_the_caller_itself_ends_without_a_loss(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=2.4, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
@@ -69,7 +69,7 @@ def test_what_the_caller_held_itself_is_over_and_not_lost(world: World) -> None:
     assert lost == []
 
 
-def test_another_holder_of_this_client_is_told_at_once(world: World) -> None:
+def test_another_holder_of_this_client_is_notified_at_once(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *told: lost.append(told))
     alice, bob = world.actors(2)
@@ -99,7 +99,7 @@ def test_a_block_of_this_client_sees_it_at_once(world: World) -> None:
 
 
 @each_runtime
-def test_a_holder_of_another_client_is_told_when_it_next_looks(world: World) -> None:
+def test_a_holder_of_another_client_learns_of_it_at_its_next_request(world: World) -> None:
     lost = []
     theirs_client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     alice, bob = world.actors(2)
@@ -111,7 +111,7 @@ def test_a_holder_of_another_client_is_told_when_it_next_looks(world: World) -> 
         theirs.unlock()
 
 
-def test_of_those_who_wait_here_one_gets_the_lock(world: World) -> None:
+def test_one_of_the_waiters_of_this_client_acquires_the_lock(world: World) -> None:
     client = world.client()
     alice, bob, carol = world.actors(3)
     mine = alice.lock(client)

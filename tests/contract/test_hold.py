@@ -28,7 +28,7 @@ def test_a_block_holds_the_lock(world: World) -> None:
     assert theirs.try_lock()
 
 
-def test_the_time_that_is_certain_is_less_than_the_lease(world: World) -> None:
+def test_the_certain_time_is_shorter_than_the_lease(world: World) -> None:
     """Counted from before the request was sent, less the drift of two clocks (1 % and 2 ms)."""
     mine = world.actor().lock(world.client(lock_watchdog_timeout=40))
     with mine.hold(lease_time=20) as lease:
@@ -39,7 +39,7 @@ def test_the_time_that_is_certain_is_less_than_the_lease(world: World) -> None:
 
 
 @each_runtime
-def test_what_is_left_goes_down_and_renewal_brings_it_up(world: World) -> None:
+def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World) -> None:
     mine = world.actor().lock(world.client(lock_watchdog_timeout=2.4))
     with mine.hold() as lease:
         last, down, up = lease.remaining(), False, False
@@ -78,7 +78,7 @@ def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, wait: float
     assert refusal.value.name == "orders"
 
 
-def test_a_block_waits_as_long_as_it_takes(world: World) -> None:
+def test_a_block_waits_without_a_limit_by_default(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -129,7 +129,7 @@ def test_the_body_can_see_that_the_lock_was_lost(world: World) -> None:
     world.until(lambda: len(lost) == 1)
 
 
-def test_a_block_whose_lease_runs_out_is_told(world: World) -> None:
+def test_a_block_whose_lease_expires_raises_on_leaving(world: World) -> None:
     """Unlike a plain hold: the block is still running."""
     lost = []
     alice = world.actor()
@@ -161,7 +161,7 @@ def test_nested_blocks_each_say_that_the_lock_was_lost(world: World) -> None:
     assert told == [inner, outer]
 
 
-def test_what_is_certain_is_asked_without_the_server(world: World) -> None:
+def test_the_remaining_time_is_known_without_a_request(world: World) -> None:
     mine = world.actor().lock(world.client())
     with mine.hold() as lease:
         # This is no task and no actor, and for asyncio not even the thread of the event loop.

@@ -9,7 +9,7 @@ import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.worlds.base import World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where there is a lock that must not be lost: a busy machine may keep the watchdog waiting
@@ -27,7 +27,7 @@ def is_the_strangers(world: World) -> bool:
     return world.redis.hash("orders") == {STRANGER: "1"}
 
 
-def test_the_holder_is_told_by_a_callback_a_warning_and_an_event(
+def test_a_loss_is_reported_by_a_callback_a_warning_and_an_event(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost, happened = [], []
@@ -50,7 +50,7 @@ def test_the_holder_is_told_by_a_callback_a_warning_and_an_event(
 
 
 @each_runtime
-def test_a_loss_is_told_once(world: World) -> None:
+def test_a_loss_is_reported_once(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
@@ -81,7 +81,7 @@ def test_unlocking_a_lost_hold_says_so_once_a_level(world: World) -> None:
 
 
 @pytest.mark.parametrize("lease", [None, 60], ids=["watchdog", "lease"])
-def test_a_loss_that_nobody_knew_of_is_told_at_the_unlock(world: World, lease: float | None) -> None:
+def test_an_unnoticed_loss_is_reported_by_unlock(world: World, lease: float | None) -> None:
     lost = []
     mine = world.actor().lock(world.client(on_lock_lost=lambda *told: lost.append(told)))
     mine.lock(lease)
@@ -109,7 +109,7 @@ def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: Wor
 
 @each_runtime
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-def test_reentry_over_a_lost_hold_takes_nothing(world: World, known: bool) -> None:
+def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT if known else 60, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
@@ -170,7 +170,7 @@ def test_nested_blocks_each_say_that_the_lock_was_lost(world: World) -> None:
 
 
 @each_runtime
-def test_a_lock_that_expired_in_redis_is_lost_though_nobody_took_it(world: World) -> None:
+def test_a_lock_that_expired_in_redis_is_lost_even_if_it_is_free(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
@@ -181,7 +181,7 @@ def test_a_lock_that_expired_in_redis_is_lost_though_nobody_took_it(world: World
         mine.unlock()
 
 
-@each_runtime
+@in_virtual_time
 def test_other_locks_go_on_when_one_is_lost(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))
@@ -216,7 +216,7 @@ def test_the_callback_may_be_a_coroutine_function(world: World) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["function", "coroutine function"])
-def test_a_callback_that_raises_hurts_nobody(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_does_no_harm(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     def fail(name: str, number: int) -> None:
         raise ZeroDivisionError(name)
 
@@ -238,7 +238,7 @@ def test_a_callback_that_raises_hurts_nobody(world: World, kind: str, caplog: py
 
 
 @sync_and_async
-def test_a_callback_that_blocks_hurts_nobody(world: World) -> None:
+def test_a_callback_that_blocks_delays_nothing(world: World) -> None:
     go_on = threading.Event()
     lost = []
 
@@ -264,7 +264,7 @@ def test_a_callback_that_blocks_hurts_nobody(world: World) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("by", ["watchdog", "unlock"])
-def test_hundreds_of_losses_at_once_are_told_by_one_thread(world: World, by: str) -> None:
+def test_hundreds_of_losses_at_once_are_reported_by_one_thread(world: World, by: str) -> None:
     lost: list[str] = []
     told_by: set[int] = set()
 
@@ -288,7 +288,7 @@ def test_hundreds_of_losses_at_once_are_told_by_one_thread(world: World, by: str
     assert len(told_by) <= 2  # A machine that stands still for a second makes it another one.
 
 
-def test_a_listener_that_raises_hurts_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_raises_does_no_harm(world: World, caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: object) -> None:
         raise ZeroDivisionError
 

@@ -99,7 +99,7 @@ def test_an_owner_makes_one_call_at_a_time(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_what_an_owner_holds_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
+def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
     client = world.client(lock_watchdog_timeout=3.0)
     owner = client.real.new_owner()
     alice, bob = world.actors(2)
@@ -112,7 +112,7 @@ def test_what_an_owner_holds_is_renewed_after_its_thread_or_task_has_ended(world
 
 @sync_and_async
 @pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_what_an_owner_holds_that_is_gone_is_renewed_no_longer(
+def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
     world: ClockWorld, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = world.client(lock_watchdog_timeout=1.5)
@@ -129,7 +129,7 @@ def test_what_an_owner_holds_that_is_gone_is_renewed_no_longer(
 
 
 @sync_and_async
-def test_what_is_no_owner_or_closed_is_refused_at_once(world: ClockWorld) -> None:
+def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> None:
     client = world.client().real
     with pytest.raises(TypeError, match="new_owner"):
         client.get_lock("orders", owner="me")

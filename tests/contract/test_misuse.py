@@ -26,7 +26,7 @@ COPIES: list[Callable[[Any], Any]] = [pickle.dumps, copy.copy, copy.deepcopy]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_made_by_hand_names_the_method_that_makes_it(world: ClockWorld, kind: str) -> None:
+def test_constructing_an_object_directly_raises_naming_the_method_to_use(world: ClockWorld, kind: str) -> None:
     made = getattr(world.api, kind)
     users = redis.Redis()
     for arguments in [("orders",), (users, "orders"), (world.client().real, "orders")]:
@@ -62,7 +62,7 @@ def test_clients_leases_and_blocks_cannot_be_pickled_or_copied(
                 make_copy(thing)
 
 
-def test_a_password_is_not_told(world: ClockWorld) -> None:
+def test_a_password_is_not_shown(world: ClockWorld) -> None:
     client = world.api.Redisson.from_url("redis://:hunter2@localhost:1/0")
     for thing in (client, client.get_lock("orders")):
         with pytest.raises(TypeError) as refusal:

@@ -16,12 +16,10 @@ from pyredisson import (
     LockTimeoutError,
 )
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime
+from tests.worlds.environments import each_runtime, interruptible
 
 pytestmark = each_runtime
 
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KINDS = ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock")
 
@@ -53,7 +51,7 @@ def on_one_server(actor: Actor, client: Remote, *names: str) -> Remote:
     return over(actor, [client.real.get_lock(name) for name in names])
 
 
-# ---- what it is made of ----------------------------------------------------------------------------------------------
+# ---- members ---------------------------------------------------------------------------------------------------------
 
 
 def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world: World) -> None:
@@ -72,7 +70,7 @@ def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(worl
     assert len(red.locks) == 5
 
 
-def test_what_cannot_be_is_refused_before_anything_is_sent(world: World) -> None:
+def test_invalid_members_are_refused_before_any_request(world: World) -> None:
     one, other = nodes(world, 2)
     lock, another = one.real.get_lock("orders"), other.real.get_lock("orders")
     kind = type(one.real.get_multi_lock(lock))
@@ -97,7 +95,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(world: World) -> None
     assert left(world, 0, 1) == set()
 
 
-def test_it_says_what_it_is(world: World) -> None:
+def test_its_name_and_representation(world: World) -> None:
     clients = nodes(world, 3)
     alice = world.actor()
     lock = multi(alice, clients)

@@ -9,7 +9,7 @@ from tests.worlds.base import World
 from tests.worlds.store import CHANNEL
 
 
-def test_its_holder_cannot_take_it_twice(world: World) -> None:
+def test_its_holder_cannot_acquire_it_twice(world: World) -> None:
     mine = world.actor().get(world.client(), "non_reentrant_lock")
     mine.lock()
     for take in (mine.lock, mine.try_lock, mine.acquire, lambda: mine.try_lock(1, 5), mine.hold().enter):

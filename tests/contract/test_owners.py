@@ -13,6 +13,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockNotOwnedError
 from tests.servers import HOST
+from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import World
 from tests.worlds.clock import ClockWorld
@@ -38,7 +39,7 @@ def test_a_number_is_never_used_again(world: World) -> None:
     assert numbers == sorted(numbers)
 
 
-def test_anybody_may_ask_who_holds_it(world: World) -> None:
+def test_any_owner_may_ask_for_the_holder(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -61,7 +62,8 @@ def test_a_thread_that_threading_does_not_know_has_a_number_too(world: ThreadsWo
 
     def use() -> None:
         with lock:
-            said.put((pyredisson.current_thread_id(), lock.is_held_by_current_thread()))
+            seen = (pyredisson.current_thread_id(), lock.is_held_by_current_thread())
+        said.put(seen)  # Not earlier: the client is closed then.
 
     _thread.start_new_thread(use, ())
     number, held = said.get(timeout=10)
@@ -83,7 +85,7 @@ def test_a_child_task_is_another_owner(world: AsyncioWorld) -> None:
 
 
 @asyncio_only
-def test_what_gather_runs_are_owners_of_their_own(world: AsyncioWorld) -> None:
+def test_tasks_of_gather_are_separate_owners(world: AsyncioWorld) -> None:
     lock = world.client().real.get_lock("orders")
 
     async def race() -> list[bool]:
@@ -115,7 +117,7 @@ def test_a_client_does_not_serve_two_loops_at_once(world: AsyncioWorld) -> None:
 
 
 @asyncio_only
-def test_after_a_loop_was_closed_the_next_one_starts_afresh(world: AsyncioWorld) -> None:
+def test_an_event_loop_after_a_closed_one_has_new_owners(world: AsyncioWorld) -> None:
     client = pyredisson.asyncio.Redisson(redis.asyncio.Redis(host=HOST, port=world.port))
     lock = client.get_lock("orders")
 
@@ -130,7 +132,7 @@ def test_after_a_loop_was_closed_the_next_one_starts_afresh(world: AsyncioWorld)
         assert await lock.force_unlock()
         async with lock:
             other = asyncio.create_task(lock.try_lock(5))
-            await asyncio.sleep(0.05)
+            await soon(lambda: "1 waiting here" in repr(lock))
         assert await other
         await client.close()
 

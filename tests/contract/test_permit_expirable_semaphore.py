@@ -14,13 +14,11 @@ import pytest
 from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, in_real_time
+from tests.worlds.environments import each_runtime, each_server, in_real_time, interruptible
 
 CHANNEL = "redisson_sc:{seats}"
 TAKEN = "{seats}:timeout"
 NEVER = 922337203685477
-
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def seats(actor: Actor, client: Remote, permits: int | None = None) -> Remote:
@@ -59,7 +57,7 @@ def test_a_permit_has_an_id(world: World) -> None:
     assert re.fullmatch("[0-9a-f]{32}", mine.try_acquire(0.5, 10))
 
 
-def test_what_is_stored(world: World) -> None:
+def test_the_stored_state(world: World) -> None:
     actor, client = world.actor(), world.client()
     mine = seats(actor, client, 3)
     before = now_ms(world)
@@ -76,7 +74,7 @@ def test_what_is_stored(world: World) -> None:
     assert world.redis.ttl(TAKEN) == math.inf
 
 
-def test_the_taken_permits_live_as_long_as_the_semaphore(world: World) -> None:
+def test_the_acquired_permits_live_as_long_as_the_semaphore(world: World) -> None:
     mine = seats(world.actor(), world.client(), 3)
     world.redis.expire("seats", 100)
     mine.acquire()
@@ -237,7 +235,7 @@ def test_how_many_there_shall_be(world: World) -> None:
     assert said.received() == [b"2", b"5", b"1", b"0", b"1"]
 
 
-def test_permits_are_added_and_taken_away(world: World) -> None:
+def test_permits_are_added_and_removed(world: World) -> None:
     mine = seats(world.actor(), world.client(), 1)
     said = world.messages(CHANNEL)
     mine.add_permits(2)
@@ -287,7 +285,7 @@ def test_each_expiry_serves_a_waiter(world: World) -> None:
 
 
 @each_runtime
-def test_a_waiter_knows_of_a_permit_that_was_taken_here_for_a_short_time(world: World) -> None:
+def test_a_waiter_knows_the_end_of_a_short_permit_acquired_in_its_client(world: World) -> None:
     client = world.client(max_wait_without_check=60)
     alice, bob, carol = world.actors(3)
     mine, first, second = seats(alice, client, 1), seats(bob, client), seats(carol, client)
@@ -317,7 +315,7 @@ def test_waiters_survive_the_loss_of_their_subscription(world: World) -> None:
 
 
 @interruptible
-def test_an_interrupted_waiter_takes_nothing(world: World) -> None:
+def test_an_interrupted_waiter_acquires_nothing(world: World) -> None:
     client = world.client()
     alice, me = world.actor(), world.interruptible()
     theirs, mine = seats(alice, client, 1), seats(me, client)

@@ -93,7 +93,7 @@ def test_a_block_that_may_be_skipped_is_run_with_none(world: World, kind: str) -
 
 
 @each_kind
-def test_a_block_waits_as_long_as_it_takes(world: World, kind: str) -> None:
+def test_a_block_waits_without_a_limit_by_default(world: World, kind: str) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = seats(alice, client, kind, 1), seats(bob, client, kind)
@@ -105,7 +105,7 @@ def test_a_block_waits_as_long_as_it_takes(world: World, kind: str) -> None:
 
 
 @each_kind
-def test_whoever_leaves_the_block_gives_the_permit_back(world: World, kind: str) -> None:
+def test_leaving_the_block_releases_the_permit(world: World, kind: str) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine = seats(alice, client, kind, 1)
@@ -163,7 +163,7 @@ def test_arguments_are_checked_before_anything_is_sent(world: World, kind: str) 
 
 @each_runtime
 @each_kind
-def test_a_closed_client_is_told_on_entering_and_on_leaving(world: World, kind: str) -> None:
+def test_a_closed_client_raises_on_entering_and_on_leaving(world: World, kind: str) -> None:
     client = world.client()
     mine = seats(world.actor(), client, kind, 2)
     with pytest.raises(ClientClosedError), mine.hold():
@@ -176,7 +176,7 @@ def test_a_closed_client_is_told_on_entering_and_on_leaving(world: World, kind: 
 
 @each_runtime
 @each_kind
-def test_an_interrupted_wait_takes_nothing(world: World, kind: str) -> None:
+def test_an_interrupted_wait_acquires_nothing(world: World, kind: str) -> None:
     client = world.client()
     alice, me = world.actor(), world.interruptible()
     mine, theirs = seats(me, client, kind), seats(alice, client, kind, 1)
@@ -223,7 +223,7 @@ def test_many_permits_are_renewed_by_one_request(world: World) -> None:
 
 
 @each_runtime
-def test_a_permit_with_a_lease_is_not_renewed_and_its_end_is_told(world: World) -> None:
+def test_a_permit_with_a_lease_is_not_renewed_and_its_end_is_reported(world: World) -> None:
     lost: list[Any] = []
     alice = world.actor()
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
@@ -267,7 +267,7 @@ def test_the_body_can_see_that_the_permit_was_lost(world: World, caplog: pytest.
 
 
 @each_runtime
-def test_a_permit_that_somebody_else_released_is_lost_and_given_back_once(world: World) -> None:
+def test_a_permit_released_from_outside_is_lost_and_released_once(world: World) -> None:
     alice, bob = world.actors(2)
     mine, theirs = seats(alice, world.client(), permits=2), seats(bob, world.client())
     with pytest.raises(LockLostError), mine.hold():
@@ -277,7 +277,7 @@ def test_a_permit_that_somebody_else_released_is_lost_and_given_back_once(world:
 
 
 @sync_and_async
-def test_a_block_that_was_thrown_away_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
     mine = seats(alice, world.client(lock_watchdog_timeout=4.0), permits=1)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):

@@ -67,7 +67,10 @@ def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorl
             waiting = asyncio.create_task(lock.lock())
             while "1 waiting here" not in repr(lock):
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.7)
+            left = await lock.remain_time_to_live()
+            while (now := await lock.remain_time_to_live()) <= left:  # until it is renewed
+                left = now
+                await asyncio.sleep(0.005)
             print("the end")
         asyncio.run(main())
     """
@@ -134,7 +137,7 @@ def test_the_child_of_a_fork_is_another_client(world: ClockWorld) -> None:
 def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorld) -> None:
     """The two share what the event loop waits with: whatever the child took out of it, the parent would miss."""
     script = """
-        import asyncio, os, sys, traceback, pyredisson.asyncio as pyredisson
+        import asyncio, os, redis, sys, traceback, pyredisson.asyncio as pyredisson
         client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=2.4))
         lock = client.get_lock("orders")
 
@@ -151,7 +154,9 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
             waiting = asyncio.create_task(client.get_lock("orders").try_lock(20))
             while "1 waiting here" not in repr(lock):
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.1)
+            with redis.Redis.from_url(sys.argv[1]) as server:
+                while not server.pubsub_channels("*{orders}*"):
+                    await asyncio.sleep(0.01)
             before = client.id
             pid = os.fork()
             if pid == 0:

@@ -7,7 +7,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.kinds import read_write_lock
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
 CHANNEL = "redisson_rwlock:{orders}"
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -25,10 +25,10 @@ def hold(client: Remote, actor: Actor, number: int = 1) -> str:
     return f"{{orders}}:{client.id}:{actor.number}:rwlock_timeout:{number}"
 
 
-# ---- who excludes whom -------------------------------------------------------------------------------------------
+# ---- exclusion ---------------------------------------------------------------------------------------------------
 
 
-def test_many_read_at_once_and_nobody_writes(world: World) -> None:
+def test_many_readers_at_once_exclude_a_writer(world: World) -> None:
     clients = [world.client(), world.client()]
     readers = [sides(actor, clients[n % 2])[0] for n, actor in enumerate(world.actors(4))]
     _, write = sides(world.actor(), clients[0])
@@ -41,7 +41,7 @@ def test_many_read_at_once_and_nobody_writes(world: World) -> None:
     assert write.try_lock()
 
 
-def test_one_writes_and_nobody_else_reads_or_writes(world: World) -> None:
+def test_a_writer_excludes_other_readers_and_writers(world: World) -> None:
     client, other = world.client(), world.client()
     alice, bob = world.actors(2)
     _, write = sides(alice, client)
@@ -142,7 +142,7 @@ def test_a_reader_may_not_write(world: World, how: str) -> None:
 
 
 @each_runtime
-def test_what_is_left_over_of_a_read_keeps_nobody_from_writing(world: World) -> None:
+def test_a_leftover_read_hold_in_redis_does_not_keep_its_owner_from_writing(world: World) -> None:
     """The server still has a hold, and its client knows that it is over: of an unlock that never arrived, say."""
     client = world.client()
     alice = world.actor()
@@ -212,7 +212,7 @@ def test_locks_of_other_kinds_on_the_same_name_exclude_it(world: World) -> None:
         side.unlock()
 
 
-# ---- what is stored ----------------------------------------------------------------------------------------------
+# ---- stored state ------------------------------------------------------------------------------------------------
 
 
 def test_it_looks_as_redissons(world: World) -> None:
@@ -411,7 +411,7 @@ def test_readers_and_writers_are_kept_alive(world: World) -> None:
 
 
 @each_runtime
-def test_a_reader_renews_its_own_hold_and_nobody_elses(world: World) -> None:
+def test_a_reader_renews_only_its_own_hold(world: World) -> None:
     client, other = world.client(lock_watchdog_timeout=LONG), world.client()
     alice, bob = world.actors(2)
     mine, theirs = sides(alice, client)[0], sides(bob, other)[0]
@@ -425,7 +425,7 @@ def test_a_reader_renews_its_own_hold_and_nobody_elses(world: World) -> None:
 
 
 @each_runtime
-def test_a_hold_that_is_gone_is_not_revived_and_its_reader_is_told(world: World) -> None:
+def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world: World) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     other = world.client()
@@ -446,7 +446,7 @@ def test_a_hold_that_is_gone_is_not_revived_and_its_reader_is_told(world: World)
     assert mine.try_lock()
 
 
-@each_runtime
+@in_virtual_time
 def test_ending_the_read_does_not_end_the_renewal_of_the_write(world: World) -> None:
     """Redisson counts the two together, and the write lock silently ends."""
     client = world.client(lock_watchdog_timeout=LONG)
@@ -531,7 +531,7 @@ def test_all_readers_get_in_when_the_writers_lease_ends(world: World) -> None:
 
 
 @each_runtime
-def test_readers_of_a_client_give_way_to_its_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_of_a_client_yield_to_its_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is always somebody reading: without giving way, the writer would never get it."""
     monkeypatch.setattr(read_write_lock, "YIELD", 5.0)
     client = world.client()
@@ -551,7 +551,7 @@ def test_readers_of_a_client_give_way_to_its_writer(world: World, monkeypatch: p
 
 
 @each_runtime
-def test_readers_give_way_for_a_moment_only(world: World) -> None:
+def test_readers_yield_for_a_moment_only(world: World) -> None:
     client = world.client()
     alice, bob, carol = world.actors(3)
     mine, theirs = sides(alice, client)[0], sides(bob, client)[0]
@@ -569,8 +569,10 @@ def test_readers_give_way_for_a_moment_only(world: World) -> None:
     assert waiting.result(within=5) is True
 
 
-@each_runtime
-def test_who_gave_way_does_not_do_so_again_when_nobody_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+def test_a_reader_that_yielded_does_not_do_so_again_without_a_waiting_writer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(read_write_lock, "YIELD", 1.5)
     client = world.client()
     alice, carol = world.actors(2)
@@ -612,7 +614,7 @@ def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world: Wor
     coming.result()
 
 
-def test_one_attempt_to_read_does_not_give_way(world: World) -> None:
+def test_a_single_attempt_to_read_does_not_yield(world: World) -> None:
     client = world.client()
     alice, bob, carol = world.actors(3)
     sides(alice, client)[0].lock()
@@ -650,7 +652,7 @@ def test_each_side_says_whether_it_is_locked(world: World) -> None:
     assert seen() == (False, False)
 
 
-def test_each_side_says_who_holds_it(world: World) -> None:
+def test_each_side_reports_its_holder(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     both = alice.get(client, "read_write_lock", "orders")
@@ -730,7 +732,7 @@ def test_forcing_the_write_side_open_ends_what_the_caller_read_before(world: Wor
 
 
 @sync_and_async
-def test_other_readers_of_the_client_are_told_of_a_forced_unlock(world: World) -> None:
+def test_other_readers_of_the_client_lose_their_hold_by_a_forced_unlock(world: World) -> None:
     lost: list[object] = []
     client = world.client(on_lock_lost=lambda *told: lost.append(told))
     alice, bob = world.actors(2)

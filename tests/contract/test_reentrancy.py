@@ -8,7 +8,7 @@ from pyredisson import LockLostError, LockNotOwnedError
 from tests.worlds.base import World
 
 
-def test_the_holder_may_take_it_again(world: World) -> None:
+def test_the_holder_may_acquire_it_again(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -64,7 +64,7 @@ def test_locks_of_different_names_do_not_exclude_each_other(world: World) -> Non
     assert bob.lock(client, "parcels").try_lock()
 
 
-def test_one_unlock_too_many_is_refused_and_harms_nobody(world: World) -> None:
+def test_one_unlock_too_many_is_refused_and_changes_nothing(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -96,7 +96,7 @@ def test_a_stranger_cannot_unlock(world: World) -> None:
     assert mine.get_hold_count() == 1
 
 
-# ---- nobody's time is cut short ----------------------------------------------------------------------------------
+# ---- no lease is shortened ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", [None, 20], ids=lambda lease: f"outer-{lease}")

@@ -18,12 +18,16 @@ from pyredisson import ClientClosedError, LockError
 from pyredisson.core.runtime import Progress, run
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, each_runtime, each_server, in_real_time, threads_only
+from tests.worlds.environments import (
+    asyncio_only,
+    each_runtime,
+    each_server,
+    in_real_time,
+    interruptible,
+    threads_only,
+)
 
 CHANNEL = "redisson_sc:{seats}"
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def seats(actor: Actor, client: Remote, permits: int | None = None) -> Remote:
@@ -48,7 +52,7 @@ def test_permits_are_set_once(world: World) -> None:
     assert stored(world) == "3"
 
 
-def test_permits_are_taken_and_given_back(world: World) -> None:
+def test_permits_are_acquired_and_released(world: World) -> None:
     alice, bob = world.actors(2)
     mine, theirs = seats(alice, world.client(), 3), seats(bob, world.client())
     assert mine.acquire() is True
@@ -62,7 +66,7 @@ def test_permits_are_taken_and_given_back(world: World) -> None:
     assert theirs.available_permits() == 3
 
 
-def test_nobody_owns_a_permit(world: World) -> None:
+def test_a_permit_has_no_owner(world: World) -> None:
     """Whoever wants may release, and there may be more than at first; that is Redisson's semaphore."""
     alice, bob = world.actors(2)
     mine, theirs = seats(alice, world.client(), 1), seats(bob, world.client())
@@ -108,7 +112,7 @@ def test_draining(world: World) -> None:
     assert stored(world) == "0"
 
 
-def test_permits_are_added_and_taken_away(world: World) -> None:
+def test_permits_are_added_and_removed(world: World) -> None:
     mine = seats(world.actor(), world.client(), 2)
     mine.add_permits(3)
     assert mine.available_permits() == 5
@@ -124,7 +128,7 @@ def test_permits_are_added_and_taken_away(world: World) -> None:
     assert mine.available_permits() == 0
 
 
-def test_a_block_takes_one_permit(world: World) -> None:
+def test_a_block_acquires_one_permit(world: World) -> None:
     mine = seats(world.actor(), world.client(), 1)
     with mine as entered:
         assert entered is True
@@ -135,7 +139,7 @@ def test_a_block_takes_one_permit(world: World) -> None:
     assert mine.available_permits() == 1
 
 
-def test_what_is_said_and_stored(world: World) -> None:
+def test_return_values_and_stored_state(world: World) -> None:
     """Redisson's messages: the new total, or the number set. Beside the permits there is our record, for a minute."""
     actor = world.actor()
     client = world.client()
@@ -223,7 +227,7 @@ def test_one_attempt_neither_waits_nor_listens(world: World) -> None:
     assert world.redis.subscribers(CHANNEL) == 0
 
 
-def test_who_wants_less_is_not_held_up_by_who_wants_more(world: World) -> None:
+def test_a_waiter_for_fewer_permits_is_not_held_up_by_one_for_more(world: World) -> None:
     """A refusal of three is no refusal of one; and one permit wakes nobody who wants three."""
     client = world.client(max_wait_without_check=60)
     alice, bob, carol = world.actors(3)
@@ -261,7 +265,7 @@ def test_many_permits_wake_many(world: World) -> None:
     assert all(pending.result(within=5) for pending in waiting)
 
 
-def test_no_waiter_relies_on_being_told(world: World) -> None:
+def test_a_waiter_acquires_without_a_message(world: World) -> None:
     """Permits come without a word; the first to look finds them, and lets the others know."""
     client = world.client(max_wait_without_check=0.5)
     others = [(actor, seats(actor, client)) for actor in world.actors(12)]
@@ -289,7 +293,7 @@ def test_a_message_is_no_promise(world: World, payload: str) -> None:
 
 
 @each_server
-def test_a_message_of_nothing_wakes_nobody(world: ClockWorld) -> None:
+def test_a_message_of_no_permits_wakes_no_waiter(world: ClockWorld) -> None:
     bob = world.actor()
     theirs = seats(bob, world.client(), 0)
     mine = seats(world.actor(), world.client())
@@ -361,11 +365,11 @@ def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     assert world.redis.calls("evalsha", "eval") - before <= 3 * crowd
 
 
-# ---- whoever goes away leaves nothing behind ---------------------------------------------------------------------
+# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
 @interruptible
-def test_an_interrupted_waiter_takes_nothing(world: World) -> None:
+def test_an_interrupted_waiter_acquires_nothing(world: World) -> None:
     client = world.client()
     alice, me = world.actor(), world.interruptible()
     theirs, mine = seats(alice, client, 0), seats(me, client)
@@ -379,7 +383,7 @@ def test_an_interrupted_waiter_takes_nothing(world: World) -> None:
     assert mine.acquire() is True
 
 
-def test_closing_wakes_those_who_wait(world: World) -> None:
+def test_closing_the_client_wakes_its_waiters(world: World) -> None:
     client = world.client()
     bob = world.actor()
     theirs = seats(bob, client, 0)
@@ -445,7 +449,7 @@ def test_handles_serve_one_event_loop_after_another(world: ClockWorld) -> None:
 
 @each_runtime
 @pytest.mark.parametrize("permits", [-1, -(2**70), 2**53 + 1])
-def test_no_such_number_of_permits(world: World, permits: int) -> None:
+def test_more_permits_than_possible_are_refused(world: World, permits: int) -> None:
     mine = seats(world.actor(), world.client())
     for call in (mine.acquire, mine.try_acquire, mine.release, mine.try_set_permits):
         with pytest.raises(ValueError, match="permits"):
@@ -455,7 +459,7 @@ def test_no_such_number_of_permits(world: World, permits: int) -> None:
 
 @each_runtime
 @pytest.mark.parametrize("permits", ["1", 1.0, None, True, b"1", [1]], ids=repr)
-def test_what_is_no_number_of_permits(world: World, permits: Any) -> None:
+def test_an_invalid_number_of_permits_is_refused(world: World, permits: Any) -> None:
     mine = seats(world.actor(), world.client())
     for call in (mine.acquire, mine.try_acquire, mine.release, mine.try_set_permits, mine.add_permits):
         with pytest.raises(TypeError, match="permits"):
@@ -465,7 +469,7 @@ def test_what_is_no_number_of_permits(world: World, permits: Any) -> None:
 
 @each_runtime
 @pytest.mark.parametrize("wait", [-1, math.nan, math.inf, timedelta(seconds=-1)])
-def test_what_is_no_wait(world: World, wait: Any) -> None:
+def test_an_invalid_wait_time_is_refused(world: World, wait: Any) -> None:
     mine = seats(world.actor(), world.client())
     with pytest.raises(ValueError, match="timeout"):
         mine.acquire(timeout=wait)

@@ -42,7 +42,7 @@ def test_it_is_stored_as_a_lock_is(world: World) -> None:
     assert world.redis.everything() == {}
 
 
-def test_it_says_nothing_and_listens_to_nothing(world: World) -> None:
+def test_it_neither_publishes_nor_subscribes(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.get(client, "spin_lock"), bob.get(client, "spin_lock")
@@ -120,7 +120,7 @@ def test_out_of_time_is_out_of_time(world: World) -> None:
 
 
 @each_runtime
-def test_the_last_pause_goes_on(world: World) -> None:
+def test_the_longest_pause_is_repeated(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     backoff = Noted([0.001, 0.002, 0.01])
@@ -145,7 +145,7 @@ def test_a_back_off_without_any_pause_is_refused(world: World) -> None:
 
 
 @each_runtime
-def test_a_client_that_is_closed_wakes_those_who_pause(world: World) -> None:
+def test_closing_the_client_wakes_waiters_that_pause(world: World) -> None:
     one, two = world.client(), world.client()
     alice, bob, carol = world.actors(3)
     alice.get(one, "spin_lock").lock()
@@ -168,7 +168,7 @@ def test_a_hold_is_kept_alive(world: World) -> None:
 
 
 @pytest.mark.parametrize("backoff", ["fast", 0.1, object()])
-def test_what_is_no_back_off(world: World, backoff: Any) -> None:
+def test_an_invalid_back_off_is_refused(world: World, backoff: Any) -> None:
     with pytest.raises(TypeError, match=r"delays\(\)"):
         world.client().real.get_spin_lock("orders", backoff)
 

@@ -117,7 +117,7 @@ def _enter(context: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("holding", ["with", "hold"])
-def test_every_way_to_wait_for_another_task_raises(
+def test_every_method_that_would_wait_for_another_task_raises(
     world: ThreadsWorld, acquire: Callable[[Any], object], holding: str
 ) -> None:
     lock = lock_of(world)
@@ -247,7 +247,7 @@ def test_the_wrong_task_learns_which_one_holds_the_lock(world: ThreadsWorld) -> 
     assert "owner=" in said
 
 
-def test_what_a_task_took_does_not_belong_to_its_thread(world: ThreadsWorld) -> None:
+def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(world: ThreadsWorld) -> None:
     """Nor the other way round: the thread that runs the loop cannot release while the loop runs."""
     lock = lock_of(world)
 

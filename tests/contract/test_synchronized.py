@@ -153,7 +153,7 @@ def test_calls_with_one_key_exclude_each_other_and_others_do_not(world: World) -
 
 
 @pytest.mark.parametrize("wait", [0, 0.05, timedelta(milliseconds=50)])
-def test_it_is_not_called_if_the_lock_was_not_got(world: World, wait: float | timedelta) -> None:
+def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, wait: float | timedelta) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     called: list[int] = []
@@ -258,7 +258,7 @@ NO_FUNCTIONS = [_generator, _async_generator, staticmethod(_plain), classmethod(
 
 @sync_and_async
 @pytest.mark.parametrize("what", NO_FUNCTIONS, ids=lambda what: getattr(what, "__name__", type(what).__name__))
-def test_what_is_no_function_is_refused_on_decorating(world: World, what: Any) -> None:
+def test_an_object_that_is_no_function_is_refused_on_decorating(world: World, what: Any) -> None:
     client = world.client()
     with pytest.raises(TypeError):
         client.real.synchronized("{x}")(what)

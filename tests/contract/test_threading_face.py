@@ -67,7 +67,7 @@ def outcome(acquire: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
 
 
 @sync_and_async
-def test_acquire_of_a_free_lock_takes_the_arguments_of_threadings(world: World) -> None:
+def test_acquire_of_a_free_lock_accepts_the_arguments_of_threadings(world: World) -> None:
     alice = world.actor()
     client = world.client()
     for number, (args, kwargs) in enumerate(ARGUMENTS):
@@ -78,7 +78,7 @@ def test_acquire_of_a_free_lock_takes_the_arguments_of_threadings(world: World) 
 
 
 @sync_and_async
-def test_acquire_of_a_held_lock_takes_the_arguments_of_threadings(world: World) -> None:
+def test_acquire_of_a_held_lock_accepts_the_arguments_of_threadings(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     alice.lock(client).lock()

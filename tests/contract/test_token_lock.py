@@ -20,20 +20,17 @@ from pyredisson import (
 )
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, sync_and_async
+from tests.worlds.environments import each_runtime, each_server, interruptible, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where nothing may be lost: a busy machine may well keep the watchdog waiting
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def token(actor: Actor, client: Remote, name: str = "orders") -> Remote:
     return actor.get(client, "token_lock", name)
 
 
-# ---- what stands in Redis --------------------------------------------------------------------------------------------
+# ---- stored state ----------------------------------------------------------------------------------------------------
 
 
 def test_it_is_a_string_under_its_own_name_with_the_lease_as_its_ttl(world: World) -> None:
@@ -57,7 +54,7 @@ def test_each_hold_has_a_token_of_its_own(world: World) -> None:
     assert len(seen) == 20
 
 
-def test_nobody_is_told_of_a_release(world: World) -> None:
+def test_a_release_publishes_no_message(world: World) -> None:
     said = world.messages("redisson_lock__channel:{orders}")
     mine = token(world.actor(), world.client())
     mine.lock()
@@ -70,7 +67,7 @@ def test_nobody_is_told_of_a_release(world: World) -> None:
 # ---- a lock ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_excludes_others_and_is_handed_on(world: World) -> None:
+def test_it_excludes_others_until_it_is_released(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = token(alice, client), token(bob, world.client())
@@ -100,7 +97,7 @@ def test_taking_it_twice_is_an_error_at_once(world: World) -> None:
     token(bob, client).lock()
 
 
-def test_what_it_says_of_itself(world: World) -> None:
+def test_queries_of_a_token_lock(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = token(alice, client), token(bob, client)
@@ -156,7 +153,7 @@ def test_forced_open(world: World) -> None:
     mine.unlock()
 
 
-def test_a_token_of_somebody_else_is_forced_open_too(world: World) -> None:
+def test_a_lock_with_a_foreign_token_is_forced_open_too(world: World) -> None:
     world.redis.command("SET", "orders", "theirs")
     mine = token(world.actor(), world.client())
     assert mine.is_locked()
@@ -165,7 +162,7 @@ def test_a_token_of_somebody_else_is_forced_open_too(world: World) -> None:
     assert world.redis.everything() == {}
 
 
-def test_an_empty_token_of_somebody_else_is_a_lock_too(world: World) -> None:
+def test_a_foreign_empty_token_is_a_lock_too(world: World) -> None:
     world.redis.command("SET", "orders", "")
     assert not token(world.actor(), world.client()).try_lock()
 
@@ -231,7 +228,7 @@ def test_a_lease_ends_by_itself_and_a_waiter_gets_it_at_once(world: World) -> No
 
 
 @each_runtime
-def test_a_loss_is_told(world: World) -> None:
+def test_a_loss_is_reported(world: World) -> None:
     lost: list[Any] = []
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=SHORT)
     alice = world.actor()
@@ -247,7 +244,7 @@ def test_a_loss_is_told(world: World) -> None:
 
 
 @each_runtime
-def test_what_is_left_of_an_own_lease_is_no_obstacle(world: World) -> None:
+def test_a_leftover_of_its_own_lease_does_not_block_the_owner(world: World) -> None:
     """The client counts a lease shorter than the server, by the drift of two clocks. In between it may lock again."""
     mine = token(world.actor(), world.client())
     mine.lock(0.3)

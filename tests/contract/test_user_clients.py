@@ -159,7 +159,7 @@ def test_the_users_own_commands_are_not_disturbed(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_a_client_of_the_other_colour_is_refused(world: ClockWorld) -> None:
+def test_a_client_of_the_other_form_is_refused(world: ClockWorld) -> None:
     other = redis.asyncio.Redis() if world.runtime == "threads" else redis.Redis()
     for wrong in (other, "redis://localhost", 5):
         with pytest.raises(TypeError):

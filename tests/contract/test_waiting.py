@@ -11,11 +11,8 @@ import pytest
 
 from tests.worlds.base import Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server
+from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
-
-#: Ctrl-C may strike where a socket is in nobody's hands; it is closed all the same.
-interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_a_waiter_gets_the_lock_when_the_holder_lets_go(world: World) -> None:
@@ -81,7 +78,7 @@ def test_a_wait_ends_in_time(world: World, wait: float | timedelta) -> None:
     assert 0.29 < world.now() - began < 2
 
 
-def test_a_lease_that_runs_out_lets_a_waiter_in_though_nobody_says_so(world: World) -> None:
+def test_a_waiter_acquires_a_lock_whose_lease_expires_without_a_message(world: World) -> None:
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(world.client()), bob.lock(world.client())
     said = world.messages(CHANNEL)
@@ -92,7 +89,7 @@ def test_a_lease_that_runs_out_lets_a_waiter_in_though_nobody_says_so(world: Wor
     assert said.received() == []
 
 
-def test_no_waiter_relies_on_being_told(world: World) -> None:
+def test_a_waiter_acquires_without_a_message(world: World) -> None:
     """A message may be lost: the key goes, and nobody says so."""
     alice, bob = world.actors(2)
     alice.lock(world.client()).lock()
@@ -157,7 +154,7 @@ def test_waiting_asks_nothing(world: ClockWorld) -> None:
     assert not any(pending.done() for pending in pendings)
 
 
-# ---- what others say on the channel ------------------------------------------------------------------------------
+# ---- foreign messages on the channel -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", ["0", "1", "7", "hello"])
@@ -206,10 +203,10 @@ def test_waiters_survive_the_loss_of_their_subscription(world: World) -> None:
     waiting.result(within=5)
 
 
-# ---- whoever goes away leaves nothing behind ---------------------------------------------------------------------
+# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
-def test_whoever_gave_up_leaves_nobody_queued_and_nothing_subscribed(world: World) -> None:
+def test_a_waiter_that_times_out_leaves_no_subscription(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -223,7 +220,7 @@ def test_whoever_gave_up_leaves_nobody_queued_and_nothing_subscribed(world: Worl
     assert world.redis.everything() == {}
 
 
-def test_whoever_was_served_is_subscribed_no_more(world: World) -> None:
+def test_a_waiter_that_acquired_leaves_no_subscription(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)

@@ -102,9 +102,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_waited_for_is_taken_when_the_server_is_there(
-    world: World, outage: Callable[[], Outage], kind: str
-) -> None:
+def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Callable[[], Outage], kind: str) -> None:
     if "semaphore" in kind:
         world.redis.command("SET", "orders", "1")
     away = outage()
@@ -117,7 +115,7 @@ def test_what_is_waited_for_is_taken_when_the_server_is_there(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_when_the_time_is_over_it_is_the_connections_error(
+def test_when_the_wait_time_ends_the_connection_error_is_raised(
     world: World, outage: Callable[[], Outage], kind: str
 ) -> None:
     away = outage()
@@ -141,7 +139,7 @@ def test_one_attempt_raises_at_once(world: World, outage: Callable[[], Outage], 
     away.end()
 
 
-def test_a_lock_without_a_limit_goes_on_as_long_as_it_takes(world: World, outage: Callable[[], Outage]) -> None:
+def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, outage: Callable[[], Outage]) -> None:
     away = outage()
     mine = world.actor().lock(away.client(wait_while_unreachable=True, timeout=0.5))
     taking = mine._actor.start(mine.lock)

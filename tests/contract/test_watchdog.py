@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.worlds.base import World
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
 LONG = 2.4
@@ -29,7 +29,7 @@ def test_a_lock_without_a_lease_is_kept_alive(world: World) -> None:
     waiting.result(within=5)
 
 
-@each_runtime
+@in_virtual_time
 def test_renewal_lasts_while_a_hold_without_a_lease_is_among_the_holds(world: World) -> None:
     mine = world.actor().lock(world.client(lock_watchdog_timeout=LONG))
     mine.lock()
@@ -42,7 +42,7 @@ def test_renewal_lasts_while_a_hold_without_a_lease_is_among_the_holds(world: Wo
     assert mine.get_hold_count() == 2
 
 
-@each_runtime
+@in_virtual_time
 def test_renewal_ends_with_the_last_hold_without_a_lease(world: World) -> None:
     mine = world.actor().lock(world.client(lock_watchdog_timeout=1.5))
     mine.lock(1.5)
@@ -51,7 +51,7 @@ def test_renewal_ends_with_the_last_hold_without_a_lease(world: World) -> None:
     world.until(lambda: not mine.is_locked())
 
 
-@each_runtime
+@in_virtual_time
 def test_renewal_never_shortens_a_longer_lease(world: World) -> None:
     mine = world.actor().lock(world.client(lock_watchdog_timeout=0.9))
     mine.lock(60)
@@ -61,7 +61,7 @@ def test_renewal_never_shortens_a_longer_lease(world: World) -> None:
 
 
 @each_runtime
-def test_what_was_released_is_renewed_no_longer(world: World) -> None:
+def test_a_released_lock_is_renewed_no_longer(world: World) -> None:
     client, others = world.client(lock_watchdog_timeout=1.5), world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(others)
@@ -72,7 +72,7 @@ def test_what_was_released_is_renewed_no_longer(world: World) -> None:
     world.until(lambda: not theirs.is_locked())
 
 
-@each_runtime
+@in_virtual_time
 def test_every_owner_of_a_lock_is_renewed_not_only_the_first(world: World) -> None:
     """Redisson renews one owner a name: a stale one, and the true holder loses its lock."""
     client = world.client(lock_watchdog_timeout=LONG)
@@ -117,7 +117,7 @@ def test_renewal_survives_a_server_that_forgot_its_scripts(world: World) -> None
     assert mine.get_hold_count() == 1
 
 
-@each_runtime
+@in_virtual_time
 def test_renewals_go_in_batches(world: World) -> None:
     rounds = []
 
@@ -192,7 +192,7 @@ def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world: World, cap
     assert "try_lock(5)" in caplog.text
 
 
-def test_nobody_inherits_the_lock_of_an_owner_that_ended(world: World) -> None:
+def test_a_new_owner_does_not_inherit_the_lock_of_an_ended_one(world: World) -> None:
     client = world.client(lock_watchdog_timeout=60)
     alice = world.actor()
     alice.lock(client).lock()

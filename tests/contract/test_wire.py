@@ -23,7 +23,7 @@ def test_an_owner_is_a_uuid_and_a_number(world: World) -> None:
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[1-9][0-9]*", owner)
 
 
-def test_a_lock_that_was_taken_twice(world: World) -> None:
+def test_the_state_of_a_lock_acquired_twice(world: World) -> None:
     """The first example state of the protocol's appendix, and what follows from it."""
     client = world.client()
     alice = world.actor()
@@ -59,7 +59,7 @@ def test_a_refusal_leaves_everything_as_it_was(world: World) -> None:
     assert said.received() == []
 
 
-def test_the_owners_count_what_they_hold_whoever_they_are(world: World) -> None:
+def test_the_state_names_each_owner_and_its_count(world: World) -> None:
     """What Redisson says of its own holds is what it would say of ours."""
     world.redis.command("HSET", "orders", STRANGER, "2")
     mine = world.actor().lock(world.client())
@@ -69,7 +69,7 @@ def test_the_owners_count_what_they_hold_whoever_they_are(world: World) -> None:
     assert mine.get_hold_count() == 0
 
 
-def test_what_is_asked_is_what_is_stored(world: World) -> None:
+def test_queries_return_the_stored_state(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -115,7 +115,7 @@ def test_an_expiry_is_announced_nowhere(world: World) -> None:
     assert said.received() == []
 
 
-def test_a_lost_lock_is_announced_by_nobody(world: World) -> None:
+def test_no_message_is_published_for_a_lost_lock(world: World) -> None:
     mine = world.actor().lock(world.client())
     mine.lock()
     world.redis.delete("orders")
@@ -154,7 +154,7 @@ def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(world: World) 
     assert set(world.redis.everything()) == {epoch}
 
 
-def test_a_server_that_forgot_its_scripts_is_told_them_again(world: World) -> None:
+def test_a_server_that_forgot_its_scripts_gets_them_again(world: World) -> None:
     mine = world.actor().lock(world.client())
     for call in (mine.lock, mine.lock, mine.unlock, mine.unlock, mine.lock, mine.force_unlock):
         world.redis.command("SCRIPT", "FLUSH")

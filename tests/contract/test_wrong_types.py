@@ -79,7 +79,7 @@ def test_an_unlock_says_so_too(world: World) -> None:
         mine.unlock()
 
 
-def test_a_key_beside_it_is_told_as_such(world: World) -> None:
+def test_an_auxiliary_key_of_the_wrong_type_is_named_in_the_error(world: World) -> None:
     mine = world.actor().get(world.client(), "fenced_lock")
     world.redis.command("RPUSH", "redisson_lock_token:{orders}", "one")
     with pytest.raises(LockError, match="a key that belongs to 'orders'"):
@@ -141,7 +141,7 @@ def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(
     ("held", "wanted"),
     [("lock", "read_lock"), ("lock", "write_lock"), ("read_lock", "lock"), ("write_lock", "lock")],
 )
-def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_is_told_at_once(
+def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_gets_an_error_at_once(
     world: World, held: str, wanted: str
 ) -> None:
     actor, client = world.actor(), world.client()
@@ -155,7 +155,7 @@ def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_is_told_at_on
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
-def test_a_string_that_is_no_number_is_told_as_such(world: World, kind: str) -> None:
+def test_a_string_that_is_no_number_is_named_in_the_error(world: World, kind: str) -> None:
     handle = made(world.actor(), world.client(), kind)
     world.redis.command(*STORED["string"])
     for use in uses(handle, kind):
@@ -200,7 +200,7 @@ def test_too_few_nodes_say_what_their_keys_hold(world: World, kind: str) -> None
     assert world.node(1).command("EXISTS", "orders") == 0
 
 
-def test_one_node_of_three_whose_key_holds_something_else_keeps_nobody_out(world: World) -> None:
+def test_one_node_of_three_with_a_key_of_the_wrong_type_does_not_prevent_an_acquire(world: World) -> None:
     handle = quorum(world, "lock")
     world.node(1).command(*STORED["string"])
     handle.lock()

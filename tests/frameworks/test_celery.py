@@ -142,7 +142,7 @@ def test_a_soft_limit_in_a_block_releases_its_lock(queue: Queue, prefork: Progra
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-def test_a_soft_limit_on_a_waiter_leaves_nobody_waiting(queue: Queue, prefork: Program, kind: str) -> None:
+def test_a_soft_limit_on_a_waiter_leaves_no_waiter(queue: Queue, prefork: Program, kind: str) -> None:
     name = f"-waiting-{kind}"
     full_name = f"{queue.surroundings.name}{name}"
     with pyredisson.Redisson.from_url(queue.surroundings.server.url) as client:

@@ -79,7 +79,7 @@ def test_a_stopped_server_costs_a_greenlet_the_timeout_and_not_more(own_surround
 
 
 @each_kind
-def test_a_greenlet_is_told_of_its_loss(surroundings: Surroundings, kind: str) -> None:
+def test_a_greenlet_learns_of_its_loss(surroundings: Surroundings, kind: str) -> None:
     site = serve(surroundings, kind, workers=1, PYREDISSON_TEST_WATCHDOG_TIMEOUT="1.8")
     kept: list[Response] = []
     keeping = threading.Thread(target=lambda: kept.append(site.get("/keep?hold=20")))

@@ -16,7 +16,7 @@ SOON = 10.0
 
 @pytest.mark.volume
 @pytest.mark.parametrize("worker", [["-k", "sync"], ["-k", "gthread", "--threads", "4"]], ids=["sync", "gthread"])
-def test_what_is_given_up_is_released(
+def test_a_lock_of_a_response_given_up_is_released(
     surroundings: Surroundings, worker: list[str], volume: Callable[[int], int]
 ) -> None:
     require("gunicorn")

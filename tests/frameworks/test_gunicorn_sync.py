@@ -12,7 +12,12 @@ from tests.frameworks.common import Surroundings, require
     [([], ""), (["--preload"], ""), (["--preload"], "1")],
     ids=["", "preload", "preload and used before the fork"],
 )
-@pytest.mark.parametrize("worker", [["-k", "sync"], ["-k", "gthread", "--threads", "8"]], ids=["sync", "gthread"])
+@pytest.mark.parametrize(
+    "worker",
+    # Fewer connections for each than there are requests at once: no worker can serve them all.
+    [["-k", "sync"], ["-k", "gthread", "--threads", "4", "--worker-connections", "5"]],
+    ids=["sync", "gthread"],
+)
 def test_workers_exclude_each_other(
     surroundings: Surroundings, worker: list[str], preload: list[str], early: str
 ) -> None:

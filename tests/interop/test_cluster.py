@@ -41,7 +41,7 @@ def open_there(open_sides: Callable[..., Sides], cluster: RunningCluster) -> Cal
     ("version", "kind"),
     [*((CURRENT, kind) for kind in KINDS), (LAST_3, "lock"), (LAST_3, "fair_lock"), (OLD, "lock"), (OLD, "fair_lock")],
 )
-def test_nobody_is_inside_with_another(
+def test_only_one_owner_holds_the_lock_at_a_time(
     open_there: Callable[[str], Sides],
     cluster: RunningCluster,
     version: str,
@@ -124,7 +124,7 @@ def test_the_oldest_does_not_hear_the_channels_of_shards(
         assert waited(everywhere, holds, waits, f"{unique_name}-{holds.language}") > LEASE / 4
 
 
-def test_the_newest_can_be_told_to_use_plain_channels(
+def test_the_newest_redisson_can_be_configured_to_use_plain_channels(
     open_there: Callable[[str], Sides], cluster: RunningCluster, unique_name: str
 ) -> None:
     """So that it shares locks with the oldest, and with ours that do."""

@@ -26,7 +26,7 @@ def hand_overs(version: str) -> int:
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("version", "kind"), EXCLUSIVE_CASES)
-def test_nobody_is_inside_with_another(
+def test_only_one_owner_holds_the_lock_at_a_time(
     open_sides: Callable[..., Sides],
     version: str,
     kind: str,

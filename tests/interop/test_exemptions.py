@@ -1,4 +1,4 @@
-"""What differs on purpose (``twins.EXEMPT``): that it does, and that both exclude and wake each other all the same."""
+"""What differs on purpose (``same_calls.EXEMPT``): that it does, and that both still exclude and wake each other."""
 
 from __future__ import annotations
 

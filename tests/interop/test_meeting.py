@@ -362,7 +362,7 @@ def test_names(sides: Sides, first: str, name: str, unique_name: str, direct: re
         meet(kind, one, other)
 
 
-def test_a_loss_to_java_is_told(sides: Sides, unique_name: str) -> None:
+def test_a_lock_that_java_forces_open_is_reported_as_lost(sides: Sides, unique_name: str) -> None:
     """What Java forces open, ours says at the latest when it gives it back."""
     java, python = sides.java(), sides.python()
     mine = python.owner().get("lock", unique_name)

@@ -125,7 +125,7 @@ def allow(direct: redis.Redis, commands: list[str], keys: list[str]) -> None:
     direct.execute_command("ACL", "SETUSER", "mover", "reset", "on", ">sesame", *rules)  # type: ignore[no-untyped-call]
 
 
-def test_what_a_user_may_beside_what_java_needs(
+def test_the_permissions_that_we_need_besides_those_of_java(
     fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], unique_name: str
 ) -> None:
     server = fresh_server()

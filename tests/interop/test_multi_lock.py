@@ -72,7 +72,7 @@ def both(sides: Sides, first: str) -> tuple[Owner, Owner]:
 
 @pytest.mark.volume
 @pytest.mark.parametrize(("version", "members"), [*((version, "lock") for version in VERSIONS), (CURRENT, "fair_lock")])
-def test_nobody_is_inside_with_another(
+def test_only_one_owner_holds_the_lock_at_a_time(
     open_sides: Callable[..., Sides],
     nothing_left: Callable[..., None],
     version: str,
@@ -161,7 +161,7 @@ def test_given_in_another_order(
         (CURRENT, "red_lock/fair_lock"),
     ],
 )
-def test_nobody_is_inside_with_another_on_three_servers(
+def test_only_one_owner_holds_the_lock_at_a_time_on_three_servers(
     open_sides: Callable[..., Sides],
     nothing_left: Callable[..., None],
     three: list[Server],

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.lua.harness import CHANNEL, DEAD, ME, OTHER, PERMITS, RW_CHANNEL, Twin
-from tests.lua.twins import Model, RealServer
+from tests.lua.compared_servers import Model, RealServer
+from tests.lua.harness import CHANNEL, DEAD, ME, OTHER, PERMITS, RW_CHANNEL, ComparedServer
 from tests.servers import BUILDS, Build, SharedServers
 
 
@@ -32,7 +32,7 @@ def real_servers() -> Iterator[Callable[[Build], RealServer]]:
 
 
 @pytest.fixture(params=[None, *BUILDS], ids=lambda build: build.id if build else "simulated")
-def twin(request: pytest.FixtureRequest, real_servers: Callable[[Build], RealServer]) -> Twin:
+def server(request: pytest.FixtureRequest, real_servers: Callable[[Build], RealServer]) -> ComparedServer:
     """The simulated server and each real one in turn, empty."""
     build: Build | None = request.param
     if build is None:

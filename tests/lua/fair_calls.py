@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.lua.compared_servers import Message
 from tests.lua.harness import ALIVE, CHANNEL, DEAD, EPOCH, LOCK, ME, OTHER, Call, In, State
-from tests.lua.twins import Message
 from tests.simulator.redis import Entry
 
 QUEUE: Final = b"redisson_lock_queue:{orders}"

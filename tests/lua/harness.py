@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from tests.lua.compared_servers import Message, Model, RealServer, comparable, microseconds
 from tests.lua.random_steps import SCRIPTS
-from tests.lua.twins import Message, Model, RealServer, comparable, microseconds
 from tests.simulator.redis import Entry, ServerError
 
 # Leases are tens of seconds apart, so that a slow machine does not make one look like another.
@@ -101,47 +101,47 @@ class Case:
     out_of_memory: bool = False
 
 
-Twin: TypeAlias = "Model | RealServer"
+ComparedServer: TypeAlias = "Model | RealServer"
 
 
-def store(twin: Twin, state: State) -> None:
+def store(server: ComparedServer, state: State) -> None:
     for key, entry in state.items():
         match entry.value:
             case bytes() as value:
-                twin.call("SET", key, value)
+                server.call("SET", key, value)
             case list() as items:
-                twin.call("RPUSH", key, *items)
+                server.call("RPUSH", key, *items)
             case dict() as fields:
-                now = now_ms(twin)
+                now = now_ms(server)
                 for field, value in fields.items():
                     meant = f"{now + value:.0f}" if isinstance(value, In) else value
                     if entry.type == "zset":
-                        twin.call("ZADD", key, str(meant), field)
+                        server.call("ZADD", key, str(meant), field)
                     else:
-                        twin.call("HSET", key, field, meant)
+                        server.call("HSET", key, field, meant)
         if entry.ttl_ms is not None:
-            twin.call("PEXPIRE", key, entry.ttl_ms)
+            server.call("PEXPIRE", key, entry.ttl_ms)
 
 
-def now_ms(twin: Twin) -> int:
-    return microseconds(twin.call("TIME")) // 1000
+def now_ms(server: ComparedServer) -> int:
+    return microseconds(server.call("TIME")) // 1000
 
 
-def run(twin: Twin, call: Call) -> Any:
-    return twin.call("EVAL", SCRIPTS[call.script], len(call.keys), *call.keys, *call.args)
+def run(server: ComparedServer, call: Call) -> Any:
+    return server.call("EVAL", SCRIPTS[call.script], len(call.keys), *call.keys, *call.args)
 
 
-def check_reply(twin: Twin, reply: Any, expected: Any) -> None:
+def check_reply(server: ComparedServer, reply: Any, expected: Any) -> None:
     if isinstance(expected, Around):
         assert isinstance(reply, int)
         assert expected - TOLERANCE_MS <= reply <= expected
     elif isinstance(expected, ServerError):
         assert isinstance(reply, ServerError), reply
-        assert comparable(reply, twin.version).startswith(str(expected))
+        assert comparable(reply, server.version).startswith(str(expected))
     elif isinstance(expected, list) and isinstance(reply, list):
         assert len(reply) == len(expected), reply
         for each, meant in zip(reply, expected, strict=True):
-            check_reply(twin, each, meant)
+            check_reply(server, each, meant)
     else:
         assert reply == expected
 
@@ -154,10 +154,10 @@ def without_times(state: State) -> State:
     }
 
 
-def check_state(twin: Twin, expected: State) -> None:
-    found = twin.state()
+def check_state(server: ComparedServer, expected: State) -> None:
+    found = server.state()
     assert without_times(found) == without_times(expected)
-    now = now_ms(twin)
+    now = now_ms(server)
     for key, each in expected.items():
         if each.type == "zset" or (key == ALIVE and each.type == "hash"):
             for member, score in each.value.items():
@@ -171,17 +171,17 @@ def check_state(twin: Twin, expected: State) -> None:
             assert each.ttl_ms - TOLERANCE_MS <= ttl_ms <= each.ttl_ms, key
 
 
-def check(twin: Twin, case: Case) -> None:
+def check(server: ComparedServer, case: Case) -> None:
     """Run a case on one of the servers."""
-    if "SPUBLISH" in case.call.args and not twin.has_sharded_pubsub:
+    if "SPUBLISH" in case.call.args and not server.has_sharded_pubsub:
         pytest.skip("this build has no SPUBLISH")
-    store(twin, case.before)
-    twin.out_of_memory(case.out_of_memory)
-    reply = run(twin, case.call)
-    twin.out_of_memory(False)
-    check_reply(twin, reply, case.reply)
-    check_state(twin, case.before if case.after is None else case.after)
-    assert twin.messages() == list(case.messages)
+    store(server, case.before)
+    server.out_of_memory(case.out_of_memory)
+    reply = run(server, case.call)
+    server.out_of_memory(False)
+    check_reply(server, reply, case.reply)
+    check_state(server, case.before if case.after is None else case.after)
+    assert server.messages() == list(case.messages)
 
 
 def each(cases: Sequence[Case]) -> pytest.MarkDecorator:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.lua.compared_servers import Message
 from tests.lua.harness import LOCK, ME, PERMITS, Call, State
-from tests.lua.twins import Message
 from tests.simulator.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME

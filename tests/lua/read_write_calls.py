@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.lua.compared_servers import Message
 from tests.lua.harness import EPOCH, LOCK, ME, OTHER, RW_CHANNEL, Call, State
-from tests.lua.twins import Message
 from tests.simulator.redis import Entry
 
 WRITER: Final = ME + b":write"

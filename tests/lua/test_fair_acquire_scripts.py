@@ -16,8 +16,8 @@ from tests.lua.harness import (
     WRONGTYPE,
     Around,
     Case,
+    ComparedServer,
     In,
-    Twin,
     check,
     each,
     epoch,
@@ -332,5 +332,5 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

@@ -26,7 +26,7 @@ from tests.lua.harness import (
     WRONGTYPE,
     Around,
     Case,
-    Twin,
+    ComparedServer,
     check,
     each,
     epoch,
@@ -382,5 +382,5 @@ CASES: Final = [*FAIR_RELEASE, *FAIR_FORCE_UNLOCK, *FAIR_LOOK]
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

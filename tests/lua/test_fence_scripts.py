@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.lua.harness import FREE, OOM, WRONGTYPE, Call, Case, State, Twin, check, each, text
+from tests.lua.harness import FREE, OOM, WRONGTYPE, Call, Case, ComparedServer, State, check, each, text
 from tests.simulator.redis import Entry
 
 STOCK: Final = b"stock"
@@ -117,5 +117,5 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

@@ -16,8 +16,8 @@ from tests.lua.harness import (
     Around,
     Call,
     Case,
+    ComparedServer,
     State,
-    Twin,
     check,
     each,
     epoch,
@@ -193,5 +193,5 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

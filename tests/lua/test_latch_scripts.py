@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.lua.harness import FREE, OOM, WRONGTYPE, Case, Twin, check, each, lock
+from tests.lua.harness import FREE, OOM, WRONGTYPE, Case, ComparedServer, check, each, lock
 from tests.lua.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done, permits, set_counter, told
 
 CASES: Final = [
@@ -76,5 +76,5 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.lua.compared_servers import Message
 from tests.lua.harness import (
     CHANNEL,
     EPOCH,
@@ -20,7 +21,7 @@ from tests.lua.harness import (
     Around,
     Call,
     Case,
-    Twin,
+    ComparedServer,
     check,
     check_reply,
     check_state,
@@ -32,7 +33,6 @@ from tests.lua.harness import (
     text,
     tickets,
 )
-from tests.lua.twins import Message
 from tests.simulator.redis import Entry
 
 
@@ -517,37 +517,37 @@ CASES: Final = [*ACQUIRE, *RELEASE, *FORCE_UNLOCK, *RENEW]
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)
 
 
-def test_the_example_states(twin: Twin) -> None:
+def test_the_example_states(server: ComparedServer) -> None:
     """Appendix A of the protocol: a lock taken twice, and given back."""
-    assert run(twin, acquire()) is None
-    assert run(twin, acquire(counts=1)) is None
-    check_state(twin, lock(30_000, me=2))
-    assert run(twin, release(counts=2)) == 0
-    check_state(twin, lock(30_000, me=1))
-    assert run(twin, release(counts=1)) == RELEASED
-    check_state(twin, FREE)
-    assert twin.messages() == list(FREED)
+    assert run(server, acquire()) is None
+    assert run(server, acquire(counts=1)) is None
+    check_state(server, lock(30_000, me=2))
+    assert run(server, release(counts=2)) == 0
+    check_state(server, lock(30_000, me=1))
+    assert run(server, release(counts=1)) == RELEASED
+    check_state(server, FREE)
+    assert server.messages() == list(FREED)
 
 
-def test_an_expired_lock_is_free(twin: Twin) -> None:
-    assert run(twin, acquire(owner=OTHER)) is None
-    check_reply(twin, run(twin, acquire()), Around(30_000))
-    twin.expire(LOCK)
-    assert run(twin, release(owner=OTHER)) is None
-    assert run(twin, renew((LOCK, OTHER))) == [0]
-    assert run(twin, acquire(owner=OTHER, counts=1)) == LOST
-    assert run(twin, acquire()) is None
-    check_state(twin, lock(me=1))
-    assert twin.messages() == []
+def test_an_expired_lock_is_free(server: ComparedServer) -> None:
+    assert run(server, acquire(owner=OTHER)) is None
+    check_reply(server, run(server, acquire()), Around(30_000))
+    server.expire(LOCK)
+    assert run(server, release(owner=OTHER)) is None
+    assert run(server, renew((LOCK, OTHER))) == [0]
+    assert run(server, acquire(owner=OTHER, counts=1)) == LOST
+    assert run(server, acquire()) is None
+    check_state(server, lock(me=1))
+    assert server.messages() == []
 
 
-def test_an_expired_epoch_is_forgotten(twin: Twin) -> None:
-    assert run(twin, acquire(epoch=5)) is None
-    assert run(twin, release(epoch=4)) == stale(5)
-    twin.expire(EPOCH)
-    assert run(twin, release(epoch=4)) == RELEASED
-    check_state(twin, epoch(4))
+def test_an_expired_epoch_is_forgotten(server: ComparedServer) -> None:
+    assert run(server, acquire(epoch=5)) is None
+    assert run(server, release(epoch=4)) == stale(5)
+    server.expire(EPOCH)
+    assert run(server, release(epoch=4)) == RELEASED
+    check_state(server, epoch(4))

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.lua.harness import FREE, ME, WRONGTYPE, Call, Case, State, Twin, check, check_state, each, run, store
+from tests.lua.harness import (
+    FREE,
+    ME,
+    WRONGTYPE,
+    Call,
+    Case,
+    ComparedServer,
+    State,
+    check,
+    check_state,
+    each,
+    run,
+    store,
+)
 from tests.lua.numbered_calls import (
     DONE,
     ENDLESS,
@@ -83,14 +96,14 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)
 
 
-def test_what_was_recorded_is_forgotten(twin: Twin) -> None:
-    store(twin, permits(2))
-    assert run(twin, take_permits()) == [1, 1]
-    assert run(twin, take_permits()) == [1, 0]
-    twin.expire(DONE)
-    assert run(twin, take_permits()) == [1, 0]
-    check_state(twin, permits(0) | done(5, 1))
+def test_what_was_recorded_is_forgotten(server: ComparedServer) -> None:
+    store(server, permits(2))
+    assert run(server, take_permits()) == [1, 1]
+    assert run(server, take_permits()) == [1, 0]
+    server.expire(DONE)
+    assert run(server, take_permits()) == [1, 0]
+    check_state(server, permits(0) | done(5, 1))

@@ -15,7 +15,7 @@ from tests.lua.harness import (
     WRONGTYPE,
     Call,
     Case,
-    Twin,
+    ComparedServer,
     check,
     each,
     lock,
@@ -252,51 +252,51 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)
 
 
-def test_a_permit_expires_by_the_servers_clock(twin: Twin) -> None:
+def test_a_permit_expires_by_the_servers_clock(server: ComparedServer) -> None:
     def now_ms() -> int:
-        return int(twin.call("TIME")[0]) * 1000
+        return int(server.call("TIME")[0]) * 1000
 
-    store(twin, permits(2))
-    reply = run(twin, take_permit(lease=90_000))
+    store(server, permits(2))
+    reply = run(server, take_permit(lease=90_000))
     assert reply[:2] == [1, 1]
     assert 85_000 < reply[2] <= 90_000
-    [(permit, ends)] = twin.state()[TAKEN].value.items()
+    [(permit, ends)] = server.state()[TAKEN].value.items()
     assert permit == PERMIT
     assert abs(ends - now_ms() - 90_000) < TOLERANCE_MS
-    assert run(twin, lease_permit(lease=30_000, number=6)) == 1
-    reply = run(twin, take_permit(PERMIT_2, number=7))
+    assert run(server, lease_permit(lease=30_000, number=6)) == 1
+    reply = run(server, take_permit(PERMIT_2, number=7))
     assert reply[:2] == [1, 0]
     assert 25_000 < reply[2] <= 30_000
-    reply = run(twin, take_permit(b"x" * 16, number=8))
+    reply = run(server, take_permit(b"x" * 16, number=8))
     assert reply[:2] == [0, 0]
     assert 25_000 < reply[2] <= 30_000
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["", "out of memory"])
-def test_permits_are_renewed_by_the_servers_clock(twin: Twin, full: bool) -> None:
-    store(twin, permits(2))
-    assert run(twin, take_permit(lease=20_000))[0] == 1
-    assert run(twin, take_permit(PERMIT_2, lease=90_000, number=6))[0] == 1
-    before = twin.state()[TAKEN].value
-    twin.out_of_memory(full)
-    assert run(twin, renew_permits((TAKEN, PERMIT), (TAKEN, PERMIT_2))) == [1, 1]
-    twin.out_of_memory(False)
-    after = twin.state()[TAKEN].value
+def test_permits_are_renewed_by_the_servers_clock(server: ComparedServer, full: bool) -> None:
+    store(server, permits(2))
+    assert run(server, take_permit(lease=20_000))[0] == 1
+    assert run(server, take_permit(PERMIT_2, lease=90_000, number=6))[0] == 1
+    before = server.state()[TAKEN].value
+    server.out_of_memory(full)
+    assert run(server, renew_permits((TAKEN, PERMIT), (TAKEN, PERMIT_2))) == [1, 1]
+    server.out_of_memory(False)
+    after = server.state()[TAKEN].value
     assert abs(after[PERMIT] - before[PERMIT] - 10_000) < TOLERANCE_MS
     assert after[PERMIT_2] == before[PERMIT_2]
 
 
 @pytest.mark.parametrize("call", [count_permits(), lease_permit(b"x" * 16)], ids=lambda call: call.script)
-def test_any_number_of_permits_may_expire_at_once(twin: Twin, call: Call) -> None:
-    store(twin, permits(0))
+def test_any_number_of_permits_may_expire_at_once(server: ComparedServer, call: Call) -> None:
+    store(server, permits(0))
     for start in range(0, 20_000, 1000):
         words = itertools.chain(*((1 + number, b"%016d" % number) for number in range(start, start + 1000)))
-        twin.call("ZADD", TAKEN, *words)
-    run(twin, call)
-    assert twin.state()[LOCK].value == b"20000"
-    assert TAKEN not in twin.state()
-    assert twin.messages() == told(20_000)
+        server.call("ZADD", TAKEN, *words)
+    run(server, call)
+    assert server.state()[LOCK].value == b"20000"
+    assert TAKEN not in server.state()
+    assert server.messages() == told(20_000)

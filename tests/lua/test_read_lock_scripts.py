@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.lua.compared_servers import Message
 from tests.lua.harness import (
     FREE,
     LOCK,
@@ -16,7 +17,7 @@ from tests.lua.harness import (
     WRONGTYPE,
     Around,
     Case,
-    Twin,
+    ComparedServer,
     check,
     each,
     epoch,
@@ -25,7 +26,6 @@ from tests.lua.harness import (
     text,
 )
 from tests.lua.read_write_calls import READ_ENDED, end_read, mine, read, read_hold, renew_readers, rw, theirs
-from tests.lua.twins import Message
 
 READ: Final = [
     Case("a free lock is read", FREE, read(), None, rw("read", me=1) | mine(30_000)),
@@ -503,5 +503,5 @@ CASES: Final = [*READ, *END_READ, *RENEW_READERS]
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

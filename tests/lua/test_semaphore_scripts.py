@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.lua.harness import FREE, OOM, PERMITS, WRONGTYPE, Case, Twin, check, each, lock
+from tests.lua.compared_servers import Message
+from tests.lua.harness import FREE, OOM, PERMITS, WRONGTYPE, Case, ComparedServer, check, each, lock
 from tests.lua.numbered_calls import (
     NOT_AN_INTEGER,
     add_permits,
@@ -16,7 +17,6 @@ from tests.lua.numbered_calls import (
     told,
     undo,
 )
-from tests.lua.twins import Message
 
 CASES: Final = [
     Case("one of three permits is taken", permits(3), take_permits(), [1, 2], permits(2) | done(5, 1)),
@@ -143,5 +143,5 @@ CASES: Final = [
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

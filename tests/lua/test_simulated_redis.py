@@ -275,7 +275,7 @@ def test_eviction_and_flushall(server: SimulatedRedis) -> None:
     assert server.dump() == {}
 
 
-def test_a_crashed_server_takes_no_commands(server: SimulatedRedis, clock: Clock) -> None:
+def test_a_crashed_server_refuses_commands(server: SimulatedRedis, clock: Clock) -> None:
     sha = server.script_load("return 1")
     server.command("SET", "k", "v", "PX", 10_000)
     server.crash()
@@ -322,7 +322,7 @@ def test_a_server_restarted_with_what_had_reached_the_disk(server: SimulatedRedi
     assert server.dump() == {b"k": Entry("string", b"old", None)}
 
 
-def test_a_paused_server_takes_no_commands(server: SimulatedRedis) -> None:
+def test_a_paused_server_executes_no_commands(server: SimulatedRedis) -> None:
     server.paused = True
     with pytest.raises(ServerUnreachableError, match="paused"):
         server.command("PING")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.lua.compared_servers import DUMP, Model, Moment, RealServer, comparable, microseconds
 from tests.lua.random_steps import (
     GENERATORS,
     SCRIPTS,
@@ -25,7 +26,6 @@ from tests.lua.random_steps import (
     program_steps,
     script_steps,
 )
-from tests.lua.twins import DUMP, Model, Moment, RealServer, comparable, microseconds
 from tests.servers import Build, Server
 from tests.simulator.redis import Entry, ServerError, SimulatedRedis
 

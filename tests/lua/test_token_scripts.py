@@ -16,8 +16,8 @@ from tests.lua.harness import (
     Around,
     Call,
     Case,
+    ComparedServer,
     State,
-    Twin,
     check,
     check_reply,
     check_state,
@@ -229,29 +229,29 @@ CASES: Final = [*TOKEN_ACQUIRE, *TOKEN_RELEASE, *TOKEN_FORCE, *TOKEN_RENEW, *TOK
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)
 
 
-def test_a_token_lock_is_extended_to_a_moment(twin: Twin) -> None:
+def test_a_token_lock_is_extended_to_a_moment(server: ComparedServer) -> None:
     def extend(until: int) -> tuple[int, int]:
-        now, ends = run(twin, Call("token_extend", (LOCK,), (MINE, until)))
+        now, ends = run(server, Call("token_extend", (LOCK,), (MINE, until)))
         return now, ends
 
-    store(twin, held_by(MINE, 30_000))
+    store(server, held_by(MINE, 30_000))
     now, ends = extend(0)
-    check_reply(twin, ends - now, Around(30_000))
+    check_reply(server, ends - now, Around(30_000))
     for _ in range(2):  # Sent twice, it counts once.
         later, prolonged = extend(ends + 60_000)
         assert abs(prolonged - ends - 60_000) < TOLERANCE_MS
-        check_reply(twin, prolonged - later, Around(90_000))
+        check_reply(server, prolonged - later, Around(90_000))
     assert abs(extend(ends)[1] - prolonged) < TOLERANCE_MS, "no time is cut short"
     assert abs(extend(1)[1] - prolonged) < TOLERANCE_MS
-    check_state(twin, held_by(MINE, 90_000))
-    twin.call("PERSIST", LOCK)
+    check_state(server, held_by(MINE, 90_000))
+    server.call("PERSIST", LOCK)
     now, ends = extend(0)
     assert ends == -1
-    twin.out_of_memory(True)
+    server.out_of_memory(True)
     extend(now + 50_000)
-    twin.out_of_memory(False)
-    check_state(twin, held_by(MINE, 50_000))
+    server.out_of_memory(False)
+    check_state(server, held_by(MINE, 50_000))

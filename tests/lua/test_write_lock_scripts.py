@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.lua.compared_servers import Message
 from tests.lua.harness import (
     FREE,
     LOCK,
@@ -15,7 +16,7 @@ from tests.lua.harness import (
     WRONGTYPE,
     Around,
     Case,
-    Twin,
+    ComparedServer,
     check,
     each,
     epoch,
@@ -36,7 +37,6 @@ from tests.lua.read_write_calls import (
     write,
     writer_epoch,
 )
-from tests.lua.twins import Message
 
 WRITE: Final = [
     Case("a free lock is written", FREE, write(), None, rw("write", writer=1)),
@@ -369,5 +369,5 @@ CASES: Final = [*WRITE, *END_WRITE, *FORCE_SIDE]
 
 
 @each(CASES)
-def test_case(twin: Twin, case: Case) -> None:
-    check(twin, case)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)

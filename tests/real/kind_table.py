@@ -1,4 +1,4 @@
-"""The family: each kind by name, with what stands for it in Redis, so that a fault can be told once for all of them."""
+"""The kinds of locks and synchronizers, and what each one stores, so that a test is written once for all of them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any, TypeAlias
 
 import redis
 
-from pyredisson.core.names import owner_field, writer_field
+from pyredisson.core.names import writer_field
 from tests.real.handles import handle
-from tests.real.observation import calls, keys, nothing_left
+from tests.real.observation import calls, held, keys, nothing_left
 from tests.waiting import until
 from tests.worlds.base import Actor
 
-#: What is in Redis for something, to be compared.
+#: What Redis stores for an object, to be compared.
 State: TypeAlias = int | tuple[int, ...]
-Look: TypeAlias = Callable[[redis.Redis, Any, Actor], State]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A call in a run, what it returns, and what stands in Redis after it."""
+    """A call in a sequence, what it returns (``...``: the id of a permit), and what Redis stores after it."""
 
     method: str
     args: tuple[Any, ...]
@@ -36,74 +35,72 @@ class Step:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of what several share.
+    """A kind of lock or synchronizer.
 
     Attributes:
-        name: That of the client's ``get_...``, or a side of a read-write lock.
-        look: What stands in Redis.
-        run: Calls of one owner, alone, that use all of it, and end at rest.
-        asks: What its waiters ask the server.
-        take: What takes it.
-        give: What gives it back. That of a permit gets its id. ``None``: there is nothing to give back.
-        glance: What takes it if that needs no wait.
-        blocked_by: The kind that keeps others from taking it.
-        permits: Whether there has to be one first, which stays.
+        name: As in the client's ``get_<name>``, or a side of a read-write lock.
+        state: Returns what Redis stores for a handle and an actor.
+        steps: Calls of one owner, alone, that use every method, and end with nothing held.
+        is_acquire: Whether a request is the one that its waiters send.
+        acquire: The method that waiters call.
+        release: The method that ends a hold; that of a permit gets its id. ``None``: there is nothing to release.
+        try_acquire: The method that acquires without waiting, if there is one.
+        blocked_by: The kind whose holder keeps others from acquiring this one, if it is another.
+        has_permits: Whether permits have to be set first, which stay.
     """
 
     name: str
-    look: Look
-    run: tuple[Step, ...]
-    asks: Callable[[list[bytes]], bool]
-    take: str = "lock"
-    give: str | None = "unlock"
-    glance: str | None = "try_lock"
+    state: Callable[[redis.Redis, Any, Actor], State]
+    steps: tuple[Step, ...]
+    is_acquire: Callable[[list[bytes]], bool]
+    acquire: str = "lock"
+    release: str | None = "unlock"
+    try_acquire: str | None = "try_lock"
     blocked_by: str = ""
-    permits: bool = False
+    has_permits: bool = False
 
     def __str__(self) -> str:
         return self.name
 
-    def of(self, client: Any, name: str) -> Any:
-        """A handle on it."""
+    def handle(self, client: Any, name: str) -> Any:
+        """Return a handle on an object of this kind."""
         return handle(client, self.name, name)
 
-    def opponent(self, client: Any, name: str) -> Any:
-        """A handle on what excludes it: as a rule the same."""
+    def blocking_handle(self, client: Any, name: str) -> Any:
+        """Return a handle on what excludes it: another object only for a side of a read-write lock."""
         return handle(client, self.blocked_by or self.name, name)
 
     def block(self, actor: Actor, client: Any, name: str) -> Callable[[], None]:
-        """Let the actor take it, so that others have to wait. Returns what lets them in."""
-        blocking = self.opponent(client, name)
+        """Let an actor acquire it, so that others have to wait. Return the call that lets one of them in."""
+        blocking = self.blocking_handle(client, name)
         if self is LATCH:
             actor.do(blocking.try_set_count, 1)
             return lambda: actor.do(blocking.count_down)
-        if self.permits:
+        if self.has_permits:
             actor.do(blocking.try_set_permits, 1)
-        taken = actor.do(getattr(blocking, self.take))
-        return lambda: self.give_back(actor, blocking, taken)
+        acquired = actor.do(getattr(blocking, self.acquire))
+        return lambda: self.give_back(actor, blocking, acquired)
 
-    def give_back(self, actor: Actor, taken_of: Any, taken: Any) -> None:
-        """Let the actor give back what ``take`` returned."""
-        if self.give is not None:
-            actor.do(getattr(taken_of, self.give), *([taken] if isinstance(taken, str) else []))
+    def give_back(self, actor: Actor, handle: Any, acquired: Any) -> None:
+        """Let an actor release what ``acquire`` returned."""
+        if self.release is not None:
+            actor.do(getattr(handle, self.release), *([acquired] if isinstance(acquired, str) else []))
 
-    def at_rest(self, direct: redis.Redis, client: Any, name: str, permits: int) -> None:
-        """Nothing is left of its use but so many permits, and those are taken away."""
-        if self.permits:
+    def await_rest(self, direct: redis.Redis, client: Any, name: str, permits: int) -> None:
+        """Wait until nothing is left of its use but this many permits, and delete those."""
+        if self.has_permits:
             until(lambda: direct.get(name) == str(permits), what=f"{permits} permits are there: {direct.get(name)}")
-            until(lambda: keys(direct, name) == {name}, what="no permit is taken")
+            until(lambda: keys(direct, name) == {name}, what="no permit is held")
             direct.delete(name)
         nothing_left(direct, client, name)
 
 
 def _fair(direct: redis.Redis, lock: Any, actor: Actor) -> State:
-    held = int(direct.hget(lock.name, owner_field(lock._client.id, actor.number)) or 0)
-    return held, direct.llen(f"redisson_lock_queue:{{{lock.name}}}")
+    return held(direct, lock, actor), direct.llen(f"redisson_lock_queue:{{{lock.name}}}")
 
 
 def _reading(direct: redis.Redis, lock: Any, actor: Actor) -> State:
-    held = int(direct.hget(lock.name, owner_field(lock._client.id, actor.number)) or 0)
-    return held, sum(":rwlock_timeout:" in key for key in keys(direct, lock.name))
+    return held(direct, lock, actor), sum(":rwlock_timeout:" in key for key in keys(direct, lock.name))
 
 
 def _writing(direct: redis.Redis, lock: Any, actor: Actor) -> State:
@@ -125,6 +122,7 @@ def _nested(state: Callable[[int], State]) -> tuple[Step, ...]:
     )
 
 
+LOCK = Kind("lock", held, _nested(lambda held: held), calls("lock_acquire"))
 FAIR = Kind(
     "fair_lock",
     _fair,
@@ -162,7 +160,7 @@ SEMAPHORE = Kind(
     "acquire",
     "release",
     "try_acquire",
-    permits=True,
+    has_permits=True,
 )
 PERMITS = Kind(
     "permit_expirable_semaphore",
@@ -181,7 +179,7 @@ PERMITS = Kind(
     "acquire",
     "release",
     "try_acquire",
-    permits=True,
+    has_permits=True,
 )
 LATCH = Kind(
     "count_down_latch",
@@ -200,4 +198,4 @@ LATCH = Kind(
     None,
     None,
 )
-FAMILY = (FAIR, READ, WRITE, SEMAPHORE, PERMITS, LATCH)
+KINDS = (LOCK, FAIR, READ, WRITE, SEMAPHORE, PERMITS, LATCH)

@@ -55,7 +55,9 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(
     _close(world, made)
 
 
-def test_connections_that_came_too_late_go_back_to_the_pool(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+def test_connections_that_were_made_too_late_go_back_to_the_pool(
+    world: ClockWorld, proxy: Proxy, unique_name: str
+) -> None:
     made = borrowed(world, proxy.port)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()

@@ -150,7 +150,7 @@ def test_a_task_group_reports_the_loss(played: Played) -> None:
     played(play)
 
 
-# ---- what was asked for is taken back --------------------------------------------------------------------------------
+# ---- a cancellation requested by the lease is withdrawn --------------------------------------------------------------
 
 
 async def _lets_it_pass(scene: Scene) -> None:
@@ -288,7 +288,7 @@ def test_nested_blocks_that_are_lost_at_once(played: Played, body: Play) -> None
     played(play)
 
 
-# ---- what others asked for is theirs ---------------------------------------------------------------------------------
+# ---- cancellations requested by others stay --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["loss", "outside"])

@@ -24,7 +24,7 @@ from pyredisson.net.link import Link
 from tests.proxy import Proxy
 from tests.real.observation import calls
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import soon, until
 
 
 class Deaf(redis.asyncio.Connection):
@@ -131,7 +131,7 @@ def test_while_one_of_several_is_waited_for() -> None:
     asyncio.run(use())
 
 
-# ---- while something is being given back --------------------------------------------------------------------------
+# ---- during a release ---------------------------------------------------------------------------------------------
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -218,11 +218,12 @@ def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str,
             locks = [getattr(client, f"get_{kind}")(f"{unique_name}:{each}") for each in range(50)]
             await client.get_lock(unique_name).is_locked()
             proxy.blackhole("down")
+            asked = proxy.requests
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as group:
                     for lock in locks:
                         group.start_soon(lock.acquire)
-                    await anyio.sleep(0.1)
+                    await soon(lambda: proxy.requests >= asked + len(locks))
                     before, began = loop.calls, loop.time()
                     scope.cancel()
             assert scope.cancelled_caught

@@ -220,7 +220,7 @@ def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: Clock
     assert client.get_count_down_latch("orders").name == "orders"
 
 
-def test_nobody_there(world: ClockWorld) -> None:
+def test_an_unreachable_cluster_raises_in_time(world: ClockWorld) -> None:
     client, actor = world.from_url("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout=0.9), world.actor()
     with pytest.raises(redis.ConnectionError):
         actor.do(client.get_lock("x").lock)
@@ -363,7 +363,7 @@ def test_a_hold_moves_with_its_slot(
     nothing_left(cluster, client, unique_name)
 
 
-def test_a_hold_is_renewed_while_its_slot_is_on_its_way(
+def test_a_hold_is_renewed_while_its_slot_migrates(
     world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
     """Some of a batch's names are still here, some are there already: each is asked for by itself, then."""
@@ -427,7 +427,7 @@ def both_worlds() -> Iterator[list[ClockWorld]]:
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
-def test_one_at_a_time_while_slots_move(
+def test_only_one_owner_at_a_time_while_slots_move(
     both_worlds: list[ClockWorld],
     cluster: RunningCluster,
     unique_name: str,
@@ -450,7 +450,7 @@ def test_one_at_a_time_while_slots_move(
 
 
 @pytest.mark.volume
-def test_one_at_a_time_while_masters_change(
+def test_only_one_owner_at_a_time_while_masters_change(
     both_worlds: list[ClockWorld], cluster: RunningCluster, unique_name: str, volume: Callable[[int], int]
 ) -> None:
     """``CLUSTER FAILOVER`` loses nothing, so neither do we."""

@@ -9,7 +9,9 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from pyredisson.net import pool
 from tests.servers import Server
+from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
 AWAY = (RedisConnectionError, RedisTimeoutError)
@@ -24,32 +26,46 @@ def stopped(fresh_server: Callable[..., Server]) -> Server:
     return server
 
 
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests so far that waited in vain for a connection, while it is still being made."""
+    so_far: list[str] = []
+
+    class Recorded(pool.Connecting):
+        def __init__(self, cause: Exception) -> None:
+            so_far.append(str(cause))
+            super().__init__(cause)
+
+    monkeypatch.setattr(pool, "Connecting", Recorded)
+    return so_far
+
+
 @pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked"])
 def test_a_server_that_answers_within_the_time_of_the_call(
-    world: ClockWorld, stopped: Server, unique_name: str, method: str
+    world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str, method: str
 ) -> None:
     client, actor = world.from_url(stopped.url, timeout=3.0), world.actor()
     lock = client.get_lock(unique_name)
     called = actor.start(getattr(lock, method))
-    time.sleep(1.5)  # Longer than one attempt lasts.
+    until(lambda: given_up, what="the first attempt has had its time")
     assert not called.done()
     stopped.resume()
     assert called.result(20) is {"lock": None, "try_lock": True, "is_locked": False}[method]
 
 
 def test_a_call_that_waits_goes_on_after_the_time_of_one_request(
-    world: ClockWorld, stopped: Server, unique_name: str
+    world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str
 ) -> None:
     client, actor = world.from_url(stopped.url, timeout=0.6), world.actor()
     called = actor.start(client.get_lock(unique_name).try_lock, 20)
-    time.sleep(1.5)
+    until(lambda: len(given_up) >= 4, what="more attempts than one request makes in its time")
     assert not called.done()
     stopped.resume()
     assert called.result(20) is True
 
 
 @pytest.mark.parametrize("wait", [0, 1.8])
-def test_a_server_that_never_answers_is_told_of_within_the_wait(
+def test_a_server_that_never_answers_raises_within_the_wait(
     world: ClockWorld, stopped: Server, unique_name: str, wait: float
 ) -> None:
     client, actor = world.from_url(stopped.url, timeout=0.9), world.actor()
@@ -71,10 +87,12 @@ def test_a_lock_that_waits_without_end_waits_for_a_connection_no_longer_than_con
     stopped.resume()
 
 
-def test_many_clients_that_begin_at_once_on_a_slow_server(world: ClockWorld, stopped: Server, unique_name: str) -> None:
+def test_many_clients_that_start_at_once_on_a_slow_server(
+    world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str
+) -> None:
     clients = [world.from_url(stopped.url, timeout=1.0) for _ in range(20)]
     calls = [world.actor().start(client.get_lock(f"{unique_name}-{n}").lock) for n, client in enumerate(clients)]
-    time.sleep(1.5)
+    until(lambda: len(given_up) >= len(clients), what="each one's first attempt has had its time")
     assert not any(call.done() for call in calls)
     stopped.resume()
     for call in calls:

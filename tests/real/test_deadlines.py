@@ -25,7 +25,7 @@ LATE = 0.25  # seconds after another alarm for the same moment rang, on this mac
 
 
 @pytest.mark.parametrize("outage", ["blackhole", "cut", "unanswered"])
-def test_a_renewal_that_never_gets_through_is_told_at_the_deadline(
+def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
@@ -66,7 +66,7 @@ def another_proxy(valkey: Server) -> Iterator[Proxy]:
         yield proxy
 
 
-def test_a_loss_is_told_before_anybody_else_gets_the_lock(
+def test_a_loss_is_reported_before_another_owner_acquires(
     world: ClockWorld, proxy: Proxy, another_proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client, other = world.connected(proxy.url, lock_watchdog_timeout=0.8), world.connected(another_proxy.url)
@@ -93,7 +93,7 @@ def test_a_loss_is_told_before_anybody_else_gets_the_lock(
 
 
 @pytest.mark.parametrize("levels", [1, 3])
-def test_after_a_loss_each_level_says_so_and_then_it_is_over(
+def test_after_a_loss_each_nested_release_raises_and_the_lock_is_usable_again(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, levels: int
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=1.5)
@@ -185,7 +185,7 @@ def test_no_call_hangs_on_a_stopped_server(
         nothing_left(direct, client, lock.name, free.name)
 
 
-def test_a_server_stopped_past_the_lease_is_a_loss_told_at_the_deadline(
+def test_a_server_stopped_past_the_lease_is_a_loss_reported_at_the_deadline(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()

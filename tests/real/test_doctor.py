@@ -40,7 +40,7 @@ def test_a_sound_server(build: Build, fresh_server: Callable[..., Server]) -> No
     assert abs(node.clock) < 1
 
 
-def test_nobody_there() -> None:
+def test_no_server_there() -> None:
     report = examine([f"redis://:s3cret@{HOST}:{free_port()}/0"])
     assert report.grade is Grade.CRITICAL
     assert "not reachable" in texts(report)
@@ -101,7 +101,7 @@ def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Ser
         assert node.keys_seen == direct.dbsize()
 
 
-def test_a_user_who_may_do_little(fresh_server: Callable[..., Server]) -> None:
+def test_a_user_with_few_permissions(fresh_server: Callable[..., Server]) -> None:
     server = fresh_server()
     with server.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+ping", "+hello", "+client")
@@ -166,7 +166,7 @@ def test_what_sentinels_watch(watched: SentinelSet) -> None:
     assert "s3cret" not in report.as_json()
 
 
-def test_sentinels_that_are_behind(watched: SentinelSet) -> None:
+def test_sentinels_that_report_an_old_master(watched: SentinelSet) -> None:
     old, new = watched.hand_over()
     report = examine([watched.url])
     assert report.grade is Grade.CRITICAL
@@ -212,7 +212,7 @@ def test_a_cluster(cluster: RunningCluster) -> None:
     assert node.unserved == 0
 
 
-def test_a_cluster_with_slots_that_nobody_serves(fresh_cluster: RunningCluster) -> None:
+def test_a_cluster_with_unserved_slots(fresh_cluster: RunningCluster) -> None:
     fresh_cluster.be_patient()
     [first, *_] = fresh_cluster.masters()
     fresh_cluster.replica_of(first).kill()

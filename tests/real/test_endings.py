@@ -65,7 +65,7 @@ def test_a_successor_does_not_walk_into_the_lock_of_the_dead(
 # --- close() ---
 
 
-def test_close_wakes_those_who_wait(world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str) -> None:
+def test_close_wakes_waiters(world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str) -> None:
     client, other = world.from_url(valkey.url), world.from_url(valkey.url)
     theirs = other.get_lock(unique_name)
     lock, holder = client.get_lock(unique_name), world.actor()

@@ -51,7 +51,7 @@ def holders(valkey: Server, unique_name: str) -> Iterator[Holders]:
 @pytest.mark.parametrize(
     ("token", "error"), [(None, TypeError), ("7", TypeError), (True, TypeError), (-1, ValueError), (2**63, ValueError)]
 )
-def test_what_is_no_token(token: Any, error: type[Exception]) -> None:
+def test_an_invalid_token_is_refused(token: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         check_token(token)
     with pytest.raises(error):
@@ -202,7 +202,7 @@ def test_two_writers_at_once_leave_the_greater_token(database: Database) -> None
         (("accounts", {"fence": 1}, {"id": 7}), "column of the fencing token"),
     ],
 )
-def test_what_makes_no_statement(arguments: tuple[Any, ...], says: str) -> None:
+def test_arguments_that_make_no_statement(arguments: tuple[Any, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         sql.statement(*arguments, token=1)
 
@@ -223,7 +223,7 @@ def test_the_statement_by_itself(style: str, marks: tuple[str, ...], parameters:
     assert made == (text, parameters)
 
 
-def test_a_style_that_nobody_knows() -> None:
+def test_an_unknown_parameter_style() -> None:
     with pytest.raises(ValueError, match="paramstyle"):
         sql.statement("t", {"a": 1}, {"id": 1}, token=1, paramstyle="dollar")
     with pytest.raises(ValueError, match="is unknown"):

@@ -122,7 +122,7 @@ def run_program(valkey: Server, name: str, script: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_a_fork_that_python_is_not_told_of_makes_another_client(valkey: Server, unique_name: str) -> None:
+def test_a_fork_without_pythons_hooks_makes_another_client(valkey: Server, unique_name: str) -> None:
     """Whichever is the first thing that the child does with it."""
     run_program(
         valkey,
@@ -188,7 +188,7 @@ def test_a_fork_that_python_is_not_told_of_makes_another_client(valkey: Server, 
     )
 
 
-def test_a_client_of_asyncio_notices_a_fork_that_python_is_not_told_of(valkey: Server, unique_name: str) -> None:
+def test_an_asyncio_client_notices_a_fork_without_pythons_hooks(valkey: Server, unique_name: str) -> None:
     run_program(
         valkey,
         unique_name,
@@ -253,7 +253,7 @@ def test_a_watchdog_that_cannot_run_is_warned_of_once(valkey: Server, unique_nam
         lock = client.get_lock(NAME)
         for _ in range(2):
             lock.lock()
-            ctypes.PyDLL(None).sleep(3)  # One call, which keeps the interpreter's lock.
+            ctypes.PyDLL(None).sleep(3)  # Two leases. One call, which keeps the interpreter's lock.
             assert not lock.is_held_by_current_thread()
             try:
                 lock.unlock()

@@ -1,24 +1,29 @@
-"""The reply of a script is lost after it ran: it counts once all the same."""
+"""Requests and replies that are lost, late or doubled: each call counts once all the same, and nothing is left over."""
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import redis
+from redis.exceptions import RedisError
 
+from pyredisson.core.names import LockNames
 from pyredisson.errors import OutcomeUnknownError
-from pyredisson.events import GivenBack, Lost, RenewalFailed, Renewed
-from tests.proxy import Proxy, Then
+from pyredisson.events import GivenBack, RenewalFailed, Renewed
+from tests.proxy import Held, Proxy, Then, Toxic
+from tests.real.kind_table import FAIR, KINDS, LATCH, SEMAPHORE, Kind
 from tests.real.observation import (
     ACQUIRE,
     ANY_SCRIPT,
     FORCE,
     RELEASE,
     RENEW,
+    Tally,
     about,
+    await_waiting,
     epoch,
     held,
     nothing_left,
@@ -27,9 +32,196 @@ from tests.real.observation import (
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
-from tests.worlds.threads import ThreadsWorld
 
-# What is done: its method, its script, the holds before it and after it.
+#: What happens to the k-th request that matches.
+FAULTS: dict[str, Callable[[Proxy, Callable[[list[bytes]], bool], int], Toxic]] = {
+    "reply lost": lambda proxy, match, k: proxy.drop_reply(match, k, then="reset"),
+    "silence": lambda proxy, match, k: proxy.drop_reply(match, k, then="hang"),
+    "late": lambda proxy, match, k: proxy.hold_request(match, k, then="reset"),
+    "doubled": lambda proxy, match, k: proxy.duplicate_request(match, k),
+}
+
+#: How the client notices: its connection is reset, or stays silent.
+THENS: list[Then] = ["reset", "hang"]
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+
+
+@each_kind
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_each_request_in_turn_changes_no_result(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
+) -> None:
+    def one_run(k: int) -> None:
+        """All goes well but for the k-th request, and its copies."""
+        name = f"{unique_name}-{k}"
+        client, actor = world.from_url(proxy.url, timeout=2.4 if fault == "silence" else 6.0), world.actor()
+        handle, permit = kind.handle(client, name), None
+        wrong = FAULTS[fault](proxy, about(ANY_SCRIPT, name), k)
+        for step in kind.steps:
+            args = [permit if arg is ... else arg for arg in step.args]
+            result = actor.do(getattr(handle, step.method), *args)
+            if step.result is ...:
+                permit = result
+            else:
+                assert result == step.result, step
+            if isinstance(wrong, Held) and wrong.hits:
+                wrong.release()  # It comes when all is long settled, and again after each further call.
+            assert kind.state(direct, handle, actor) == step.state, step
+        assert wrong.hits == 1
+        kind.await_rest(direct, client, name, kind.steps[-1].free)
+
+    # Each request's turn has a run of its own, all of them at once: a silence lasts.
+    side_by_side(one_run, range(1, len(kind.steps) + 1))
+
+
+@pytest.mark.parametrize("fault", ["reply lost", "late"])
+@each_kind
+def test_a_fault_in_each_request_of_a_waiter_in_turn_does_not_keep_it_from_acquiring(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, fault: str
+) -> None:
+    theirs, holders = world.from_url(valkey.url), {k: world.actor() for k in (1, 2, 3)}
+
+    def one_wait(k: int) -> None:
+        name = f"{unique_name}-{k}"
+        release_it = kind.block(holders[k], theirs, name)
+        client, actor = world.from_url(proxy.url, timeout=6.0), world.actor()
+        handle = kind.handle(client, name)
+        asked = Tally(proxy, about(kind.is_acquire, name))
+        wrong = FAULTS[fault](proxy, about(kind.is_acquire, name), k)
+        waiting = actor.start(getattr(handle, kind.acquire))
+        await_waiting(direct, handle)
+        # Before it listens and after, and the third time when it is let in. What goes wrong before that is asked again.
+        until(lambda: asked.count >= (2 if k == 3 else 3), what=f"request {k} goes wrong, and it asks again")
+        until(lambda: not proxy.under_way, what="it is refused, and waits")
+        release_it()
+
+        acquired = waiting.result(10)
+
+        assert wrong.hits == 1
+        if isinstance(wrong, Held):
+            wrong.release()
+        if kind.try_acquire:
+            assert not holders[k].do(getattr(kind.blocking_handle(theirs, name), kind.try_acquire)), "it is held"
+        kind.give_back(actor, handle, acquired)
+        if isinstance(wrong, Held):
+            wrong.release()
+        kind.await_rest(direct, client, name, 1)
+
+    side_by_side(one_wait, holders)
+
+
+@each_kind
+def test_a_waiter_acquires_after_an_outage(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    release_it = kind.block(world.actor(), world.from_url(valkey.url), unique_name)
+    client, actor = world.from_url(proxy.url, timeout=3.0, max_wait_without_check=60.0), world.actor()
+    handle = kind.handle(client, unique_name)
+    waiting = actor.start(getattr(handle, kind.acquire))
+    await_waiting(direct, handle)
+    proxy.cut()
+    until(lambda: client._core.wakeups.line.down is not None, what="the client notices the outage")
+    release_it()  # The message reaches no subscriber.
+    assert not waiting.done()
+    proxy.heal()
+
+    kind.give_back(actor, handle, waiting.result(15))
+
+    kind.await_rest(direct, client, unique_name, 1)
+
+
+@pytest.mark.parametrize("which", ["acquire", "release"])
+def test_a_call_with_unknown_outcome_raises_and_is_undone_in_the_background(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, which: str
+) -> None:
+    def fail(kind: Kind) -> None:
+        name = f"{unique_name}-{kind}"
+        client, actor = world.connected(proxy.url, timeout=1.8), world.actor()
+        handle = kind.handle(client, name)
+        call = partial(actor.do, getattr(handle, kind.acquire))
+        if kind.has_permits:
+            actor.do(handle.try_set_permits, 3)
+        if kind is LATCH:
+            actor.do(handle.try_set_count, 2)
+            call = partial(actor.do, handle.count_down)
+        elif which == "release":
+            call = partial(kind.give_back, actor, handle, call())
+        before = kind.state(direct, handle, actor)
+        lost = proxy.drop_reply(about(ANY_SCRIPT, name), None, then="reset")
+
+        with pytest.raises(OutcomeUnknownError) as error:
+            call()
+
+        assert error.value.name == name
+        assert isinstance(error.value.__cause__, RedisError)
+        assert lost.hits > 1
+        assert kind.state(direct, handle, actor) != before, "it was executed"
+        lost.remove()
+        if kind is LATCH:
+            until(lambda: client._core.ledger.count() == 0, what="settled")
+            assert kind.state(direct, handle, actor) == 1
+            actor.do(handle.count_down)
+        elif which == "release" and not kind.has_permits:
+            until(lambda: not client._core.watchdog._unsettled, what="settled")
+            actor.do(handle.unlock)  # The same one, continued: it learns that it is done.
+        kind.await_rest(direct, client, name, 3)
+
+    # A wait for a latch acquires nothing.
+    side_by_side(fail, [kind for kind in KINDS if kind is not LATCH or which == "release"])
+    assert not world.losses
+
+
+def test_a_place_in_the_queue_is_given_up_after_an_outage(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    theirs, holder, third = world.from_url(valkey.url), world.actor(), world.actor()
+    release_it = FAIR.block(holder, theirs, unique_name)
+    client, actor = world.connected(proxy.url), world.actor()
+    handle, queue = FAIR.handle(client, unique_name), LockNames(unique_name).queue
+    waiting = actor.start(handle.try_lock, 1.5)
+    until(lambda: direct.llen(queue) == 1, what="it queues up")
+    proxy.cut()
+    with pytest.raises((RedisError, OutcomeUnknownError)):
+        waiting.result(10)
+    assert direct.llen(queue) == 1, "the server cannot know"
+    proxy.heal()
+
+    until(lambda: direct.llen(queue) == 0, what="its place is given up")
+
+    release_it()
+    assert third.do(FAIR.handle(theirs, unique_name).try_lock)
+    third.do(FAIR.handle(theirs, unique_name).unlock)
+    FAIR.await_rest(direct, client, unique_name, 0)
+
+
+def test_no_permit_is_lost_or_added_when_many_acquire(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(proxy.url, timeout=4.5)
+    semaphore, actors = SEMAPHORE.handle(client, unique_name), [world.actor() for _ in range(8)]
+    actors[0].do(semaphore.try_set_permits, 3)
+    match = about(ANY_SCRIPT, unique_name)
+    faults = zip((2, 5, 9, 14, 20, 26), (*FAULTS, "late", "reply lost"), strict=True)
+    wrongs = [FAULTS[fault](proxy, match, k) for k, fault in faults]
+
+    turns = [
+        future
+        for _ in range(3)
+        for actor in actors
+        for future in (actor.start(semaphore.acquire, 2), actor.start(semaphore.release, 2))
+    ]
+    for turn in turns:
+        turn.result(20)
+    for wrong in wrongs:
+        if isinstance(wrong, Held) and wrong.hits:
+            wrong.release()
+
+    assert [wrong.hits for wrong in wrongs] == [1] * len(wrongs)
+    SEMAPHORE.await_rest(direct, client, unique_name, 3)
+
+
+#: A call: its method, its script, the holds before it and after it.
 OPERATIONS = {
     "acquire": ("lock", ACQUIRE, 0, 1),
     "re-entry": ("lock", ACQUIRE, 1, 2),
@@ -38,12 +230,11 @@ OPERATIONS = {
     "partial unlock": ("unlock", RELEASE, 2, 1),
     "force_unlock": ("force_unlock", FORCE, 2, 0),
 }
-THENS: list[Then] = ["reset", "hang"]
 
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("lost", [1, 2])
-def test_counts_once(
+def test_a_call_counts_once_when_its_replies_are_lost(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then, lost: int
 ) -> None:
     def count(operation: str) -> None:
@@ -68,10 +259,10 @@ def test_counts_once(
 
 
 @pytest.mark.parametrize("then", THENS)
-def test_that_cannot_be_settled_is_said_and_made_good_behind(
+def test_a_call_of_a_lock_with_unknown_outcome_raises_and_is_undone_in_the_background(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    def give_up(operation: str) -> None:
+    def fail(operation: str) -> None:
         method, _, before, after = OPERATIONS[operation]
         client = world.connected(proxy.url, timeout=1.8)
         lock, actor = client.get_lock(f"{unique_name}-{operation}"), world.actor()
@@ -98,7 +289,7 @@ def test_that_cannot_be_settled_is_said_and_made_good_behind(
                 actor.do(lock.unlock)
                 assert held(direct, lock, actor) == left
         elif method == "unlock":
-            until(lambda: held(direct, lock, actor) == after, what="released behind")
+            until(lambda: held(direct, lock, actor) == after, what="released in the background")
             until(lambda: not client._core.watchdog._unsettled, what="settled")
             actor.do(lock.unlock)  # The same one, continued: it learns that it is done.
             assert held(direct, lock, actor) == after
@@ -108,7 +299,7 @@ def test_that_cannot_be_settled_is_said_and_made_good_behind(
             assert actor.do(lock.force_unlock) in (True, False)
         nothing_left(direct, client, lock.name)
 
-    side_by_side(give_up, OPERATIONS)
+    side_by_side(fail, OPERATIONS)
     assert not world.losses
 
 
@@ -116,7 +307,7 @@ def test_that_cannot_be_settled_is_said_and_made_good_behind(
 def test_an_unlock_called_again_continues_the_one_that_failed(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
-    def go_on(holds: int) -> None:
+    def repeat(holds: int) -> None:
         client = world.connected(proxy.url, timeout=1.2)
         lock, actor = client.get_lock(f"{unique_name}-{holds}"), world.actor()
         for _ in range(holds):
@@ -134,31 +325,11 @@ def test_an_unlock_called_again_continues_the_one_that_failed(
             actor.do(lock.unlock)
         nothing_left(direct, client, lock.name)
 
-    side_by_side(go_on, (1, 2))
+    side_by_side(repeat, (1, 2))
 
 
 @pytest.mark.parametrize("then", THENS)
-def test_of_each_script_of_a_nested_run_in_turn(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
-) -> None:
-    def one_run(k: int) -> None:
-        client, actor = world.connected(proxy.url, timeout=3.3), world.actor()
-        lock = client.get_lock(f"{unique_name}-{k}")
-        lost = proxy.drop_reply(about(ANY_SCRIPT, lock.name), k, then=then)
-        counts = []
-        for method in (lock.lock, lock.lock, lock.unlock, lock.lock, lock.unlock, lock.unlock):
-            actor.do(method)
-            counts.append(held(direct, lock, actor))
-        assert counts == [1, 2, 1, 2, 1, 0]
-        assert lost.hits == 1
-        nothing_left(direct, client, lock.name)
-
-    # Each script's turn has a run of its own, all of them at once: a silence lasts.
-    side_by_side(one_run, range(1, 7))
-
-
-@pytest.mark.parametrize("then", THENS)
-def test_of_a_renewal_is_asked_again_and_nothing_is_lost(
+def test_a_renewal_is_repeated_when_its_reply_is_lost(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
 ) -> None:
     client = world.connected(proxy.url, lock_watchdog_timeout=3.9)
@@ -178,7 +349,7 @@ def test_of_a_renewal_is_asked_again_and_nothing_is_lost(
     nothing_left(direct, client, unique_name)
 
 
-def test_of_one_owner_holds_up_others_by_one_patience_at_most(
+def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(proxy.url, timeout=6.0)
@@ -203,7 +374,7 @@ def test_of_one_owner_holds_up_others_by_one_patience_at_most(
     nothing_left(direct, client, unique_name, another.name)
 
 
-def test_under_many_at_once_counts_once_for_each(
+def test_calls_of_many_owners_count_once_each_when_some_replies_are_lost(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(proxy.url, timeout=3.6)
@@ -222,29 +393,3 @@ def test_under_many_at_once_counts_once_for_each(
     for actor, lock in zip(actors, locks, strict=True):
         actor.do(lock.unlock)
     nothing_left(direct, client, *(lock.name for lock in locks))
-
-
-def test_of_an_unlock_is_late_and_a_renewal_says_that_it_is_gone(valkey: Server, unique_name: str) -> None:
-    """The renewal was sent before and is executed after it: that is no loss. Under asyncio they are in one line."""
-    world = ThreadsWorld()
-    client = world.connected(valkey.url, lock_watchdog_timeout=3.0, timeout=20.0)
-    lock, actor, runtime = client.get_lock(unique_name), world.actor(), client._core.runtime
-    ask, sent, released = runtime.eval, threading.Event(), threading.Event()
-
-    async def cross(request: Any, timeout: float) -> Any:
-        if request.script.name == "lock_renew":
-            sent.set()
-            assert released.wait(20)
-            return await ask(request, 10.0)
-        reply = await ask(request, timeout)
-        if request.script.name == "lock_release":
-            released.set()
-            until(lambda: world.heard(Renewed), 20, what="the renewal is over")
-        return reply
-
-    runtime.eval = cross
-    actor.do(lock.lock)
-    assert sent.wait(20)
-    actor.do(lock.unlock)
-    assert not world.heard(Lost)
-    world.close()

@@ -195,7 +195,9 @@ def test_a_lie_in_the_handshake_of_the_user_s_parser_is_a_connection_error(
     assert is_protocol_error(error.value), repr(error.value)
 
 
-def test_a_handshake_without_end_takes_no_memory(world: ClockWorld, endless: Callable[[bytes], EndlessServer]) -> None:
+def test_an_endless_reply_to_the_handshake_uses_no_memory(
+    world: ClockWorld, endless: Callable[[bytes], EndlessServer]
+) -> None:
     server = endless(b"CLIENT")
     settings = {"protocol": 2, "client_name": "liar"}
     client = world.from_url(f"redis://{HOST}:{server.port}", redis_kwargs=settings, timeout=3.0)
@@ -210,7 +212,7 @@ def test_a_handshake_without_end_takes_no_memory(world: ClockWorld, endless: Cal
 
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", LIES)
-def test_a_lie_on_a_borrowed_connection_is_a_connection_error(
+def test_an_invalid_reply_on_a_borrowed_connection_is_a_connection_error(
     world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     with borrowed(world, proxy.port, parser) as made:
@@ -237,7 +239,7 @@ def test_a_lie_on_a_borrowed_connection_is_a_connection_error(
         world.run(client.close)
 
 
-def test_a_lie_on_a_borrowed_connection_with_a_cache_is_a_connection_error(
+def test_an_invalid_reply_on_a_borrowed_connection_with_a_cache_is_a_connection_error(
     proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with redis.Redis(port=proxy.port, protocol=3) as other:
@@ -277,7 +279,7 @@ def source_of(connection: Any) -> Any:
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_a_reply_without_end_on_a_borrowed_connection_takes_no_memory(
+def test_an_endless_reply_on_a_borrowed_connection_uses_no_memory(
     world: ClockWorld, endless: Callable[[bytes], EndlessServer], unique_name: str, parser: str
 ) -> None:
     server = endless(b"EXISTS")
@@ -312,7 +314,7 @@ def test_a_lie_in_the_handshake_of_a_pool_is_a_connection_error(
 
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", LIES)
-def test_a_lie_in_the_handshake_of_a_connection_beside_a_pool(
+def test_an_invalid_reply_in_the_handshake_of_a_connection_outside_the_pool(
     world: ClockWorld, proxy: Proxy, what: str, parser: str
 ) -> None:
     """As the watchdog and the subscriber have one. We make it, so it is within bounds."""
@@ -337,7 +339,7 @@ def _answers(actor: Any, lock: Any) -> bool:
 
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("what", ["a bulk of 10 GB", "arrays nested 10,000 deep"])
-def test_a_message_that_lies_to_a_subscriber_beside_a_borrowed_pool(
+def test_an_invalid_message_to_a_subscriber_outside_a_borrowed_pool(
     world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     """The subscriber leaves the connection, and hears on another one."""

@@ -190,7 +190,7 @@ CONTENTIONS = {
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", CONTENTIONS)
-def test_one_at_a_time_whatever_goes_wrong(
+def test_only_one_owner_at_a_time_whatever_goes_wrong(
     fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int], kind: str
 ) -> None:
     server = fresh_server()
@@ -217,7 +217,7 @@ def test_one_at_a_time_whatever_goes_wrong(
 
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", ["fair_lock", "write_lock", "permit_expirable_semaphore"])
-def test_one_at_a_time_though_one_is_killed_in_the_middle(
+def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(
     valkey: Server, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
     begin(direct, kind, unique_name)

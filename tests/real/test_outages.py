@@ -27,7 +27,9 @@ MARGIN = 2.0  # seconds; this machine may be busy
 
 
 @pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked", "force_unlock", "get_hold_count"])
-def test_nobody_there_at_first_raises_at_once(world: ClockWorld, unique_name: str, method: str) -> None:
+def test_an_unreachable_server_at_first_contact_raises_at_once(
+    world: ClockWorld, unique_name: str, method: str
+) -> None:
     client = world.from_url(f"redis://{HOST}:{NOBODYS_PORT}", timeout=20.0)
     lock, actor = client.get_lock(unique_name), world.actor()
     began = time.monotonic()
@@ -41,7 +43,7 @@ def test_nobody_there_at_first_raises_at_once(world: ClockWorld, unique_name: st
     assert waiting(client, unique_name) == 0
 
 
-def test_nobody_there_at_first_and_then_somebody_is(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+def test_a_server_that_starts_after_the_client(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     proxy.cut()
     client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -54,7 +56,7 @@ def test_nobody_there_at_first_and_then_somebody_is(world: ClockWorld, proxy: Pr
 
 
 @pytest.mark.parametrize("wait", [0, 0.5])
-def test_one_who_takes_connections_and_says_nothing(
+def test_a_server_that_accepts_connections_and_never_replies(
     world: ClockWorld, proxy: Proxy, unique_name: str, wait: float
 ) -> None:
     proxy.blackhole()
@@ -87,7 +89,7 @@ def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Re
     assert not world.losses
 
 
-def test_connections_that_were_cut_behind_our_back_are_no_outage(
+def test_idle_connections_that_were_closed_are_no_outage(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(proxy.url)

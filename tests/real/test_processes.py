@@ -71,7 +71,7 @@ def test_a_plain_holder_that_was_stopped_learns_it_from_its_unlock(
     nothing_left(direct, client, unique_name)
 
 
-def test_a_waiter_that_was_stopped_takes_nothing_that_is_anothers(
+def test_a_waiter_that_was_stopped_acquires_nothing_held_by_another(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(valkey.url)
@@ -93,7 +93,7 @@ def test_a_waiter_that_was_stopped_takes_nothing_that_is_anothers(
 
 
 @pytest.mark.parametrize("lease", [None, 1.2])
-def test_a_killed_holder_is_followed_within_its_lease(
+def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, lease: float | None
 ) -> None:
     client = world.from_url(valkey.url)
@@ -179,7 +179,7 @@ def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
 
 
 @pytest.mark.parametrize("name", ["collected_threads", "collected_asyncio", "collected_while_held"])
-def test_nothing_is_left_of_a_client_that_nobody_has_any_more(
+def test_nothing_is_left_of_a_collected_client(
     valkey: Server, direct: redis.Redis, unique_name: str, name: str
 ) -> None:
     programs.run(name, valkey.url, unique_name)

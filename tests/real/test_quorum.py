@@ -200,7 +200,7 @@ def test_a_slow_node_does_not_keep_the_others_waiting(world: ClockWorld, fleet: 
     fleet.free(unique_name)
 
 
-def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
+def test_members_acquired_with_lost_replies_are_released_in_the_background(
     world: ClockWorld, fleet: Fleet, unique_name: str
 ) -> None:
     mute = [fleet.proxy(index) for index in (0, 1)]
@@ -229,7 +229,7 @@ def test_what_was_taken_where_replies_are_lost_is_given_back_in_the_background(
     fleet.free(unique_name)
 
 
-def test_what_was_taken_behind_a_cut_is_given_back_once_it_heals(
+def test_members_acquired_behind_a_partition_are_released_once_it_heals(
     world: ClockWorld, fleet: Fleet, unique_name: str
 ) -> None:
     proxies = [fleet.proxy(index) for index in (0, 1, 2)]
@@ -255,7 +255,7 @@ def test_what_was_taken_behind_a_cut_is_given_back_once_it_heals(
 # --- lost ---
 
 
-def test_a_lost_quorum_is_told_before_anybody_else_gets_it(
+def test_a_lost_quorum_is_reported_before_another_owner_acquires(
     world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
 ) -> None:
     alice, bob = world.actor(), world.actor()
@@ -300,7 +300,7 @@ def _then(result: Any, done: Callable[[], None]) -> Any:
     return wait()
 
 
-# --- many, and what they cost ---
+# --- number of requests ---------
 
 
 def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
@@ -380,7 +380,7 @@ def test_two_members_on_one_server_are_found_out(world: ClockWorld, fleet: Fleet
     fleet.free(unique_name)
 
 
-def test_nobody_there_at_all_raises_at_once(world: ClockWorld, unique_name: str) -> None:
+def test_no_reachable_node_raises_at_once(world: ClockWorld, unique_name: str) -> None:
     alice = world.actor()
     clients = [world.from_url(f"redis://:sesame@{HOST}:{NOBODYS_PORT}", **PATIENT) for _ in range(NODES)]
     lock = over(clients, unique_name)

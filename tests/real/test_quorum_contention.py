@@ -90,7 +90,7 @@ class Havoc:
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock"])
-def test_one_at_a_time_while_nodes_come_and_go(
+def test_only_one_owner_at_a_time_while_nodes_come_and_go(
     fleet: Fleet, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int], kind: str
 ) -> None:
     counter = fresh_server(VALKEY)

@@ -37,7 +37,7 @@ def clients_of(world: ClockWorld, fleet: Fleet, reached: tuple[int, ...], **conf
 
 def reconnected(actor: Actor, lock: Any) -> None:
     """Let the clients of a Redlock find out that connections have ended: that costs a node its vote in one round."""
-    for member in lock._core.members:
+    for member in lock._core.locks:
         asked = partial(run, member.is_locked()) if isinstance(actor, ThreadActor) else member.is_locked
         with suppress(rx.RedisError):  # Those that are not to be reached.
             actor.do(asked)
@@ -105,7 +105,7 @@ def test_a_new_client_tells_it_by_its_age(world: ClockWorld, fleet: Fleet, uniqu
     fleet.free(unique_name)
 
 
-def test_the_delay_is_over_at_some_time(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+def test_the_delay_ends(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
     theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=2.5), unique_name)
     bob.do(theirs.lock)
@@ -131,7 +131,7 @@ def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fl
     assert 50 < barred.seconds <= 60
 
 
-def test_what_a_barred_node_took_is_given_back(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+def test_a_hold_on_a_barred_node_is_released(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
     clients = clients_of(world, fleet, (C, D, E))
     theirs = over(clients, unique_name)
@@ -195,7 +195,7 @@ def test_a_restarted_holders_node_does_not_end_the_hold(world: ClockWorld, fleet
 # --- a young fleet, and one that does not say its age ---
 
 
-def test_a_first_start_of_all_votes_and_is_told_of_once(
+def test_the_first_start_of_all_nodes_votes_and_is_logged_once(
     world: ClockWorld, fleet: Fleet, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = world.actor()

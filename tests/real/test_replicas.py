@@ -96,7 +96,7 @@ TAKEN: dict[str, Callable[[Any, str], tuple[Callable[..., Any], Callable[..., An
 
 
 @pytest.mark.parametrize("kind", TAKEN)
-def test_what_takes_waits_and_what_gives_back_does_not(
+def test_an_acquire_waits_for_replicas_and_a_release_does_not(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
@@ -113,7 +113,7 @@ def test_what_takes_waits_and_what_gives_back_does_not(
 
 
 @pytest.mark.parametrize("kind", TAKEN)
-def test_what_no_replica_acknowledged_is_given_back(
+def test_an_acquire_that_no_replica_acknowledged_is_undone(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
@@ -181,7 +181,9 @@ def test_a_nested_hold_is_given_back_alone(world: ClockWorld, pair: Set, direct:
     assert not world.losses
 
 
-def test_what_is_refused_waits_for_nobody(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+def test_a_refused_acquire_waits_for_no_replica(
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
     client = world.from_url(pair.master.url, slaves_sync_timeout=10.0)
     holder, other = world.actor(), world.actor()
     lock = client.get_lock(unique_name)
@@ -198,7 +200,7 @@ def test_what_is_refused_waits_for_nobody(world: ClockWorld, pair: Set, direct: 
     nothing_left(direct, client, unique_name)
 
 
-def test_whoever_waits_for_replicas_is_in_nobodys_way(
+def test_a_wait_for_replicas_delays_no_other_request(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(pair.master.url, **PATIENT)
@@ -222,7 +224,7 @@ def test_whoever_waits_for_replicas_is_in_nobodys_way(
     assert not world.losses
 
 
-def test_a_waiter_is_told_when_its_turn_comes(
+def test_a_waiter_is_notified_when_its_turn_comes(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(pair.master.url, **PATIENT)
@@ -260,7 +262,9 @@ def test_min_replicas_where_there_are_none(world: ClockWorld, valkey: Server, un
         assert not direct.exists(unique_name)
 
 
-def test_without_the_check_nobody_is_asked(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
+def test_without_the_check_no_replica_is_asked(
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
     client, actor = world.from_url(pair.master.url, check_lock_synced_slaves=False), world.actor()
     pair.stop()
     before = waits(direct)
@@ -282,7 +286,7 @@ def test_without_replicas_nothing_more_is_sent(world: ClockWorld, proxy: Proxy, 
     assert requests.count == 6
 
 
-def test_replicas_that_are_gone_are_asked_once_more_and_again_when_they_are_back(
+def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyredisson.core.replicas.LOOK_AGAIN", 0.2)
@@ -349,7 +353,7 @@ def test_an_acquire_without_answer_is_repeated_and_acknowledged(
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_a_user_who_may_not_wait(
+def test_a_user_without_permission_for_WAIT(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-wait")
@@ -527,7 +531,7 @@ def test_without_a_number_a_quorum_asks_no_replica(world: ClockWorld, three: lis
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_all_of_several_wait_for_replicas_as_each_alone(
+def test_each_member_of_a_multi_lock_waits_for_replicas_as_if_alone(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int
 ) -> None:
     client, actor = world.from_url(pair.master.url, min_replicas=least, **PATIENT), world.actor()

@@ -174,7 +174,9 @@ def test_two_runs_exclude_each_other(command_line: Programs, valkey: Server, uni
 
 
 @pytest.mark.parametrize("wait", ["0", "0.5"])
-def test_a_lock_that_is_not_got_in_time(command_line: Programs, valkey: Server, unique_name: str, wait: str) -> None:
+def test_a_lock_that_is_not_acquired_in_time(
+    command_line: Programs, valkey: Server, unique_name: str, wait: str
+) -> None:
     holder_of(command_line, valkey, unique_name)
     begun = time.monotonic()
     program = command_line.pyredisson("run", unique_name, "--wait", wait, "--", "echo", "ran", url=valkey.url)
@@ -197,7 +199,7 @@ def test_without_a_limit_it_waits_until_the_lock_is_free(
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_a_signal_ends_the_waiting_and_leaves_nothing_behind(
+def test_a_signal_ends_the_wait_and_leaves_nothing_in_redis(
     command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str, name: str
 ) -> None:
     signum = signal.Signals[f"SIG{name}"]
@@ -272,7 +274,7 @@ OBEYS = "trap 'echo asked; exit 0' TERM; echo $$; while :; do sleep 300 & wait; 
 REFUSES = "trap 'echo asked' TERM; echo $$; while :; do sleep 300 & wait; done"
 
 
-def test_the_lock_is_taken_away(command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str) -> None:
+def test_the_lock_is_lost(command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str) -> None:
     program = command_line.pyredisson(
         "run", unique_name, "--watchdog", WATCHDOG, "--", "sh", "-c", OBEYS, url=valkey.url
     )
@@ -288,7 +290,7 @@ def test_the_lock_is_taken_away(command_line: Programs, valkey: Server, locks: r
 
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
-def test_the_server_is_away_until_the_lease_is_over(
+def test_the_server_is_unreachable_until_the_lease_ends(
     command_line: Programs, fresh_server: Callable[..., Server], unique_name: str, how: str
 ) -> None:
     server = fresh_server()
@@ -373,7 +375,7 @@ def test_a_loss_that_shows_at_the_release(
     assert "was lost" in program.stderr
 
 
-def test_a_server_that_is_gone_at_the_release(
+def test_a_server_that_is_unreachable_at_the_release(
     command_line: Programs, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     # The command was protected to its end: its exit code counts, and the lock is free when its lease is over.

@@ -71,7 +71,7 @@ def test_the_master_is_found_though_a_sentinel_is_dead(
     actor.do(lock.unlock)
 
 
-def test_nobody_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+def test_no_sentinel_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
     client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
     with pytest.raises(rx.ConnectionError, match="does not know 'others'"):
         actor.do(client.get_lock(unique_name).lock)
@@ -120,7 +120,7 @@ def test_a_held_lock_goes_on_and_waiters_get_it(
         waiter.do(lock.unlock)
 
 
-def test_under_load_nobody_is_in_at_once(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+def test_under_load_only_one_owner_at_a_time(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
     """With an acknowledgement of both replicas, whichever is promoted knows of each hold."""
     contenders = Contenders(watched, [world], unique_name, min_replicas=2, slaves_sync_timeout=0.5)
     try:
@@ -176,7 +176,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
     until(taken_on_the_new_one, within=20)
 
 
-# ---- a master that was replaced, and whose connections stay open -----------------------------------------------------
+# ---- a replaced master whose connections stay open -------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_a_renewal_finds_the_new_master(
     assert not world.losses
 
 
-def test_a_sentinel_that_is_behind_is_not_asked_for_ever(
+def test_a_sentinel_that_reports_an_old_master_is_not_asked_forever(
     world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
 ) -> None:
     client, actor = world.from_url(watched.url, timeout=15.0, slaves_sync_timeout=10.0), world.actor()
@@ -268,7 +268,7 @@ STATES = {
 
 @pytest.mark.parametrize("first", ["request", "connection"])
 @pytest.mark.parametrize("state", STATES)
-def test_what_a_master_cannot_take_yet_is_asked_again(
+def test_a_request_that_a_new_master_cannot_execute_yet_is_repeated(
     world: ClockWorld, proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch, state: str, first: str
 ) -> None:
     """Sentinels have named it, so it will soon be ready, or replaced."""
@@ -377,7 +377,7 @@ class Told:
         return HOST, self.server.port
 
 
-def test_all_connections_go_where_one_of_them_has_found_the_master(
+def test_all_connections_follow_the_first_that_found_the_master(
     world: ClockWorld, fresh_server: Callable[..., Server]
 ) -> None:
     """The subscriber is led to the new one, say; the old one goes on, cut off, and does not know that it is none."""

@@ -54,7 +54,9 @@ def clock(fresh_server: Callable[..., Server], tmp_path: Path) -> Clock:
     return Clock(fresh_server(Build(VALKEY.id, lambda: [str(program)], VALKEY.wanted)), file)
 
 
-def test_forward_ends_every_lease_and_the_holder_is_told(world: ClockWorld, clock: Clock, unique_name: str) -> None:
+def test_a_jump_forward_ends_every_lease_and_is_reported_as_a_loss(
+    world: ClockWorld, clock: Clock, unique_name: str
+) -> None:
     client = world.from_url(clock.server.url)
     renewed_every(client, 0.3)
     lock, holder, other = client.get_lock(unique_name), world.actor(), world.actor()

@@ -152,7 +152,9 @@ def test_a_policy_that_evicts_is_warned_of_once(
     assert "maxmemory-policy noeviction" in record.getMessage()
 
 
-def test_strictly_it_is_an_error_and_nothing_is_taken(world: ClockWorld, evicting: Server, unique_name: str) -> None:
+def test_in_strict_mode_it_is_an_error_and_nothing_is_acquired(
+    world: ClockWorld, evicting: Server, unique_name: str
+) -> None:
     client, actor = world.from_url(evicting.url, strict_server=True), world.actor()
     lock = client.get_lock(unique_name)
     for call in (lock.lock, lock.try_lock, lock.is_locked):
@@ -188,7 +190,7 @@ def test_a_replica_given_as_master_is_warned_of(world: ClockWorld, replica: Serv
         actor.do(strict.get_lock(unique_name).try_lock)
 
 
-def test_a_user_who_may_not_ask_is_served_unless_strictly(
+def test_a_user_without_the_permission_is_served_except_in_strict_mode(
     world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server(build)

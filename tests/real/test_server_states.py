@@ -97,7 +97,7 @@ def test_out_of_memory_what_gives_back_works(
     assert not world.losses
 
 
-def test_out_of_memory_a_waiter_is_served_or_told(
+def test_out_of_memory_a_waiter_acquires_or_raises(
     world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
 ) -> None:
     server, direct = full
@@ -191,7 +191,7 @@ NOT_NOW = {
 
 
 @pytest.mark.parametrize("state", NOT_NOW)
-def test_a_request_that_the_server_cannot_take_now(
+def test_a_request_that_the_server_cannot_execute_now(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, state: str
 ) -> None:
     text, kind = NOT_NOW[state]
@@ -220,7 +220,7 @@ def test_a_request_that_the_server_cannot_take_now(
     nothing_left(direct, client, unique_name)
 
 
-def test_a_renewal_that_the_server_cannot_take_now(
+def test_a_renewal_that_the_server_cannot_execute_now(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(proxy.url)
@@ -285,7 +285,7 @@ def test_a_primary_that_was_demoted_and_promoted_again(
     assert not world.losses
 
 
-def test_a_script_of_somebody_elses_keeps_the_server_busy(
+def test_a_script_of_another_client_keeps_the_server_busy(
     world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server(build, "--lua-time-limit", "20")
@@ -321,7 +321,7 @@ def _says_busy(server: Server) -> bool:
         return False
 
 
-# --- keys that others meddle with ---
+# --- keys changed by other programs ---
 
 OTHERS: dict[str, Callable[[redis.Redis, str], object]] = {
     "string": lambda direct, name: direct.set(name, "theirs"),
@@ -428,7 +428,7 @@ def _evict(direct: redis.Redis, name: str) -> None:
 
 
 @pytest.mark.parametrize("how", MEDDLING)
-def test_a_hold_that_others_end_is_told(
+def test_a_hold_ended_by_others_is_reported(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
 ) -> None:
     server = fresh_server()
@@ -454,7 +454,7 @@ def test_a_hold_that_others_end_is_told(
 
 
 @pytest.mark.parametrize("holds", [1, 2])
-def test_a_hold_that_others_ended_is_told_by_its_unlock_at_the_latest(
+def test_a_hold_ended_by_others_is_reported_by_its_unlock_at_the_latest(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, holds: int
 ) -> None:
     client = world.from_url(valkey.url)
@@ -549,7 +549,7 @@ def test_a_wrong_password_is_said_at_once(
         assert "abracadabra" not in repr(error.value) + repr(client)
 
 
-def test_permissions_taken_away_while_waiting(
+def test_permissions_revoked_while_waiting(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
     server = fresh_server()

@@ -108,7 +108,7 @@ def pair(any_cluster: RunningCluster, unique_name: str) -> Iterator[Pair]:
     found.end()
 
 
-def test_where_requests_are_taken_while_a_slot_moves(pair: Pair) -> None:
+def test_which_node_executes_requests_while_a_slot_moves(pair: Pair) -> None:
     requests = [
         ("EVAL", READ, str(count), *keys) for count in (1, 2, 3) for keys in itertools.combinations(pair.keys, count)
     ]

@@ -115,7 +115,7 @@ def test_the_confirmation_never_comes(
     nothing_left(direct, client, unique_name)
 
 
-def test_without_any_subscription_a_waiter_looks_by_itself(
+def test_without_a_subscription_a_waiter_checks_periodically(
     world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(proxy.url, max_wait_without_check=0.4)
@@ -174,7 +174,7 @@ def test_dropped_for_its_output_buffer(
         nothing_left(direct, client, unique_name)
 
 
-def test_messages_that_mean_nothing_give_nobody_the_lock(
+def test_messages_that_mean_nothing_let_no_waiter_acquire(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(valkey.url, **NEVER)

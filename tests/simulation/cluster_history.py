@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyredisson.net.slots import slot_of
 from tests.simulation.topology_history import TROUBLE, TopologyHistory, TopologyPlan
-from tests.simulator.checkers import FailoverRules
 from tests.simulator.cluster import Shard, SimulatedCluster
+from tests.simulator.failover_rules import FailoverRules
 from tests.simulator.replication import Loss
 from tests.simulator.routed import RoutedClient, cluster_client
 from tests.simulator.world import Process

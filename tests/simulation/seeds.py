@@ -16,9 +16,11 @@ def first_of(seed: int | None, seeds: int) -> Iterable[int]:
 
 
 def finding(error: BaseException) -> str:
-    """What found a planted bug; raises the error again if the test was only stopped."""
+    """What found a planted bug; raises the error again if the test was only stopped, or the bug is planted wrongly."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)) or "from pytest-timeout" in str(error):
         raise error
+    if isinstance(error, (TypeError, AttributeError, NameError)):
+        raise AssertionError(f"what is planted does not fit the code: {error!r}") from error
     return type(error).__name__
 
 

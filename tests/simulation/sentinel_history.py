@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.topology_history import TROUBLE, TopologyHistory, TopologyPlan
-from tests.simulator.checkers import FailoverRules
+from tests.simulator.failover_rules import FailoverRules
 from tests.simulator.routed import RoutedClient, sentinel_client
 from tests.simulator.sentinel import SimulatedSentinels
 from tests.simulator.world import Process

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
+from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.runtime import Rejected
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp
-from pyredisson.net.cluster import ClusterLink, NodeSubscribers
+from pyredisson.net.cluster_map import ClusterMap
+from pyredisson.net.conversation import Conversation
+from pyredisson.net.node_subscribers import NodeSubscribers
 from pyredisson.net.resp import script
 from pyredisson.net.slots import Ask, Moved, read_redirection, slot_of
-from pyredisson.net.subscriber import Conversation
 from tests.simulation.cluster_history import ClusterHistory
 from tests.simulation.history import quiet
 from tests.simulation.seeds import finding, first_of
@@ -75,7 +77,9 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_what_is_waited_for_is_not_lost(plan: TopologyPlan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_holds_that_replicas_acknowledged_survive_a_failover(
+    plan: TopologyPlan, chunk: int, volume: Callable[[int], int]
+) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
     seen = counted(partial(ClusterHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
     assert seen["promote"] > 0
@@ -228,11 +232,11 @@ def test_scene(scene: Callable[[int], None], seed: int) -> None:
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
-FOLLOW = ClusterLink._follow
+FOLLOW = ClusterMap.follow
 
 
-def _repeated_at_the_old(self: ClusterLink, redirection: Moved | Ask) -> Any:
-    return self._owners[redirection.slot] or FOLLOW(self, redirection)
+def _repeated_at_the_old(self: ClusterMap, redirection: Moved | Ask) -> Any:
+    return self.owners[redirection.slot] or FOLLOW(self, redirection)
 
 
 def _ask_is_moved(*args: Any) -> Moved | None:
@@ -261,12 +265,12 @@ def _channels_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def _old_address(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClusterLink, "_suspect", _nothing)
+    patch.setattr(ClusterMap, "suspect", _nothing)
     patch.setattr(cluster, "_unreachable", lambda failure: False)
 
 
 def _not_asked_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cluster, "PAUSE_FIRST", 1e6)
+    patch.setattr(cluster, "RETRY", DoublingBackoff(first=1e6, maximum=1e6))
     patch.setattr(cluster, "NotNow", Rejected)
 
 
@@ -280,7 +284,7 @@ def dropped_without_a_word(self: Watchdog) -> None:
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a redirected request is repeated at the old node": lambda patch: patch.setattr(
-        ClusterLink, "_follow", _repeated_at_the_old
+        ClusterMap, "follow", _repeated_at_the_old
     ),
     "ASK is taken for MOVED": lambda patch: patch.setattr(cluster, "read_redirection", _ask_is_moved),
     "a channel is not heard where its slot went": _channels_stay,

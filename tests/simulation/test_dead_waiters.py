@@ -190,7 +190,7 @@ def test_a_dead_head_of_a_lock_whose_holder_is_dead(scene: Scene) -> None:
 
 @pytest.mark.parametrize("later", [1.0, 10.0, 290.0, 2000.0])
 @pytest.mark.parametrize("patience", [5, 1000, None])
-def test_a_dead_one_that_nobody_has_looked_for(scene: Scene, patience: float | None, later: float) -> None:
+def test_a_dead_waiter_that_no_client_has_checked(scene: Scene, patience: float | None, later: float) -> None:
     """Somebody comes when all who knew of it are gone, and what it said is long over; it was believed in for 330 s."""
     scene.hold(until=0.5)
     dead = scene.dead(patience)
@@ -200,7 +200,7 @@ def test_a_dead_one_that_nobody_has_looked_for(scene: Scene, patience: float | N
     assert alive.got == soon_after(max(alive.came - SOON / 2, dead.believed_until(300)))
 
 
-def test_one_that_is_dead_before_it_is_its_turn(scene: Scene) -> None:
+def test_a_waiter_that_dies_before_its_turn(scene: Scene) -> None:
     """The one before it gets the lock and gives it back, to the dead one: nobody who is alive hears of it."""
     scene.hold(until=1.0)
     first = scene.wait()
@@ -222,7 +222,7 @@ def test_several_in_a_row(scene: Scene, patience: tuple[float | None, ...]) -> N
     assert alive.got == soon_after(max(each.believed_until(300) for each in dead))
 
 
-def test_the_dead_of_one_process_between_the_living_of_others(scene: Scene) -> None:
+def test_dead_waiters_of_one_process_between_living_ones_of_others(scene: Scene) -> None:
     scene.hold(until=1.0)
     dying = scene.process()
     dead, living = [], []
@@ -234,7 +234,7 @@ def test_the_dead_of_one_process_between_the_living_of_others(scene: Scene) -> N
     assert [each.got for each in living] == [soon_after(each.came + each.patience * FASTEST) for each in dead]
 
 
-def test_the_living_of_one_process_between_the_dead_of_others(scene: Scene) -> None:
+def test_living_waiters_of_one_process_between_dead_ones_of_others(scene: Scene) -> None:
     """Who looks on behalf of all is not the one who stands right behind the dead."""
     scene.hold(until=1.0)
     client = scene.process()
@@ -266,7 +266,7 @@ def test_who_would_have_waited_longer_is_believed_in_since_it_was_heard_of(
     assert waiter.died + 20 <= alive.got <= waiter.died + 30 * FASTEST + SOON
 
 
-def test_nobody_who_is_alive_loses_its_place(scene: Scene) -> None:
+def test_no_living_waiter_loses_its_place(scene: Scene) -> None:
     """Each waits for many times as long as it is believed in, to the end of its own patience, by clocks that differ."""
     scene.world.node.rate = 1.005
     scene.hold(until=100.0)

@@ -39,7 +39,7 @@ ONCE_FOUND = {
 
 
 @pytest.mark.parametrize("seed", ONCE_FOUND)
-def test_what_was_found_once(seed: int) -> None:
+def test_seeds_that_found_a_bug_before(seed: int) -> None:
     LockHistory(seed).run()
 
 

@@ -180,5 +180,5 @@ class LockScene(Scene):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("how", INTERRUPTIONS)
-def test_interrupted_call_leaves_nothing_behind(name: str, how: str) -> None:
+def test_an_interrupted_call_leaves_nothing_in_redis(name: str, how: str) -> None:
     assert walk(partial(LockScene, CASES[name]), INTERRUPTIONS[how]) >= 3

@@ -67,7 +67,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_a_waiter_whose_permit_was_taken_unheard_gets_that_one(stage: Stage) -> None:
+def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage: Stage) -> None:
     """Its attempt was executed, and for most of a minute nobody answers."""
     stage.redis("SET", "seats", 0)
     finish = stage.start(stage.semaphore.acquire())
@@ -80,7 +80,7 @@ def test_a_waiter_whose_permit_was_taken_unheard_gets_that_one(stage: Stage) -> 
     assert stage.count == 2
 
 
-def test_a_waiter_is_told_when_nobody_can_know_any_more(stage: Stage) -> None:
+def test_a_waiter_gets_an_error_when_the_outcome_can_no_longer_be_known(stage: Stage) -> None:
     stage.redis("SET", "seats", 0)
     finish = stage.start(stage.semaphore.acquire())
     stage.world.run(seconds=1)
@@ -114,7 +114,7 @@ def test_a_waiter_lives_through_any_outage_in_which_nothing_could_be_sent(stage:
     assert stage.count == 2
 
 
-def test_a_waiter_whose_time_ends_in_an_outage_is_told_of_it(stage: Stage) -> None:
+def test_a_waiter_whose_time_ends_in_an_outage_gets_its_error(stage: Stage) -> None:
     stage.redis("SET", "seats", 0)
     finish = stage.start(stage.semaphore.try_acquire(1, 5))
     stage.world.run(seconds=1)
@@ -124,7 +124,7 @@ def test_a_waiter_whose_time_ends_in_an_outage_is_told_of_it(stage: Stage) -> No
 
 
 @pytest.mark.parametrize("outage", [20, 200])
-def test_a_permit_that_was_taken_unheard_is_given_back(stage: Stage, outage: float) -> None:
+def test_a_permit_acquired_without_a_reply_is_released(stage: Stage, outage: float) -> None:
     stage.redis("SET", "seats", 3)
     stage.world.faults = SILENT
     with pytest.raises(OutcomeUnknownError, match="as long as this client is open"):
@@ -137,7 +137,7 @@ def test_a_permit_that_was_taken_unheard_is_given_back(stage: Stage, outage: flo
     assert stage.client.core.ledger.count() == 0
 
 
-def test_what_was_taken_unheard_is_given_back_within_a_minute_or_not_at_all(stage: Stage) -> None:
+def test_a_permit_acquired_without_a_reply_is_released_within_a_minute_or_not_at_all(stage: Stage) -> None:
     stage.redis("SET", "seats", 3)
     stage.world.faults = SILENT
     with pytest.raises(OutcomeUnknownError, match="for up to a minute"):
@@ -219,7 +219,7 @@ def test_a_latch_that_was_counted_down_in_an_outage_opens_after_it(stage: Stage)
     assert stage.client.core.ledger.seen_open == {}
 
 
-def test_the_table_of_what_is_open_does_not_grow(stage: Stage) -> None:
+def test_the_table_of_open_requests_does_not_grow(stage: Stage) -> None:
     """Owners that leave something open which nobody can settle any more are forgotten."""
     stage.redis("SET", "seats", 100)
     for _ in range(5):

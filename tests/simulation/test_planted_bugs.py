@@ -17,13 +17,14 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core import acquire, client, hold, release, scripts, waiting
+from pyredisson.core import acquire, client, hold, release, scripts, settling, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.outcomes import ACQUIRED, Acquired
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.runtime import Failure
+from pyredisson.core.settling import settle
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.kinds import fair_lock
 from pyredisson.kinds.non_reentrant import NonReentrantKind
@@ -72,14 +73,15 @@ def in_code(target: object, name: str, value: object) -> Bug:
     return Bug(lambda patch: patch.setattr(target, name, value))
 
 
-def _granted_from_the_reply(self: Ownership, level: Hold, deadline: float) -> None:
-    ORIGINAL_GRANTED(self, level, deadline + 0.4)
+def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:
+    return ORIGINAL_GRANTED(self, request_id, one, deadline + 0.4)
 
 
-def _granted_without_counting(self: Ownership, level: Hold, deadline: float) -> None:
-    ORIGINAL_GRANTED(self, level, deadline)
+def _granted_without_counting(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:
+    granted = ORIGINAL_GRANTED(self, request_id, one, deadline)
     if len(self.holds) > 1:
         self.holds.pop()
+    return granted
 
 
 def _permit_granted_from_the_reply(self: PermitBlock, begun: float) -> bool:
@@ -94,7 +96,7 @@ async def _no_compensation(client: client.ClientCore, ownership: Ownership, befo
     return None
 
 
-async def _no_settling_on_leaving(self: client.ClientCore, ownership: Ownership) -> None:
+async def _no_settling_on_leaving(client: object, ownership: Ownership, *, leaving: bool = True) -> None:
     ownership.in_flight.pending = None
 
 
@@ -127,7 +129,7 @@ def _renewable_whatever_was_asked(self: Ownership) -> bool:
 async def _settle_whoever_has_it(self: Backlog) -> None:
     for ownership in list(self.ownerships):
         try:
-            await self._client.settle(ownership, 0.2, behind=True)
+            await settle(self._client, ownership, 0.2, behind=True)
         except Failure:
             pass
         self.ownerships.pop(ownership, None)
@@ -203,7 +205,7 @@ BUGS = {
             patch.setattr(hold, "certain_for", lambda ms: ms / 1000),
             patch.setattr(ownership_module, "certain_for", lambda ms: ms / 1000),
             patch.setattr(release, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(client, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(settling, "certain_for", lambda ms: ms / 1000),
         )[0]
     ),
     "a deadline is no end": in_code(
@@ -213,7 +215,9 @@ BUGS = {
     "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),
     "a re-entry is not counted here": in_code(Ownership, "granted", _granted_without_counting),
     "an interrupted acquire is not given back": in_code(acquire, "go_away", _no_compensation),
-    "an interrupted request is not settled": in_code(client.ClientCore, "settle_on_leaving", _no_settling_on_leaving),
+    "an interrupted request is not settled": Bug(
+        lambda patch: [patch.setattr(each, "settle_on_leaving", _no_settling_on_leaving) for each in (acquire, release)]
+    ),
     "nobody looks again after subscribing": in_code(Wakeups, "confirmed", _confirmed_silently),
     "a request goes on when its turn is over": in_code(Ownership, "epoch_of", _never_over),
     "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),

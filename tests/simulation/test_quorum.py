@@ -10,13 +10,13 @@ import pytest
 
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
-from pyredisson.core.runtime import Unanswered
+from pyredisson.core.client import ClientCore
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script
-from pyredisson.quorum import hold, multi_lock
+from pyredisson.quorum import keeper, multi_lock, ownership, redlock, requests, round
 from pyredisson.quorum.decisions import certain_until
-from pyredisson.quorum.fan_out import MemberCore
-from pyredisson.quorum.hold import Keeper, MultiHold
+from pyredisson.quorum.keeper import Keeper
+from pyredisson.quorum.ownership import MultiOwnership
 from pyredisson.quorum.restart_guard import RestartGuard, Starts
 from tests.simulation.history import quiet
 from tests.simulation.quorum_history import QuorumHistory, QuorumPlan
@@ -152,10 +152,10 @@ def test_a_lock_that_waited_for_votes_counts_them() -> None:
 
 
 def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hold, "SWEEP_AT", 4)
+    monkeypatch.setattr(keeper, "SWEEP_AT", 4)
     scene = Scene(nodes=3)
     held = scene.lock("mine")
-    keeper = held._core.client.keeper
+    kept = held._core.client.keeper
 
     async def work() -> None:
         await held.lock()
@@ -163,12 +163,12 @@ def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyP
             passing = MultiLock(*[client.get_lock(f"passing{number}") for client in scene.clients])
             await passing.lock()
             await passing.unlock()
-        assert len(keeper.holds()) < 12
+        assert len(kept.all()) < 12
         again = MultiLock(*[client.get_lock("orders") for client in scene.clients])
         assert await again.get_hold_count() == 1, "what is held is found by any handle"
         await again.unlock()
 
-    keeper._sweep_at = 4
+    kept._sweep_at = 4
     scene.do(held, work)
     scene.end()
 
@@ -209,7 +209,7 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
 
         async def work(index: int, locks: list[MultiLock] = locks, asked: list[int] = asked) -> None:
             lock = locks[index]
-            core: Any = lock._core
+            core: Any = lock._core.way
             original = core.ask_all
 
             async def counted(*args: Any) -> Any:
@@ -254,15 +254,12 @@ def test_a_late_copy_of_a_request_takes_nothing() -> None:
 
 def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
     scene = Scene(nodes=3)
-    lock = scene.lock("mine")
-    core: Any = lock._core
-    hold = MultiHold(0, "orders", SimulatedOwner(scene.world), core.members, 2, quick=True)
-    rounds = multi_lock.Rounds(core, hold, core._level(1), 0.0)
-    first = [rounds.chance() for _ in range(50)]
+    pace = round.Pace(scene.lock("mine")._core.client.runtime, 0.0)
+    first = [pace.chance() for _ in range(50)]
     assert len(set(first)) > 10
     for _ in range(5):
-        rounds._lost += 1
-    assert max(rounds.chance() for _ in range(50)) > 4 * max(first)
+        pace.count(round.Round(False, True, {}, {}, 0.0))
+    assert max(pace.chance() for _ in range(50)) > 4 * max(first)
     scene.end()
 
 
@@ -349,24 +346,22 @@ def test_whoever_is_interrupted_leaves_nothing(use: str, how: str, stopped: bool
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
-DEADLINE_OF = MultiHold.deadline_of
+DEADLINE_OF = MultiOwnership.deadline_of
 
 
 def _of_any(deadlines: Any, quorum: int) -> float:
     return certain_until(list(deadlines), 1)
 
 
-def _explains_and_forgets(self: MemberCore, failure: Any, ownership: Any, what: str, lease_ms: int) -> Exception:
-    if isinstance(failure, Unanswered):
-        ownership.in_flight.pending = None
-    return multi_lock.NotReached(failure.cause)
+def _forgets(client: Any, call: Any, failure: Any) -> None:
+    call.ownership.in_flight.pending = None
 
 
 async def _gives_nothing_back(self: Any, *_: Any) -> None:
     return None
 
 
-def _later_never(member: Any, ownership: Any, lease: int) -> None:
+def _later_never(self: Any, ownership: Any, lease: int) -> None:
     ownership.in_flight.pending = None
 
 
@@ -382,19 +377,17 @@ def _epoch_unchecked(patch: pytest.MonkeyPatch) -> None:
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "half of the nodes are enough": lambda patch: patch.setattr(multi_lock, "majority", lambda count: count // 2 or 1),
     "the time that it took is not taken off": lambda patch: patch.setattr(
-        MultiHold, "deadline_of", lambda self, level: DEADLINE_OF(self, level) + 0.5
+        MultiOwnership, "deadline_of", lambda self, hold: DEADLINE_OF(self, hold) + 0.5
     ),
-    "nodes that did not answer are not released": lambda patch: patch.setattr(
-        multi_lock.MultiLockCore, "_settle_later", staticmethod(_later_never)
-    ),
+    "nodes that did not answer are not released": lambda patch: patch.setattr(ClientCore, "settle_later", _later_never),
     "a release that was not answered is forgotten": lambda patch: patch.setattr(
-        MemberCore, "explain", _explains_and_forgets
+        requests, "end_failed_release", _forgets
     ),
-    "an extension by any node counts": lambda patch: patch.setattr(hold, "certain_until", _of_any),
+    "an extension by any node counts": lambda patch: patch.setattr(ownership, "certain_until", _of_any),
     "an extension counts when the validity is over": lambda patch: patch.setattr(
-        MultiHold, "expire", lambda self, now: False
+        MultiOwnership, "expire", lambda self, now: False
     ),
-    "there is no chance in the delay": lambda patch: patch.setattr(multi_lock.Rounds, "chance", lambda self: 0.0),
+    "there is no chance in the delay": lambda patch: patch.setattr(round.Pace, "chance", lambda self: 0.0),
     "two nodes may be one server": lambda patch: patch.setattr(
         RestartGuard, "_check_distinct", lambda self, facts: None
     ),
@@ -404,13 +397,9 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         patch.setattr(Starts, "_learned", lambda self, facts, before: None),
         patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
     )[0],
-    "what was taken in vain is kept": lambda patch: patch.setattr(
-        multi_lock.MultiLockCore, "_undo", _gives_nothing_back
-    ),
-    "an interrupted acquire is not given back": lambda patch: patch.setattr(
-        multi_lock.MultiLockCore, "_go_away", _gives_nothing_back
-    ),
-    "a quorum is never told of as lost": lambda patch: patch.setattr(Keeper, "tell_lost", lambda self, hold: None),
+    "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),
+    "an interrupted acquire is not given back": lambda patch: patch.setattr(multi_lock, "go_away", _gives_nothing_back),
+    "a quorum is never told of as lost": lambda patch: patch.setattr(Keeper, "report_lost", lambda self, owned: None),
 }
 
 

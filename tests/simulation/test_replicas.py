@@ -103,7 +103,7 @@ def test_a_lock_is_free_at_once() -> None:
         assert scene.do(lambda client: client.get_lock("orders").try_lock(0, 100)) is True
 
 
-def test_of_two_holds_one_is_left() -> None:
+def test_one_of_two_holds_remains() -> None:
     with Scene() as scene:
 
         async def twice(client: SimulatedClient) -> None:
@@ -121,7 +121,7 @@ def test_of_two_holds_one_is_left() -> None:
         assert scene.state() == {}
 
 
-def test_what_was_not_taken_is_not_given_back() -> None:
+def test_an_acquire_that_was_refused_is_not_undone() -> None:
     with Scene() as scene:
         scene.acknowledge(0.0)
 
@@ -136,7 +136,7 @@ def test_what_was_not_taken_is_not_given_back() -> None:
         scene.do(ask)
 
 
-def test_where_no_replica_is_connected_nothing_is_asked() -> None:
+def test_without_a_connected_replica_none_is_asked() -> None:
     with Scene(replicas=0) as scene:
         scene.acknowledge(0.0)
         scene.do(nested)
@@ -196,7 +196,7 @@ ACKNOWLEDGE = Replicas.acknowledge
 GIVE_BACK = numbered.Asking._give_back
 
 BUGS: dict[str, tuple[object, str, object]] = {
-    "a lock without acknowledgement is not given back": (attempt, "give_back_unacknowledged", _lock_is_kept),
+    "a lock without acknowledgement is not given back": (attempt, "_give_back_unacknowledged", _lock_is_kept),
     "a permit without acknowledgement is not given back": (numbered.Asking, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": (numbered.Asking, "_give_back", _given_back_by_releasing),
@@ -205,8 +205,8 @@ BUGS: dict[str, tuple[object, str, object]] = {
 
 FINDERS = (
     test_a_lock_is_free_at_once,
-    test_of_two_holds_one_is_left,
-    test_what_was_not_taken_is_not_given_back,
+    test_one_of_two_holds_remains,
+    test_an_acquire_that_was_refused_is_not_undone,
     test_a_new_connection_that_tells_of_replicas_has_them_asked,
 )
 

@@ -50,7 +50,9 @@ def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> N
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_what_is_waited_for_is_not_lost(plan: TopologyPlan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_holds_that_replicas_acknowledged_survive_a_failover(
+    plan: TopologyPlan, chunk: int, volume: Callable[[int], int]
+) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
     seen = counted(partial(SentinelHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
@@ -64,7 +66,7 @@ TOLD_BY_THE_REPLACED = (427, 1000)
 
 
 @pytest.mark.parametrize("seed", TOLD_BY_THE_REPLACED)
-def test_what_a_replaced_master_said_is_a_cause(seed: int) -> None:
+def test_a_reply_of_a_replaced_master_is_a_cause(seed: int) -> None:
     SentinelHistory(seed).run()
 
 

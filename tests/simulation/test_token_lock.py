@@ -112,7 +112,7 @@ CASES = [
 
 @pytest.mark.parametrize("how", ["cancelled", "cancelled twice", "interrupted"])
 @pytest.mark.parametrize("case", CASES)
-def test_interrupted_call_leaves_nothing_behind(case: tuple[str, bool, bool], how: str) -> None:
+def test_an_interrupted_call_leaves_nothing_in_redis(case: tuple[str, bool, bool], how: str) -> None:
     assert walk(partial(TokenScene, case), INTERRUPTIONS[how]) >= 3
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from pyredisson.config import Config
 from tests.simulation.history import History, Plan
 from tests.simulation.seeds import runs
-from tests.simulator.checkers import FailoverRules, Violation
+from tests.simulator.event_rules import Violation
+from tests.simulator.failover_rules import FailoverRules
 from tests.simulator.faults import Faults
 from tests.simulator.network import Network
 from tests.simulator.replication import Lag

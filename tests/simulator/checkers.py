@@ -6,22 +6,20 @@ Beside the system, not inside it: a checker looks at what the servers did and at
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 from pyredisson.core.in_flight import Pending
-from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.core.names import ReadWriteNames
 from pyredisson.core.ownership import Ownership
 from pyredisson.events import Acquired, Event
-from pyredisson.quorum.hold import MultiHold
+from pyredisson.quorum.ownership import MultiOwnership
 from tests.simulator.event_rules import EventRules, Violation
-from tests.simulator.replication import Loss
 from tests.simulator.runtime import AnyClient
 from tests.simulator.world import Node, World
 
 __all__ = [
-    "FailoverRules",
     "LockRules",
     "QuorumRules",
     "ReadWriteRules",
@@ -31,13 +29,11 @@ __all__ = [
 ]
 
 
-class LockRules:
-    """The rules of exclusive locks, on one server.
+class OwnershipRules(ABC):
+    """Rules that are checked after each script on any server, against the ownerships of all clients.
 
-    1. When a lock is granted to an owner, no other owner believes to hold it: each one's validity is over, or its last
-       unlock has been asked for. (So whoever lost a lock could know it before the next one got it.)
-    2. Nobody but the release of a last hold, a forced unlock, or the end of a lease shortens the life of a lock.
-    3. A lock has at most one holder, and always a TTL.
+    Attributes:
+        grants: How many there were.
     """
 
     def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
@@ -49,7 +45,7 @@ class LockRules:
         EventRules(world, self._clients)
 
     def believers(self, name: str) -> list[Ownership]:
-        """The ownerships whose owners may, at this moment, act as holders of a lock."""
+        """Return the ownerships whose owners may, at this moment, act as holders of a lock, or of a side of it."""
         found = []
         for client in self._clients:
             now = client.runtime.now()
@@ -58,6 +54,19 @@ class LockRules:
                 if ownership.remaining(now) > 0 and not leaving:
                     found.append(ownership)
         return found
+
+    @abstractmethod
+    def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None: ...
+
+
+class LockRules(OwnershipRules):
+    """The rules of exclusive locks, on one server.
+
+    1. When a lock is granted to an owner, no other owner believes to hold it: each one's validity is over, or its last
+       unlock has been asked for. (So an owner that lost a lock could know it before the next one got it.)
+    2. Only the release of a last hold, a forced unlock, or the end of a lease shortens the life of a lock.
+    3. A lock has at most one holder, and always a TTL.
+    """
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if not script.startswith(("lock_", "fair_")):
@@ -92,185 +101,6 @@ class LockRules:
     @staticmethod
     def _has_one_holder(value: object) -> bool:
         return isinstance(value, dict) and len(value) == 1
-
-
-class FailoverRules(LockRules):
-    """The rules of exclusive locks, fenced or not, where masters are replaced, and slots move.
-
-    1. As for one server, but for overlaps that have a cause, and each has exactly one: the new master does not know the
-       hold (``hold``), or only of an earlier end of it (``lease``); or it was taken or prolonged at a server that was
-       the master no longer (``isolated``).
-    2. Who lost a hold, and wanted to be told, is told by the end of its validity. This is looked at then for those that
-       a failover has forgotten, and for all whenever the lock is granted.
-    3. Tokens grow, unless the new master has an older one than was handed out; or always, if they follow the clock. A
-       re-entry draws none: it names that of the hold which it joins, and from then on its master draws greater ones.
-    4. While all is well a lock that is released, and waited for, is taken at once: each waiter's client hears of it.
-
-    Args:
-        world: Where they are kept.
-        clients: Who has to keep them.
-        trusted: The servers that may rightly say who holds a lock, at this moment.
-        always_growing: Whether tokens grow whatever is lost.
-
-    Attributes:
-        overlaps: How many there were, by cause.
-        quiet_from: From when on all is well, in the world's time.
-        grants: How many there were.
-        tokens: How many were handed out.
-    """
-
-    #: Within so many seconds, while all is well, a lock that is released is taken by somebody who waits.
-    AT_ONCE = 0.5
-    #: The watchdog tells of a loss so soon after the end of a hold's validity, in seconds.
-    TELLING = 0.05
-
-    def __init__(
-        self,
-        world: World,
-        clients: Iterable[AnyClient[Any]],
-        trusted: Callable[[bytes], Sequence[Node]],
-        *,
-        always_growing: bool = False,
-    ) -> None:
-        super().__init__(world, clients)
-        self._trusted = trusted
-        self._always_growing = always_growing
-        self._causes: dict[tuple[bytes, str], str] = {}
-        self._last: dict[bytes, tuple[int, str]] = {}
-        self._joined: dict[bytes, int] = {}
-        self.overlaps: Counter[str] = Counter()
-        self.quiet_from = float("inf")
-        self.tokens = 0
-
-    def failed_over(self, losses: Iterable[Loss]) -> None:
-        """A new master has taken over, and has forgotten this."""
-        for loss in losses:
-            self._ends.pop(loss.key, None)
-            had, has = (_owners(entry.value if entry is not None else None) for entry in (loss.was, loss.remains))
-            for owner in sorted(had):
-                if owner not in has:
-                    self._blame(loss.key, owner, "hold")
-                elif _ttl(loss.was) > _ttl(loss.remains):
-                    self._blame(loss.key, owner, "lease")
-            if not self._always_growing:
-                for key in {*self._last, *self._joined}:
-                    if LockNames(key.decode()).token == loss.key.decode():
-                        self._last.pop(key, None)
-                        self._joined.pop(key, None)
-
-    def _blame(self, key: bytes, owner: str, cause: str) -> None:
-        self._causes[key, owner] = cause
-        for client in self._clients:
-            for ownership in client.core.ownerships.of(key.decode()):
-                if ownership.owner == owner:
-                    self._expect_told(client, ownership)
-
-    def _expect_told(self, client: AnyClient[Any], ownership: Ownership) -> None:
-        """Look, when its validity is over, whether the holder knows."""
-        process, levels, deadline = client.runtime.process, list(ownership.holds), ownership.deadline
-        if not levels:
-            return
-
-        def look() -> None:
-            if ownership.holds[: len(levels)] == levels and ownership.loss is None:
-                if ownership.deadline > deadline or self._world.now < process.resumed_at + self.TELLING:
-                    self._expect_told(client, ownership)
-                else:
-                    self._check_told(client, ownership)
-
-        wait = (deadline - process.now()) / process.rate
-        self._world.after(max(0.0, wait) + self.TELLING, look)
-
-    def _check_told(self, client: AnyClient[Any], ownership: Ownership) -> None:
-        process = client.runtime.process
-        if process.crashed or process.paused or self._world.now < process.resumed_at + self.TELLING:
-            return
-        over = ownership.deadline + self.TELLING <= process.now() and ownership.who.alive()
-        if over and ownership.watched() and ownership.pending is not Pending.RELEASE:
-            raise Violation(f"{ownership} is over since {ownership.deadline:.6f}, and its holder was not told")
-
-    def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
-        if script not in ("lock_acquire", "fenced_acquire", "lock_renew", "lock_release", "lock_force_unlock"):
-            return
-        acquire = script.endswith("_acquire")
-        token = int(result[1]) if acquire and isinstance(result, list) and result[0] == b"token" else None
-        granted = token is not None or (script == "lock_acquire" and result is None)
-        owners = [arg.decode() for arg in args[1:]] if script == "lock_renew" else [args[0].decode()] if granted else []
-        if node not in self._trusted(keys[0]):
-            if script == "lock_release" and result == 0:  # What remains of the hold is prolonged.
-                owners = [args[0].decode()]
-            for key, owner in zip(keys, owners, strict=False):
-                self._causes[key, owner] = "isolated"
-            return
-        if granted:
-            self._granted(keys[0], owners[0])
-            self._causes.pop((keys[0], owners[0]), None)
-        elif script == "lock_renew" and isinstance(result, list):
-            for key, owner, kept in zip(keys, owners, result, strict=True):
-                if kept == 1:
-                    self._causes.pop((key, owner), None)
-        if token is not None:
-            self._check_token(keys[0], token, owners[0], joins=args[5] != b"")
-        ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
-        self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
-        if ended and result == 1:
-            self._expect_taken(keys[0])
-
-    def _granted(self, key: bytes, owner: str) -> None:
-        self.grants += 1
-        for client in self._clients:
-            for ownership in client.core.ownerships.of(key.decode()):
-                self._check_told(client, ownership)
-        for ownership in self.believers(key.decode()):
-            if ownership.owner == owner:
-                continue
-            cause = self._causes.get((key, ownership.owner))
-            if cause is None:
-                raise Violation(f"{key!r} was granted to {owner} at {self._world.now:.6f} s, held by {ownership}")
-            self._world.note("overlap", cause)
-            self.overlaps[cause] += 1
-
-    def _check_token(self, key: bytes, token: int, owner: str, *, joins: bool) -> None:
-        if joins:
-            self._joined[key] = max(token, self._joined.get(key, 0))
-            return
-        last, whose = self._last.get(key, (0, ""))
-        if token == last and whose == owner:
-            return  # To a copy of the same request.
-        # A doubled request takes two tokens, the second of which its owner never hears of.
-        if token <= last:
-            raise Violation(f"the token {token} of {key!r} was handed out to {owner} after {last} to {whose}")
-        if token <= self._joined.get(key, 0):
-            raise Violation(f"the token {token} of {key!r} was handed out to {owner} after a hold with a greater one")
-        self.tokens += 1
-        self._last[key] = (token, owner)
-
-    def _expect_taken(self, key: bytes) -> None:
-        since, grants = self._world.now, self.grants
-        channel = LockNames(key.decode()).channel
-        if since < self.quiet_from or not self._waited_for(channel):
-            return
-
-        def look() -> None:
-            if self.grants == grants and self._waited_for(channel):
-                held = [node for node in self._trusted(key) if key in node.redis.dump()]
-                if not held:
-                    raise Violation(f"{key!r} was released at {since:.6f} s, and nobody who waits for it has taken it")
-
-        self._world.after(self.AT_ONCE, look)
-
-    def _waited_for(self, channel: str) -> bool:
-        return any(
-            client.core.wakeups.waiting(channel) for client in self._clients if not client.runtime.process.crashed
-        )
-
-
-def _owners(value: object) -> set[str]:
-    return {owner.decode() for owner in value} if isinstance(value, dict) else set()
-
-
-def _ttl(entry: Any) -> int:
-    return 0 if entry is None or entry.ttl_ms is None else int(entry.ttl_ms)
 
 
 class TokenRules(LockRules):
@@ -317,12 +147,12 @@ class QuorumRules:
         for client in self._clients:
             client.core.listen(self._heard, lambda: True)
 
-    def believers(self, name: str) -> list[MultiHold]:
+    def believers(self, name: str) -> list[MultiOwnership]:
         """The holds whose owners may, at this moment, act as holders."""
         return [
             hold
             for client in self._clients
-            for hold in client.core.keeper.holds()
+            for hold in client.core.keeper.all()
             if hold.name == name and hold.remaining(client.runtime.now()) > 0
         ]
 
@@ -351,7 +181,7 @@ class QuorumRules:
                 raise Violation(f"{key!r} has not one holder on {node.name} after {script}: {entry}")
 
 
-class ReadWriteRules:
+class ReadWriteRules(OwnershipRules):
     """The rules of read-write locks, on one server.
 
     1. When the write side is granted, nobody else believes to hold either side; when the read side is granted, nobody
@@ -360,25 +190,6 @@ class ReadWriteRules:
     3. It lives as long as each hold of its readers, and only a release or a forced unlock shortens its life.
     4. Nobody but their owner touches a reader's holds; a renewal brings none back, and shortens none.
     """
-
-    def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
-        self._clients = list(clients)
-        self._world = world
-        self._ends: dict[bytes, int] = {}
-        self.grants = 0
-        world.watchers.append(self._after)
-        EventRules(world, self._clients)
-
-    def believers(self, name: str) -> list[Ownership]:
-        """The ownerships whose owners may, at this moment, act as holders of either side."""
-        found = []
-        for client in self._clients:
-            now = client.runtime.now()
-            for ownership in client.core.ownerships.of(name):
-                leaving = ownership.pending is Pending.RELEASE and len(ownership.holds) == 1
-                if ownership.remaining(now) > 0 and not leaving:
-                    found.append(ownership)
-        return found
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if script in ("read_lock_acquire", "write_lock_acquire") and result is None:
@@ -445,7 +256,7 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.wakeups.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        open_ = [hold for hold in client.core.keeper.holds() if hold.remaining(now) or hold.taking]
+        open_ = [hold for hold in client.core.keeper.all() if hold.remaining(now) or hold.taking]
         if open_ or client.core.keeper.keeping():
             found.append(f"multi-locks of {client.id}: {open_}, {client.core.keeper.keeping()} kept")
         if client.core.watchdog.watching():

@@ -27,7 +27,7 @@ from tests.simulator.scripting import sha1_of
 from tests.simulator.world import Node, Process, Promise, World
 
 if TYPE_CHECKING:
-    from pyredisson.net.transport import Connect, Introduce
+    from pyredisson.net.wire import Connect, Introduce
 
 __all__ = [
     "Host",

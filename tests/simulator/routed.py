@@ -14,7 +14,9 @@ from redis import Connection
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request
-from pyredisson.net.cluster import Cluster, ClusterLink, subscriber_for
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.cluster_map import Cluster
+from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.server_link import ServerLink
@@ -26,8 +28,8 @@ from tests.simulator.world import Process, Promise
 if TYPE_CHECKING:
     from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
-    from pyredisson.net.cluster import NodeSubscribers
     from pyredisson.net.link import Inspect
+    from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
     from tests.simulator.cluster import SimulatedCluster
     from tests.simulator.network import Network
@@ -35,14 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
 
 
-class SimulatedTurn:
-    """See :class:`pyredisson.net.cluster.Turn`."""
+class SimulatedMutex:
+    """See :class:`pyredisson.net.cluster_map.TimedMutex`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._taken: Promise[None] | None = None
 
-    async def take(self, seconds: float) -> bool:
+    async def enter(self, seconds: float) -> bool:
         over = self._process.now() + seconds
         while self._taken is not None:
             left = over - self._process.now()
@@ -54,7 +56,7 @@ class SimulatedTurn:
         self._taken = Promise()
         return True
 
-    def give(self) -> None:
+    def leave(self) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
             taken.settle()
@@ -168,7 +170,7 @@ def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Confi
         Cluster(cluster.seeds, Connection, {}, None),
         config.sharded_subscription_mode,
         link_to_node,
-        lambda: SimulatedTurn(process),
+        lambda: SimulatedMutex(process),
         sleep,
         now=process.now,
     )

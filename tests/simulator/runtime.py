@@ -19,7 +19,6 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.runtime import (
     Acknowledging,
     Ask,
-    AskSynced,
     Background,
     Caller,
     Failure,
@@ -34,7 +33,7 @@ from pyredisson.core.wakeups import Wakeups
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
 from pyredisson.net.resp import failure_of, reply_error
-from pyredisson.shared.owners import AnyOwner
+from pyredisson.shared.marks import AnyOwner
 from tests.simulator.redis import ServerError
 from tests.simulator.world import Cancelled, Node, Process, Promise, Task, World
 
@@ -205,9 +204,9 @@ class Seam:
         self.interruptible()
         tasks = [
             self.process.start(
-                ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.sync_timeout)
-                if isinstance(ask, AskSynced)
-                else ask.runtime.eval(ask.request, ask.timeout),
+                ask.runtime.eval(ask.request, ask.timeout)
+                if ask.sync is None
+                else ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout),
                 f"{self.process.name}/request",
             )
             for ask in asks

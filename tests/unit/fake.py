@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.runtime import Acknowledging, Background, Caller, Failure, Reply, Request, Ticket
-from pyredisson.shared.owners import AnyOwner
+from pyredisson.core.callers import Caller
+from pyredisson.core.failures import Failure
+from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson.shared.marks import AnyOwner
 
 
 @dataclass

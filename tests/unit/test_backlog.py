@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
+from pyredisson.core import backlog
 from pyredisson.core.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson.core.failures import NotSent, Rejected, Unanswered, Unusable
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.core.runtime import NotSent, Rejected, Unanswered, Unusable, run
+from pyredisson.core.running import run
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
 LEVEL = Hold(30_000, watchdog=True, block=False)
 AWAY = ConnectionError("away")
+
+
+@pytest.fixture(autouse=True)
+def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients of these tests say themselves what becomes of an ownership."""
+    monkeypatch.setattr(
+        backlog, "settle", lambda client, ownership, budget, **how: client.settle(ownership, budget, **how)
+    )
 
 
 class FakeClient:

@@ -67,7 +67,7 @@ def test_a_connection_that_lied_is_disconnected(
 
 
 @pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
-def test_what_a_parser_holds_already_is_not_taken_for_the_beginning_of_a_reply(
+def test_bytes_that_a_parser_has_buffered_do_not_start_a_new_reply(
     sockets: tuple[socket.socket, socket.socket], parser: type[Any]
 ) -> None:
     ours, theirs = sockets

@@ -54,7 +54,7 @@ def test_there_is_no_thread_without_need(callbacks: Callbacks, monkeypatch: pyte
         until(lambda: workers() == 0)
 
 
-def test_one_that_blocks_keeps_nobody_waiting(callbacks: Callbacks) -> None:
+def test_a_callback_that_blocks_delays_no_caller(callbacks: Callbacks) -> None:
     go_on, called = threading.Event(), threading.Event()
     callbacks.add(go_on.wait, 30)
     callbacks.add(called.set)

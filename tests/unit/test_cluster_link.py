@@ -9,11 +9,14 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import PUBLISH, Failure, NotNow, NotSent, Rejected, Unanswered, run
-from pyredisson.net.cluster import Cluster, ClusterLink
+from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, Unanswered
+from pyredisson.core.running import run
+from pyredisson.core.runtime import PUBLISH
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
 from pyredisson.net.slots import Address, Call, slot_of
-from pyredisson.threads.cluster import ThreadTurn
+from pyredisson.threads.cluster import ThreadMutex
 
 A: Address = ("a", 1)
 B: Address = ("b", 2)
@@ -89,7 +92,7 @@ class World:
         self.slept = 0.0
         self.asked: list[bytes] = []
         cluster = Cluster((A, B), redis.Connection, {}, None)
-        self.link = ClusterLink(cluster, mode, self._node, ThreadTurn, self._sleep)  # type: ignore[arg-type]
+        self.link = ClusterLink(cluster, mode, self._node, ThreadMutex, self._sleep)  # type: ignore[arg-type]
 
     def _node(self, address: Address) -> Node:
         return self.nodes.setdefault(address, Node(self, address))
@@ -131,7 +134,7 @@ def test_the_word_for_publishing(mode: str, shards: bool, sharded: bool) -> None
     world.shards = shards
     call = Call("lock_release", (NAME,), (PUBLISH,))
     run(world.link.eval(call, 5.0))
-    assert world.link.sharded is sharded
+    assert world.link.map.sharded is sharded
     assert call.packed is not None
     assert (b"SPUBLISH" in call.packed.data) is sharded
 
@@ -269,6 +272,6 @@ def test_a_node_that_does_not_answer_one_hundred_is_not_asked_the_next(world: Wo
 
 def test_what_is_about_no_key_is_asked_of_any_master(world: World) -> None:
     assert run(world.link.ask(("INFO",), 5.0)) == 1
-    world.link._owners = [None] * len(world.link._owners)
+    world.link.map.owners = [None] * len(world.link.map.owners)
     with pytest.raises(NotSent, match="no node"):
         run(world.link.ask(("INFO",), 5.0))

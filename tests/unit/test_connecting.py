@@ -27,7 +27,7 @@ def test_a_setting_of_config_is_refused_at_once(api: ModuleType, field: str, url
 
 
 @both
-def test_several_are_told_together(api: ModuleType) -> None:
+def test_several_settings_are_named_together(api: ModuleType) -> None:
     with pytest.raises(TypeError, match=r"config=Config\(lock_watchdog_timeout=5, timeout=1\)"):
         api.Redisson.from_url("redis://h", timeout=1, lock_watchdog_timeout=5)
 
@@ -54,7 +54,7 @@ def test_valkey_is_another_name(api: ModuleType, url: str, leads_to: str) -> Non
 @pytest.mark.parametrize(
     "url", ["", "localhost:6379", "http://h", "redis-cluster://h", "redis:h", "Redis://h", "://h", "user:hunter2@h"]
 )
-def test_a_wrong_url_is_told_what_is_accepted(api: ModuleType, url: str) -> None:
+def test_the_error_of_a_wrong_url_says_what_is_accepted(api: ModuleType, url: str) -> None:
     with pytest.raises(ValueError, match="redis://localhost:6379") as refusal:
         api.Redisson.from_url(url)
     for scheme in SCHEMES:
@@ -146,7 +146,7 @@ def test_settings_of_valkeys_are_kept(settings: dict[str, Any], url: str) -> Non
     assert pyredisson.Redisson(valkey.Valkey(**settings)).url == url
 
 
-def test_what_cannot_be_told_from_its_settings_is_refused() -> None:
+def test_a_client_with_unknowable_settings_is_refused() -> None:
     valkey = pytest.importorskip("valkey")
     asyncio_valkey = pytest.importorskip("valkey.asyncio")
 

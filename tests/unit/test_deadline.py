@@ -86,7 +86,7 @@ def test_a_plain_number_beyond_a_day_is_asked_about(lease: Any) -> None:
     assert lease_ms(timedelta(seconds=float(lease))) == whole_ms(lease) == lease_ms(meant(float(lease)))
 
 
-def test_the_number_that_was_probably_meant_is_told() -> None:
+def test_the_error_names_the_number_that_was_probably_meant() -> None:
     with pytest.raises(ValueError, match=r"lease_time=600000 is more than a day \(167 hours\).* write 600;"):
         lease_ms(600_000)
 
@@ -135,7 +135,7 @@ def test_a_wait_is_neither_negative_nor_infinite(wait: Any) -> None:
 
 
 @given(st.floats(min_value=1e-6, max_value=MAX_SECONDS))
-def test_rounding_never_takes_time_away(lease: float) -> None:
+def test_rounding_never_shortens_a_time(lease: float) -> None:
     milliseconds = whole_ms(lease)
     assert milliseconds >= 1
     assert milliseconds / 1000 >= lease * (1 - 1e-9) - 1e-9

@@ -204,7 +204,7 @@ def supervising(server: EmbeddedServer) -> tuple[int, int]:
     return first, second
 
 
-def test_a_supervisor_that_is_told_to_end_takes_the_server_with_it(server: EmbeddedServer) -> None:
+def test_a_supervisor_that_is_terminated_ends_its_server(server: EmbeddedServer) -> None:
     os.kill(server._process._supervisor.pid, signal.SIGTERM)
     until(lambda: not exists(server.pid), what="the server is gone")
 
@@ -488,7 +488,7 @@ def test_a_server_that_never_answers_is_given_up() -> None:
     assert process.ended()
 
 
-def test_somebody_elses_server_is_not_taken_for_ours(server: EmbeddedServer) -> None:
+def test_a_foreign_server_is_not_mistaken_for_ours(server: EmbeddedServer) -> None:
     process = ServerProcess(["sleep", "600"], private_directory())
     try:
         with (

@@ -67,7 +67,7 @@ def test_embedded(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["embedded://host", "embedded:///path", "embedded://?db=1", "embedded:x"])
-def test_embedded_takes_nothing(url: str) -> None:
+def test_embedded_accepts_no_options(url: str) -> None:
     with pytest.raises(ValueError, match="embedded"):
         asks_for_embedded(url, {})
 

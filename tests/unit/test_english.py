@@ -67,7 +67,7 @@ PUBLIC = [
     "fencing/**/*.py",
     "lease.py",
     "observe/**/*.py",
-    "shared/owners.py",
+    "shared/*owners.py",
     "testing/**/*.py",
     "tools/cli.py",
     *(f"{form}/{name}.py" for form in ("threads", "asyncio") for name in FACADE),

@@ -97,7 +97,7 @@ def test_what_the_nodes_said() -> None:
     assert QuorumUnreachableError("?").nodes == {}
 
 
-def test_an_os_error_among_the_bases_takes_no_errno_from_the_message() -> None:
+def test_an_os_error_among_the_bases_sets_no_errno_from_the_message() -> None:
     for kind in (LockTimeoutError, QuorumUnreachableError):
         error = kind("not got")
         assert isinstance(error, OSError)

@@ -11,7 +11,9 @@ import redis.exceptions as rx
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Failure, NotNow, Reply, Request, Unanswered, run
+from pyredisson.core.failures import Failure, NotNow, Unanswered
+from pyredisson.core.running import run
+from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.kinds.lock import LockCore
 from pyredisson.kinds.semaphore import SemaphoreCore
@@ -64,3 +66,23 @@ def test_what_is_in_doubt_is_asked_about_until_the_time_is_over(take: Take) -> N
     with pytest.raises(OutcomeUnknownError):
         run(take(client))
     assert 0.8 * TIMEOUT < runtime.time - began <= TIMEOUT + 0.001
+
+
+@dataclass
+class Unreachable(FakeRuntime):
+    """A server that loses its first reply, and to which no connection can be made any more."""
+
+    lost: Failure | None = field(default_factory=lambda: Unanswered(rx.ConnectionError("Protocol error")))
+
+    async def eval(self, request: Request, timeout: float) -> Reply:
+        self.pass_time(0.05)
+        failure, self.lost = self.lost or NotNow(rx.TimeoutError("no connection in time")), None
+        raise failure
+
+
+@each_way
+def test_an_unknown_outcome_is_explained_by_the_request_that_was_sent(take: Take) -> None:
+    client = ClientCore(Unreachable(), Config(timeout=TIMEOUT))
+    with pytest.raises(OutcomeUnknownError, match="Protocol error") as error:
+        run(take(client))
+    assert isinstance(error.value.__cause__, rx.ConnectionError)

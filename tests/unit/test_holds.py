@@ -421,16 +421,11 @@ def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
     assert ownership.lose(GONE, ownership.generation)
 
 
-@pytest.mark.parametrize(
-    "begin", [lambda ownership: ownership.begin_release().request_id, lambda ownership: ownership.begin_last()]
-)
-def test_a_renewal_says_nothing_of_what_is_being_released(
-    ownership: Ownership, begin: Callable[[Ownership], int]
-) -> None:
+def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) -> None:
     """It may have been executed behind the release. If it was not, the release will say that the hold was gone."""
     take(ownership, PLAIN)
     generation = ownership.generation
-    request_id = begin(ownership)
+    request_id = ownership.begin_release().request_id
     assert not ownership.lose(GONE, generation)
     assert ownership.lose_one(request_id, GONE, 0.0)
 

@@ -40,7 +40,7 @@ def test_time_goes_by(lease: Lease, world: FakeRuntime) -> None:
     lease.ensure_held()
 
 
-def test_past_the_deadline_it_is_lost_though_nobody_said_so(lease: Lease, world: FakeRuntime) -> None:
+def test_past_the_deadline_it_is_lost_without_a_report(lease: Lease, world: FakeRuntime) -> None:
     world.pass_time(certain_for(10_000))
     assert lease.remaining() == 0.0
     assert lease.lost
@@ -49,7 +49,7 @@ def test_past_the_deadline_it_is_lost_though_nobody_said_so(lease: Lease, world:
     assert caught.value.name == "orders"
 
 
-def test_a_loss_that_was_told_is_at_once(lease: Lease, ownership: Ownership) -> None:
+def test_a_reported_loss_counts_at_once(lease: Lease, ownership: Ownership) -> None:
     ownership.lose("it was force-unlocked")
     assert lease.remaining() == 0.0
     assert lease.lost
@@ -69,7 +69,7 @@ def test_lost_is_final(lease: Lease, ownership: Ownership, world: FakeRuntime) -
     assert lease.lost
 
 
-def test_a_hold_that_is_taken_after_the_loss_is_another(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
+def test_a_hold_acquired_after_the_loss_is_another(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
     ownership.lose("it was force-unlocked")
     ownership.begin_release()
     again = take(ownership, world)
@@ -108,7 +108,7 @@ def test_after_its_block_it_holds_nothing_and_is_not_called_lost(lease: Lease) -
         lease.ensure_held()
 
 
-def test_who_wants_to_know_is_told(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
+def test_callbacks_are_called_at_the_loss(lease: Lease, ownership: Ownership, world: FakeRuntime) -> None:
     told: list[str] = []
     lease._when_lost(lambda: told.append("first"))
     other = take(ownership, world)

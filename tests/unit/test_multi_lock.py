@@ -12,7 +12,8 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.quorum.hold import Keeper, MultiHold, MultiLevel
+from pyredisson.quorum.keeper import Keeper
+from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 from tests.unit.fake import FakeOwner
 
 MANY = 40_000
@@ -40,10 +41,10 @@ def lock() -> Iterator[pyredisson.MultiLock]:
         yield pyredisson.MultiLock(client.get_lock("orders"), client.get_lock("stock"))
 
 
-def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiHold:
+def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiOwnership:
     """A hold of another multi-lock, with the members of this one."""
-    hold = MultiHold(key, str(key), FakeOwner(number), lock._core.members, 2, quick=False)
-    hold.holds.append(MultiLevel(30_000, 2, watchdog=True, block=False))
+    hold = MultiOwnership(key, str(key), FakeOwner(number), lock._core.members, 2)
+    hold.holds.append(MultiHold(30_000, 2, watchdog=True, block=False))
     return hold
 
 
@@ -94,7 +95,7 @@ def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
     keeper = keeper_of(lock)
     for number in range(MANY):
         keeper.enter(hold_of(lock, number))
-    assert len(keeper.holds()) == MANY + 1
+    assert len(keeper.all()) == MANY + 1
     assert lines_of(work, lock) < MANY / 4
 
 
@@ -115,4 +116,4 @@ def test_the_holds_of_one_multi_lock_are_those_in_the_table(lock: pyredisson.Mul
         keeper.drop(hold)
     assert keeper.of("goods") == []
     assert keeper.of("never taken") == []
-    assert len(keeper.holds()) == 1
+    assert len(keeper.all()) == 1

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pyredisson.core.names import LatchNames, SemaphoreNames
-from pyredisson.core.wakeups import ALL, Seat, Wakeups
+from pyredisson.core.waiters import ALL, Seat
+from pyredisson.core.wakeups import Wakeups
 from pyredisson.kinds.latch import latch_message
 from pyredisson.kinds.numbered import MAX_COUNT, count_of, permits_message
 from tests.unit.fake import FakeRuntime, FakeTicket

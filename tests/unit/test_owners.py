@@ -14,15 +14,10 @@ from typing import Any
 import pytest
 
 from pyredisson import asyncio as pyredisson_asyncio
-from pyredisson.shared import owners
-from pyredisson.shared.owners import (
-    TaskOwner,
-    ThreadOwner,
-    current_task_id,
-    current_task_owner,
-    current_thread_id,
-    current_thread_owner,
-)
+from pyredisson.shared import task_owners
+from pyredisson.shared.owners import current_thread_id
+from pyredisson.shared.task_owners import TaskOwner, current_task_id, current_task_owner
+from pyredisson.shared.thread_owners import ThreadOwner, current_thread_owner
 from tests.waiting import until
 
 
@@ -217,13 +212,13 @@ def test_an_owner_keeps_no_task_and_is_not_kept() -> None:
         task = asyncio.create_task(work())
         owner = await task
         gone = weakref.ref(task)
-        assert owner in owners._tasks.values()
+        assert owner in task_owners._tasks.values()
         del task
         await asyncio.sleep(0)  # The loop itself has it in hand until here.
         gc.collect()
         assert gone() is None
         assert not owner.alive()
-        assert owner not in owners._tasks.values()
+        assert owner not in task_owners._tasks.values()
 
     asyncio.run(main())
 

@@ -152,7 +152,7 @@ def test_nothing_is_called_where_no_fork_was(monkeypatch: pytest.MonkeyPatch) ->
     assert process._pid == os.getpid()
 
 
-def test_there_is_a_fork_that_python_is_not_told_of() -> None:
+def test_there_is_a_fork_without_pythons_hooks() -> None:
     """Or else the tests above show nothing."""
     assert ctypes.PyDLL(None).fork
     said = output_of(

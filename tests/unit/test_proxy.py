@@ -183,7 +183,7 @@ def test_messages_of_subscriptions_are_no_replies(
 
 @pytest.mark.parametrize("ending", ["message", "unsubscribe"])
 @pytest.mark.parametrize("resp3", [False, True])
-def test_a_message_between_request_and_reply_is_told_from_the_reply(resp3: bool, ending: str) -> None:
+def test_a_message_between_request_and_reply_is_not_the_reply(resp3: bool, ending: str) -> None:
     # Played by the test: no real server can be made to send a message at just this moment.
     kind = b">" if resp3 else b"*"
     subscribed = b"".join(kind + b"3\r\n$9\r\nsubscribe\r\n$1\r\n%s\r\n:1\r\n" % name for name in (b"a", b"b"))
@@ -366,7 +366,7 @@ def test_waiting_for_what_does_not_happen_fails(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("second", ["drop_reply", "hold_request"])
-def test_of_two_that_concern_one_request_the_first_takes_the_next(
+def test_the_first_of_two_faults_for_one_request_gets_the_next_request(
     proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str, second: str
 ) -> None:
     client = connect(socket_timeout=5.0)
@@ -383,7 +383,7 @@ def test_of_two_that_concern_one_request_the_first_takes_the_next(
 # --- hold_request ---
 
 
-def test_a_held_request_is_delivered_after_its_client_is_gone(
+def test_a_held_request_is_delivered_after_its_client_has_left(
     proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str
 ) -> None:
     client = connect(db=3, socket_timeout=0.5)
@@ -418,9 +418,7 @@ def test_a_held_request_may_reset_the_connection(
     assert direct.getdel(unique_name) == b"-8"
 
 
-def test_what_was_sent_after_a_held_request_waits_behind_it(
-    proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_requests_after_a_held_one_wait_behind_it(proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     name = unique_name.encode()
     held = proxy.hold_request("APPEND", k=2)
     with socket.create_connection((HOST, proxy.port), timeout=5.0) as raw:
@@ -524,7 +522,7 @@ def test_blackhole_down(
     direct.unlink(unique_name)
 
 
-def test_nobody_hears_of_an_end_in_a_blackhole_until_it_is_healed(fresh_server: Callable[..., Server]) -> None:
+def test_the_end_of_a_connection_is_seen_only_after_a_blackhole_is_healed(fresh_server: Callable[..., Server]) -> None:
     server = fresh_server()
     with (
         Proxy(server.port) as proxy,
@@ -651,7 +649,7 @@ def test_reset_after_bytes_up(
 # --- clear, many ---
 
 
-def test_clear_takes_out_everything(proxy: Proxy, connect: Callable[..., redis.Redis], unique_name: str) -> None:
+def test_clear_removes_every_fault(proxy: Proxy, connect: Callable[..., redis.Redis], unique_name: str) -> None:
     proxy.drop_reply("PING", k=None)
     proxy.hold_request("PING")
     proxy.duplicate_request("PING", k=None)

@@ -7,7 +7,7 @@ import threading
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.runtime import Rejected
+from pyredisson.core.failures import Rejected
 from pyredisson.core.server import Complaint, Server, ServerFacts, complaints, lack_of_persistence, read_info
 from pyredisson.errors import RedissonError
 from tests.unit.fake import FakeMutex

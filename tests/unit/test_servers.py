@@ -141,7 +141,7 @@ def test_stop_leaves_nothing_and_may_be_repeated() -> None:
     assert not os.path.exists(directory)
 
 
-def test_a_port_that_was_taken_meanwhile_is_tried_no_longer(
+def test_a_port_in_use_meanwhile_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, fresh_server: Callable[..., Server], valkey: Server, build: Build
 ) -> None:
     free = free_port()
@@ -153,7 +153,7 @@ def test_a_port_that_was_taken_meanwhile_is_tried_no_longer(
     assert server.answers()
 
 
-def test_free_port_is_never_one_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_port_is_never_one_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()

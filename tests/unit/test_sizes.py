@@ -20,25 +20,14 @@ FACADES = {
 
 #: Larger than that since before there was a limit. Lower a number when its file has shrunk; never raise one.
 OVERSIZE: dict[str, int] = {
-    "core/client.py": 457,
     "core/ownership.py": 594,
-    "core/runtime.py": 503,
     "core/scripts.py": 620,
-    "core/wakeups.py": 513,
-    "net/cluster.py": 573,
-    "quorum/hold.py": 501,
-    "quorum/multi_lock.py": 1048,
-    "shared/owners.py": 529,
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
     "core/acquire.py:acquire": 65,
     "core/client.py:persist": 60,
-    "core/waiting.py:until_taken": 69,
-    "net/cluster.py:_execute": 57,
-    "net/subscriber.py:_listen": 54,
     "observe/logging.py:log_event": 75,
-    "quorum/multi_lock.py:ask_all": 59,
 }
 
 

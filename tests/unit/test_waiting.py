@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.failures import NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
-from pyredisson.core.runtime import NotSent, Rejected, Unanswered, run
+from pyredisson.core.running import run
+from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import RETRY, until_taken
-from pyredisson.core.wakeups import Wakeups, lock_message
+from pyredisson.core.wakeups import Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from pyredisson.core.wakeups import ALL, LINGER, LOOK_APART, Line, Party, Seat, Wakeups, lock_message
+from pyredisson.core.waiters import ALL, Line, Party, Seat, lock_message
+from pyredisson.core.wakeups import LINGER, LOOK_APART, Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"

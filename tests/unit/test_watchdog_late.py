@@ -9,7 +9,7 @@ import pytest
 from pyredisson import events
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import run
+from pyredisson.core.running import run
 from pyredisson.core.watchdog import LATE
 from tests.unit.fake import FakeRuntime
 

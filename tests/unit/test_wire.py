@@ -11,7 +11,7 @@ import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.core.runtime import NotNow, NotSent, Rejected
+from pyredisson.core.failures import NotNow, NotSent, Rejected
 from pyredisson.net.resp import (
     as_redis_error,
     failure_of,

@@ -58,6 +58,8 @@ def _only(*environments: Environment) -> pytest.MarkDecorator:
 
 #: For what every runtime promises and the server does not influence, above all where time has to pass.
 each_runtime = _only(*(Environment(runtime, VALKEY) for runtime in RUNTIMES), SIMULATED)
+#: For periods and time limits of the protocol itself, which neither the runtime nor the server influences.
+in_virtual_time = _only(SIMULATED)
 #: For what cannot be simulated: threads, callbacks of any kind, clients that a user made.
 in_real_time = _only(*(each for each in EVERYWHERE if each.runtime != "simulated"))
 #: The same, where the server does not influence it.
@@ -66,3 +68,6 @@ sync_and_async = _only(*(Environment(runtime, VALKEY) for runtime in RUNTIMES))
 each_server = _only(*(each for each in EVERYWHERE if isinstance(each.server, Build)))
 threads_only = _only(Environment("threads", VALKEY))
 asyncio_only = _only(Environment("asyncio", VALKEY))
+
+#: Ctrl-C may come while a socket belongs to no object yet; it is closed all the same.
+interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -75,11 +75,20 @@ class SimulatedActor(Actor):
 
 
 class SimulatedStore(Store):
-    """The simulated server's."""
+    """The simulated server's.
+
+    Attributes:
+        scripts_run: How many scripts it has run.
+    """
 
     def __init__(self, world: SimulatedWorld, node: Node) -> None:
         self._world = world
         self._node = node
+        self.scripts_run = 0
+        world.simulation.watchers.append(self._count)
+
+    def _count(self, node: Node, *_: object) -> None:
+        self.scripts_run += node is self._node
 
     def command(self, *words: str | int) -> Any:
         return self._node.redis.command(*words)
@@ -108,6 +117,7 @@ class SimulatedWorld(World):
     """The simulation: one process, one server, and time that passes only when there is nothing else to do."""
 
     runtime = "simulated"
+    redis: SimulatedStore
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,6 +125,7 @@ class SimulatedWorld(World):
         self.process: Process = self.simulation.process("process")
         self.clients: list[SimulatedClient] = []
         self.redis = SimulatedStore(self, self.simulation.node)
+        self._stores: dict[int, SimulatedStore] = {}
         self._ends.callback(self._stop)
 
     def _stop(self) -> None:
@@ -148,7 +159,9 @@ class SimulatedWorld(World):
         return remotes
 
     def node(self, index: int) -> Store:
-        return SimulatedStore(self, self.simulation.nodes[index])
+        if index not in self._stores:
+            self._stores[index] = SimulatedStore(self, self.simulation.nodes[index])
+        return self._stores[index]
 
     def until(self, predicate: Callable[[], Any], within: float = PATIENCE, what: str = "") -> Any:
         found: list[Any] = []

@@ -17,10 +17,12 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
-from pyredisson.core.runtime import is_interruption, run, run_to_the_end
+from pyredisson.core.failures import is_interruption
+from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.shared import process
-from pyredisson.shared.owners import HandleOwner, current_thread_owner
+from pyredisson.shared.made_owners import HandleOwner
+from pyredisson.shared.thread_owners import current_thread_owner
 from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class Lock:
         self.sleep = sleep
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
-        self.thread_local = bool(thread_local)
+        self.thread_local: bool = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self.local: Place = _PerThread() if self.thread_local else Place()
         self._settings = Settings(text_of(name), timeout, sleep)

@@ -14,9 +14,9 @@ import redis.exceptions as rx
 
 from pyredisson.asyncio.client import Redisson
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
-from pyredisson.core.runtime import is_interruption
+from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.shared.owners import HandleOwner
+from pyredisson.shared.made_owners import HandleOwner
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -111,7 +111,7 @@ class Lock:
         self.sleep = sleep
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
-        self.thread_local = bool(thread_local)
+        self.thread_local: bool = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self.local: Place = _PerTask() if self.thread_local else Place()
         self._settings = Settings(text_of(name), timeout, sleep)

@@ -15,8 +15,8 @@ from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError,
 from pyredisson.kinds.token_lock import TokenLockCore
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import MadeCaller
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import MadeCaller
 
 __all__ = ["Place", "Settings", "client_behind", "lease_of", "text_of", "translated", "wait_of"]
 

@@ -1,19 +1,22 @@
-"""A request that comes twice, or so late that its owner went on long ago: it changes nothing any more."""
+"""A request that arrives twice, or after its owner has done something else meanwhile, changes nothing."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 import redis
 
 from pyredisson.errors import OutcomeUnknownError
-from pyredisson.events import GivenBack
+from pyredisson.events import GivenBack, Lost, Renewed
 from tests.proxy import Held, Proxy, Then
 from tests.real.client_settings import changed, renewed_every
 from tests.real.observation import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
+from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
+from tests.worlds.threads import ThreadsWorld
 
 THENS: list[Then] = ["reset", "hang"]
 
@@ -30,7 +33,7 @@ def refused(late: Held) -> bool:
 # --- twice ---
 
 
-def test_every_request_comes_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_every_request_arrives_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     twice = proxy.duplicate_request(ANY_SCRIPT, None)
@@ -61,9 +64,7 @@ def test_renewals_come_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redi
     nothing_left(direct, client, unique_name)
 
 
-def test_what_others_wait_for_comes_twice(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_doubled_release_with_waiters(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
     client = world.from_url(proxy.url)
     lock, actors = client.get_lock(unique_name), [world.actor() for _ in range(4)]
     proxy.duplicate_request(ANY_SCRIPT, None)
@@ -112,7 +113,7 @@ def test_an_acquire(
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("before", [1, 2])
-def test_an_unlock_does_not_take_from_the_next_hold_of_the_same_owner(
+def test_a_late_unlock_does_not_end_the_next_hold_of_the_same_owner(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
 ) -> None:
     client = world.from_url(proxy.url)
@@ -176,7 +177,7 @@ def test_a_renewal_raises_no_lock_from_the_dead(
 
 @pytest.mark.parametrize("then", THENS)
 @pytest.mark.parametrize("method", ["lock", "unlock"])
-def test_what_its_caller_gave_up(
+def test_a_late_request_whose_caller_gave_up(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, method: str, then: Then
 ) -> None:
     client = world.from_url(proxy.url)
@@ -212,3 +213,29 @@ def test_what_its_caller_gave_up(
     assert held(direct, lock, actor) == 1
     actor.do(lock.unlock)
     nothing_left(direct, client, unique_name)
+
+
+def test_a_renewal_that_finds_a_lock_just_released_is_no_loss(valkey: Server, unique_name: str) -> None:
+    """The renewal is sent before the release and executed after it. With asyncio they share a connection."""
+    world = ThreadsWorld()
+    client = world.connected(valkey.url, lock_watchdog_timeout=3.0, timeout=20.0)
+    lock, actor, runtime = client.get_lock(unique_name), world.actor(), client._core.runtime
+    ask, sent, released = runtime.eval, threading.Event(), threading.Event()
+
+    async def cross(request: Any, timeout: float) -> Any:
+        if request.script.name == "lock_renew":
+            sent.set()
+            assert released.wait(20)
+            return await ask(request, 10.0)
+        reply = await ask(request, timeout)
+        if request.script.name == "lock_release":
+            released.set()
+            until(lambda: world.heard(Renewed), 20, what="the renewal is over")
+        return reply
+
+    runtime.eval = cross
+    actor.do(lock.lock)
+    assert sent.wait(20)
+    actor.do(lock.unlock)
+    assert not world.heard(Lost)
+    world.close()

@@ -1,7 +1,7 @@
-"""Processes that hold or wait for each kind of the family, and are killed or stopped in the middle of it.
+"""Processes that hold or wait for locks of each kind, and for semaphores and latches, and are killed or stopped then.
 
-What becomes of a killed process does not depend on its runtime: it is of threads here, and who stays is of tasks.
-What a stopped one finds when it goes on is looked at in both.
+What becomes of a killed process does not depend on its runtime: here it has threads, and the surviving one has tasks.
+What a stopped process finds when it continues is tested in both forms.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def scripts_run(direct: redis.Redis) -> int:
 @by_a_task
 @pytest.mark.parametrize("lease", [None, LEASE])
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
-def test_a_killed_holder_is_followed_within_its_lease(
+def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
 ) -> None:
     client = world.from_url(valkey.url)
-    theirs, actor = kind.opponent(client, unique_name), world.actor()
+    theirs, actor = kind.blocking_handle(client, unique_name), world.actor()
     with Peer("threads", valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
         peer.do("lock", lease)
         peer.do("lock", lease)
@@ -62,7 +62,7 @@ def test_a_killed_holder_is_followed_within_its_lease(
         taken.result(20)
         assert within(began, LEASE)
     actor.do(theirs.unlock)
-    kind.at_rest(direct, client, unique_name, 0)
+    kind.await_rest(direct, client, unique_name, 0)
 
 
 @by_a_task
@@ -85,7 +85,7 @@ def test_a_killed_reader_ends_no_other_read(
         reader.do(read.unlock)
         waiting.result(20)  # Nothing of the dead one keeps the lock alive.
     writer.do(write.unlock)
-    READ.at_rest(direct, client, unique_name, 0)
+    READ.await_rest(direct, client, unique_name, 0)
 
 
 @by_a_task
@@ -93,7 +93,7 @@ def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(valkey.url)
-    permits, actor = PERMITS.of(client, unique_name), world.actor()
+    permits, actor = PERMITS.handle(client, unique_name), world.actor()
     actor.do(permits.try_set_permits, 2)
     with Peer("threads", valkey.url, unique_name, PERMITS.name) as peer:
         for_good, for_a_while = peer.do("acquire"), peer.do("acquire", LEASE)
@@ -108,15 +108,15 @@ def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
     assert actor.do(permits.try_release, for_a_while) is False
     for permit in (for_good, mine):
         actor.do(permits.release, permit)
-    PERMITS.at_rest(direct, client, unique_name, 2)
+    PERMITS.await_rest(direct, client, unique_name, 2)
 
 
 @by_a_task
-def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
+def test_a_permit_of_a_killed_process_stays_acquired_until_an_operator_releases_it(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(valkey.url)
-    semaphore, actor = SEMAPHORE.of(client, unique_name), world.actor()
+    semaphore, actor = SEMAPHORE.handle(client, unique_name), world.actor()
     actor.do(semaphore.try_set_permits, 1)
     with Peer("threads", valkey.url, unique_name, SEMAPHORE.name) as peer:
         peer.do("acquire")
@@ -129,21 +129,21 @@ def test_a_permit_of_a_semaphore_stays_taken_and_an_operator_gives_it_back(
     operator.do(semaphore.release)
     assert waiting.result(20) is True
     actor.do(semaphore.release)
-    SEMAPHORE.at_rest(direct, client, unique_name, 1)
+    SEMAPHORE.await_rest(direct, client, unique_name, 1)
 
 
 @by_a_task
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
-def test_a_killed_waiter_delays_nobody(
+def test_a_killed_waiter_delays_no_other(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     client, holder, waiter = world.from_url(valkey.url), world.actor(), world.actor()
     let_in = kind.block(holder, client, unique_name)
-    handle = kind.of(client, unique_name)
+    handle = kind.handle(client, unique_name)
     with Peer("threads", valkey.url, unique_name, kind.name) as peer:
-        peer.send(kind.take)
+        peer.send(kind.acquire)
         until(lambda: channels(direct, unique_name), what="it waits")
-        waiting = waiter.start(getattr(handle, kind.take))
+        waiting = waiter.start(getattr(handle, kind.acquire))
         await_waiting(direct, handle)
         peer.kill()
         began = time.monotonic()
@@ -151,7 +151,7 @@ def test_a_killed_waiter_delays_nobody(
         taken = waiting.result(20)
         assert within(began, 0)
     kind.give_back(waiter, handle, taken)
-    kind.at_rest(direct, client, unique_name, 1)
+    kind.await_rest(direct, client, unique_name, 1)
 
 
 @dataclass
@@ -172,7 +172,7 @@ class Queue:
 def queue_up(world: ClockWorld, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
     client = world.connected(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
     let_in, waiter = FAIR.block(world.actor(), client, name), world.actor()
-    lock, names = FAIR.of(client, name), LockNames(name)
+    lock, names = FAIR.handle(client, name), LockNames(name)
     peer.send("lock")
     until(lambda: direct.llen(names.queue) == 1, what="it is the first")
     waiting = waiter.start(lock.lock)
@@ -196,7 +196,7 @@ def comes_when_the_first_has_had_its_time(queue: Queue) -> None:
 
 
 @by_a_task
-def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
+def test_a_killed_head_of_the_queue_delays_others_by_its_timeout_at_most(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     with Peer("threads", valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
@@ -204,17 +204,17 @@ def test_a_killed_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_mos
         peer.kill()
         comes_when_the_first_has_had_its_time(queue)
     queue.waiter.do(queue.lock.unlock)
-    FAIR.at_rest(direct, queue.lock._client, unique_name, 0)
+    FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
 
 
 @pytest.mark.parametrize("place", ["head", "second"])
 @by_a_task
-def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
+def test_a_killed_waiter_delays_no_other_past_its_own_timeout(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, place: str
 ) -> None:
     """It meant to wait for 2 s; what it waited for had 30 s left, and the settings believe in waiters for 300."""
     client, names = world.from_url(valkey.url, max_wait_without_check=60.0), LockNames(unique_name)
-    lock, (holder, first, last) = FAIR.of(client, unique_name), (world.actor() for _ in range(3))
+    lock, (holder, first, last) = FAIR.handle(client, unique_name), (world.actor() for _ in range(3))
     holder.do(lock.lock, 30)
     served = first.start(lock.lock) if place == "second" else None
     before = 1 if served else 0
@@ -223,7 +223,7 @@ def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
         peer.send("try_lock", 2.0)
         until(lambda: direct.llen(names.queue) == before + 1, what="it is queued up")
         began = time.monotonic()
-        waits = last.start(FAIR.of(world.from_url(valkey.url, max_wait_without_check=60.0), unique_name).lock)
+        waits = last.start(FAIR.handle(world.from_url(valkey.url, max_wait_without_check=60.0), unique_name).lock)
         until(lambda: direct.llen(names.queue) == before + 2, what="somebody is behind it")
         peer.kill()
     holder.do(lock.unlock)
@@ -232,19 +232,19 @@ def test_a_killed_waiter_holds_up_nobody_past_its_own_patience(
         first.do(lock.unlock)
     waits.result(20)
     assert within(began, 2.0)
-    last.do(FAIR.of(client, unique_name).force_unlock)
-    FAIR.at_rest(direct, client, unique_name, 0)
+    last.do(FAIR.handle(client, unique_name).force_unlock)
+    FAIR.await_rest(direct, client, unique_name, 0)
 
 
 # --- stopped ---
 
 
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
-def test_a_holder_that_was_stopped_past_its_lease_is_told_before_it_writes(
+def test_a_holder_that_was_stopped_past_its_lease_learns_of_the_loss_before_it_writes(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     client = world.from_url(valkey.url)
-    theirs, actor = kind.opponent(client, unique_name), world.actor()
+    theirs, actor = kind.blocking_handle(client, unique_name), world.actor()
     with Peer(world.runtime, valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
         peer.do("enter")
         peer.do("ensure_held")
@@ -266,14 +266,14 @@ def test_a_holder_that_was_stopped_past_its_lease_is_told_before_it_writes(
         actor.do(theirs.unlock)
         peer.do("lock")
         peer.do("unlock")
-    kind.at_rest(direct, client, unique_name, 0)
+    kind.await_rest(direct, client, unique_name, 0)
 
 
 def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     client = world.from_url(valkey.url)
-    permits, actor = PERMITS.of(client, unique_name), world.actor()
+    permits, actor = PERMITS.handle(client, unique_name), world.actor()
     actor.do(permits.try_set_permits, 1)
     with Peer(world.runtime, valkey.url, unique_name, PERMITS.name) as peer:
         permit = peer.do("acquire", LEASE)
@@ -292,10 +292,10 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
         assert peer.do("try_acquire") is None
         actor.do(permits.release, mine)
         peer.do("release", peer.do("acquire"))
-    PERMITS.at_rest(direct, client, unique_name, 1)
+    PERMITS.await_rest(direct, client, unique_name, 1)
 
 
-def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_most(
+def test_a_stopped_head_of_the_queue_delays_others_by_its_timeout_at_most(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
     with Peer(world.runtime, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
@@ -310,11 +310,11 @@ def test_a_stopped_head_of_the_queue_holds_up_those_behind_it_for_its_time_at_mo
         peer.result()
         assert direct.hkeys(unique_name) == [f"{peer.client_id}:{peer.number}"]
         peer.do("unlock")
-    FAIR.at_rest(direct, queue.lock._client, unique_name, 0)
+    FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
 
 
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)
-def test_a_stopped_waiter_takes_nothing_that_is_anothers(
+def test_a_stopped_waiter_acquires_nothing_held_by_another(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     load_scripts(valkey)
@@ -322,17 +322,17 @@ def test_a_stopped_waiter_takes_nothing_that_is_anothers(
     let_in = kind.block(holder, client, unique_name)
     with Peer(world.runtime, valkey.url, unique_name, kind.name) as peer:
         before_it = scripts_run(direct)
-        peer.send(kind.take)
+        peer.send(kind.acquire)
         # Once before it listens, and once after: nothing that it asked is still to be answered when it is stopped.
         until(lambda: scripts_run(direct) >= before_it + 2, what="it waits")
         peer.stop()
         let_in()
         again = kind.block(holder, client, unique_name)
-        before, asked = kind.look(direct, kind.of(client, unique_name), holder), scripts_run(direct)
+        before, asked = kind.state(direct, kind.handle(client, unique_name), holder), scripts_run(direct)
         peer.go_on()
         until(lambda: scripts_run(direct) > asked, what="it hears that it was let in, and asks")
-        assert kind.look(direct, kind.of(client, unique_name), holder) == before
+        assert kind.state(direct, kind.handle(client, unique_name), holder) == before
         again()
         taken = peer.result()
-        peer.do(kind.give, *([taken] if isinstance(taken, str) else []))
-    kind.at_rest(direct, client, unique_name, 1)
+        peer.do(kind.release, *([taken] if isinstance(taken, str) else []))
+    kind.await_rest(direct, client, unique_name, 1)

@@ -1,4 +1,4 @@
-"""A real server and the model, seen alike: raw replies, everything that is stored, every message published."""
+"""A real server and the simulated one behind one interface: raw replies, everything stored, every published message."""
 
 from __future__ import annotations
 

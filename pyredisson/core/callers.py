@@ -1,0 +1,125 @@
+"""Who asks, and the marks by which a call chain knows its own holds again; ``shared/`` has the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
+
+__all__ = ["Caller", "Holding", "MadeCaller", "Mark"]
+
+T = TypeVar("T")
+
+
+class Holding(Protocol):
+    """What an owner holds, as far as a :class:`Mark` has to know."""
+
+    name: str
+    owner: str
+    who: Caller
+    mark: Callable[[], Any] | None
+
+    def marked(self, mark: Callable[[], Any], /) -> None:
+        """It has left this in the context of its owner."""
+        ...
+
+    def in_use(self) -> bool:
+        """Whether anything is held, or is under way."""
+        ...
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by the call chain that acquired it."""
+        ...
+
+
+class Mark(Protocol):
+    """What a hold leaves in the context in which it was acquired: by it a call chain knows its own holds again."""
+
+    @property
+    def held(self) -> Holding:
+        """What is held."""
+        ...
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The locks that this is about."""
+        ...
+
+
+class Caller(Protocol):
+    """Who asks: a thread, a task or an owner that the user made, by a number that is never used for another."""
+
+    @property
+    def number(self) -> int:
+        """The number, as in ``<client id>:<number>``."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether call chains that have nothing to do with each other may run under it: see :meth:`acting`."""
+        ...
+
+    @property
+    def divided(self) -> bool:
+        """Whether that has happened."""
+        ...
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the thread or task still runs."""
+        ...
+
+    def gone_hint(self) -> str:
+        """What to tell of one that ended while it held a lock."""
+        ...
+
+    def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
+        """Who the calling context is for these locks: the owner of its own hold, else one that holds none of them.
+
+        Args:
+            names: The locks.
+            taken: Whether an owner holds, or asks for, one of them.
+        """
+        ...
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it is a thread that a pool gives its jobs."""
+        ...
+
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+        """Note in the calling context, and in ``held.mark``, that something is about to be held.
+
+        Args:
+            held: What. Its ``mark`` returns the mark as long as that stands in a context, then ``None``.
+            names: The locks that this is about.
+            tell: As for :meth:`look_behind`, which is done as well.
+        """
+        ...
+
+    def innermost(self) -> Mark | None:
+        """The mark that was set last in the calling context."""
+        ...
+
+    def marks(self) -> Iterable[Mark]:
+        """The holds that this owner acquired in the calling context, innermost first."""
+        ...
+
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """Look whether this thread holds anything for another call chain, although it has gone on to this one.
+
+        Args:
+            held: What it is about to hold now.
+            tell: Called with what it has left held.
+        """
+        ...
+
+
+class MadeCaller(Caller, Protocol):
+    """An owner that the user made: it may be used from any thread or task, for one call at a time."""
+
+    def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Make a call in its name. Raises ``LockError`` if one is under way."""
+        ...

@@ -1,0 +1,75 @@
+"""Why a request got no reply of use, and what counts as an error of this library's own."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pyredisson.errors import RedissonError
+
+__all__ = [
+    "OUR_ERRORS",
+    "Failure",
+    "NotNow",
+    "NotSent",
+    "Rejected",
+    "Unanswered",
+    "Unusable",
+    "count_as_ours",
+    "is_interruption",
+]
+
+E = TypeVar("E", bound=Exception)
+
+
+class Failure(Exception):
+    """A request that got no reply of use. ``cause`` is the error to show to the user.
+
+    Never let out of the core: callers see ``cause``, or an error that says what became of their request.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class NotSent(Failure):
+    """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+
+
+class NotNow(NotSent):
+    """The same, and the servers said themselves that it is worth asking again soon."""
+
+
+class Unanswered(Failure):
+    """The request was sent, and no reply came. It may have been executed, or may yet be."""
+
+
+class Unusable(Unanswered):
+    """An answer came that says nothing of use, and asking again will not help: whether it was executed is not known.
+
+    Either an error, and an earlier copy may have been executed; or something that the script never says.
+    """
+
+
+class Rejected(Failure):
+    """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+#: See :func:`count_as_ours`.
+OUR_ERRORS: list[type[BaseException]] = [Failure, RedissonError]
+
+
+def count_as_ours(kind: type[E]) -> type[E]:
+    """Let this kind of error be one of ours. Those of the connection are, which the core does not know."""
+    OUR_ERRORS.append(kind)
+    return kind
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether a call was interrupted by this, and not ended by an error of ours, which says what became of it.
+
+    ``KeyboardInterrupt`` and a cancellation are; and so is whatever else a signal handler raises, of any class, such as
+    Celery's ``SoftTimeLimitExceeded`` or a ``TimeoutError``. Whoever is interrupted sees to it that nothing is left
+    behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
+    """
+    return not isinstance(error, tuple(OUR_ERRORS))

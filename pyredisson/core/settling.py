@@ -1,0 +1,143 @@
+"""Finishing what an owner left open: an acquire without an answer is given back, a release completed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson import events
+from pyredisson.core import scripts
+from pyredisson.core.calls import ReleaseCall
+from pyredisson.core.deadline import certain_for
+from pyredisson.core.holder import GONE, lost_error
+from pyredisson.core.in_flight import Pending
+from pyredisson.core.runtime import Failure, Rejected
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.in_flight import SettleBegun
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Reply
+
+__all__ = ["CLEANUP_BUDGET", "call_to_settle", "left_open", "settle", "settle_on_leaving", "settled"]
+
+#: What a caller that goes away in the middle may spend on giving back, in seconds.
+CLEANUP_BUDGET = 1.0
+
+
+async def settle(
+    client: ClientCore,
+    ownership: Ownership,
+    budget: float | None = None,
+    *,
+    since: int | None = None,
+    behind: bool = False,
+) -> Pending | None:
+    """Finish what the ownership has pending (an acquire is given back, a release completed), then what is due.
+
+    Args:
+        client: The client.
+        ownership: The ownership.
+        budget: Seconds; ``Config.timeout`` if ``None``.
+        since: The request that was left pending, if it matters that nothing has begun since.
+        behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
+
+    Returns:
+        What was pending at last, or ``None`` if nothing was, or another call took it over.
+
+    Raises:
+        Failure: It could not be settled; it is pending still.
+        LockLostError: It was a release, and the hold was lost before (unless ``behind``).
+    """
+    left = client.config.timeout if budget is None else budget
+    over = client.runtime.now() + left
+    last = None
+    background = since is not None
+    while True:
+        begun = ownership.take_over(since)
+        if begun.pending is None:
+            return last
+        try:
+            reply, sent, repeated = await client.exchange(
+                call_to_settle(ownership, begun), begun.epoch, begun.repeat, left
+            )
+            if not settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
+                if background:
+                    return None
+                since, left = None, max(0.001, over - client.runtime.now())
+                continue  # Its owner cannot go on before it is settled, whichever call has it now.
+        except Rejected:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Failure):
+                ownership.doubt(begun.request_id)
+            left_open(client, ownership, begun)
+            raise
+        last, since = begun.pending, begun.request_id
+        left = max(0.001, over - client.runtime.now())
+
+
+def call_to_settle(ownership: Ownership, begun: SettleBegun) -> ReleaseCall:
+    """The request that settles what was taken over."""
+    assert ownership.kind is not None, "a request is pending that no kind of lock has made"
+    return ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
+
+
+def left_open(client: ClientCore, ownership: Ownership, begun: SettleBegun) -> None:
+    """It could not be settled. It was taken over, so no other call remembers it: leave it to the watchdog."""
+    if ownership.pending is not None and ownership.request_id == begun.request_id:
+        client.watchdog.settle(ownership)
+
+
+def settled(
+    client: ClientCore,
+    ownership: Ownership,
+    begun: SettleBegun,
+    reply: Reply,
+    sent: float,
+    *,
+    repeated: bool,
+    behind: bool,
+) -> bool:
+    """Take the answer of the server. Returns whether it is of interest still: another call may have taken over.
+
+    Raises:
+        Failure: It is no answer.
+        LockLostError: As for :func:`settle`.
+    """
+    if begun.pending is not Pending.RELEASE:
+        if not ownership.given_back(begun.request_id):
+            return False
+        if begun.pending is Pending.ACQUIRE:
+            client.emit(events.GivenBack(ownership.name, ownership.owner))
+    elif type(reply) is list:
+        raise scripts.unusable(reply)
+    elif reply is None and not (repeated and begun.hold_count == 1 and sent < ownership.deadline):
+        # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
+        if ownership.lose_one(begun.request_id, GONE, client.runtime.now(), behind=behind):
+            client.tell_lost(ownership)
+        if not behind:
+            raise lost_error(ownership)
+    elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
+        return False
+    if not ownership.watched():
+        client.watchdog.unwatch(ownership)
+    return True
+
+
+async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving: bool = True) -> None:
+    """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
+
+    ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
+    """
+
+    async def try_to_settle() -> None:
+        try:
+            await settle(client, ownership, CLEANUP_BUDGET, behind=True)
+        except Failure:
+            pass
+
+    try:
+        await client.runtime.guard(try_to_settle(), CLEANUP_BUDGET, leaving=leaving)
+    finally:
+        if ownership.pending is not None:
+            client.watchdog.settle(ownership)

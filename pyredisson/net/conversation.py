@@ -1,0 +1,124 @@
+"""One connection of a subscriber: what is sent and heard on it, from its first SUBSCRIBE to its end."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import redis.exceptions as rx
+
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import NotSent, Rejected
+from pyredisson.net.resp import failure_of, pack
+
+if TYPE_CHECKING:
+    from pyredisson.core.waiters import Line
+    from pyredisson.core.wakeups import Wakeups
+
+__all__ = ["RETRY", "Conversation"]
+
+#: Between two connections, and between two looks for channels that went astray.
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
+
+
+class Conversation:
+    """One subscriber's connection, from its first SUBSCRIBE to its end.
+
+    A connection on which a command has been without an answer for ``ping_timeout`` is dead, whatever its socket says.
+
+    On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
+    are not found elsewhere are asked for here again, at intervals that grow.
+    """
+
+    def __init__(
+        self, wakeups: Wakeups, line: Line, *, sharded: bool, ping_interval: float, ping_timeout: float, now: float
+    ) -> None:
+        self._wakeups = wakeups
+        self._line = line
+        self._sharded = sharded
+        self._astray_at = math.inf
+        self._looks = 0  # So often channels that went astray were not found since.
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
+        self._heard = now
+        self._asked: float | None = None
+
+    def begin(self, now: float) -> bytes:
+        """The command to open with: subscribe to all that is wanted."""
+        channels = self._wakeups.wanted(self._line)
+        return self.subscribe(channels, now) if channels else b""
+
+    def subscribe(self, channels: list[str], now: float) -> bytes:
+        """The command that subscribes."""
+        self._asked = self._asked if self._asked is not None else now
+        if not self._sharded:
+            return pack("SUBSCRIBE", *channels)
+        return b"".join([pack("SSUBSCRIBE", channel) for channel in channels])  # One command is about one slot.
+
+    def farewell(self, channels: list[str], now: float) -> bytes:
+        """The command that unsubscribes."""
+        self._asked = self._asked if self._asked is not None else now
+        if not self._sharded:
+            return pack("UNSUBSCRIBE", *channels)
+        return b"".join([pack("SUNSUBSCRIBE", channel) for channel in channels])
+
+    def heard(self, replies: list[Any], now: float) -> None:
+        """Process what came."""
+        self._heard = now
+        self._asked = None
+        for reply in replies:
+            if isinstance(reply, rx.RedisError):
+                self._refused(reply, now)
+            elif isinstance(reply, list) and len(reply) == 3:
+                kind, channel, content = reply
+                if kind in (b"message", b"smessage"):
+                    self._wakeups.rang(channel.decode(), content, self._line)
+                elif kind in (b"subscribe", b"ssubscribe"):
+                    self._wakeups.confirmed(channel.decode(), self._line)
+                    self._looks = 0
+                elif kind == b"sunsubscribe" and self._wakeups.dropped(channel.decode(), self._line):
+                    self._go_astray(now)  # That was not asked for: its slot moves to another node.
+
+    def _refused(self, error: rx.RedisError, now: float) -> None:
+        if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
+            if self._wakeups.unconfirmed(self._line):  # Else it answers a farewell.
+                self._go_astray(now)
+        else:
+            self._wakeups.refuse(Rejected(error), self._line)
+
+    def _go_astray(self, now: float) -> None:
+        if self._astray_at == math.inf:
+            self._astray_at = now + (RETRY.longest(self._looks) if self._looks else 0)
+
+    def astray(self, now: float) -> bool:
+        """Whether it is time to look for channels elsewhere."""
+        return now >= self._astray_at
+
+    def looked_elsewhere(self, now: float) -> bytes:
+        """The command that asks here again for what was not found elsewhere."""
+        self._astray_at = math.inf
+        left = self._wakeups.unconfirmed(self._line)
+        self._looks = self._looks + 1 if left else 0
+        return self.subscribe(left, now) if left else b""
+
+    def due(self, now: float) -> bytes:
+        """The commands that are due now: farewells to channels without waiters, and a ping."""
+        gone = self._wakeups.take_idle(now, self._line)
+        out = b""
+        if self._asked is None and now >= self._heard + self._ping_interval and self._wakeups.wanted(self._line):
+            self._asked = now
+            out = pack("PING")
+        return self.farewell(gone, now) + out if gone else out
+
+    def dead(self, now: float) -> bool:
+        """Whether the server has been silent for too long."""
+        return self._asked is not None and now >= self._asked + self._ping_timeout  # As next_due() counts it.
+
+    def next_due(self, now: float) -> float:
+        """Seconds until something may be due."""
+        again = min(self._wakeups.idle_due(self._line), self._astray_at)
+        if self._asked is not None:
+            return max(0.0, min(again, self._asked + self._ping_timeout) - now)
+        if not self._wakeups.wanted(self._line):
+            return math.inf if again == math.inf else max(0.0, again - now)
+        return max(0.0, min(again, self._heard + self._ping_interval) - now)

@@ -1,0 +1,134 @@
+"""The subscribers of a cluster: each channel is heard at the node that serves its slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyredisson.core.failures import Failure
+from pyredisson.core.waiters import Line
+from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.cluster_map import SHARE
+from pyredisson.net.subscriber import Subscriber
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.events import Event
+    from pyredisson.net.link import Link, NodeLink
+
+__all__ = ["NodeSubscribers", "subscriber_for"]
+
+
+class NodeSubscribers:
+    """A subscriber for each node at which somebody here waits for messages. The arguments are those of one."""
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        start: Callable[[Subscriber], None],
+        runtime: Runtime,
+        config: Config,
+        wakeups: Wakeups,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._slots = link.map
+        self._start = start
+        self._runtime = runtime
+        self._config = config
+        self._wakeups = wakeups
+        self._emit = emit
+        self._mutex = runtime.mutex()
+        self._by_node: dict[NodeLink, Subscriber] = {}
+        self._by_line: dict[Line, Subscriber] = {}
+        self.closed: bool = False
+        link.on_change = self._relocate
+
+    def subscribe(self, channel: str) -> None:
+        """Send for a channel's messages, at the node that serves its slot."""
+        subscriber = self._at(self._slots.node_for(channel))
+        self._wakeups.move(channel, subscriber.line)
+        subscriber.subscribe(channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        """A channel may have lost its last waiter."""
+        subscriber = self._by_line.get(self._wakeups.line_of(channel))
+        if subscriber is not None:
+            subscriber.unsubscribe(channel)
+
+    def close(self) -> None:
+        """Let all of them end."""
+        with self._mutex:
+            self.closed = True
+            subscribers = list(self._by_node.values())
+        for subscriber in subscribers:
+            subscriber.close()
+
+    def abandon(self) -> None:
+        """See :meth:`Subscriber.abandon`."""
+        self.closed = True
+        for subscriber in list(self._by_node.values()):
+            subscriber.abandon()
+
+    def _at(self, node: NodeLink) -> Subscriber:
+        with self._mutex:
+            subscriber = self._by_node.get(node)
+            if subscriber is None:
+                line = Line()
+                subscriber = Subscriber(
+                    node.stream,
+                    self._start,
+                    self._runtime,
+                    self._config,
+                    self._wakeups,
+                    self._emit,
+                    line=line,
+                    sharded=self._slots.sharded,
+                    find_again=self._find_again,
+                )
+                subscriber.closed = self.closed
+                self._by_node[node] = self._by_line[line] = subscriber
+            return subscriber
+
+    async def _find_again(self) -> None:
+        """Somebody's channels are not where they were: look where they are."""
+        try:
+            self._slots.stale = True
+            await self._slots.learn(self._config.timeout * SHARE)
+        except Failure:
+            return  # Later, then. They are looked for until they are found.
+        self._relocate()
+
+    def _relocate(self) -> None:
+        """Hear every channel where it belongs by now."""
+        for channel in self._wakeups.wanted():
+            subscriber = self._at(self._slots.node_for(channel))
+            former = self._wakeups.move(channel, subscriber.line)
+            if former is not None:
+                subscriber.subscribe(channel)
+                if former in self._by_line:
+                    self._by_line[former].leave(channel)
+        with self._mutex:
+            gone = [node for node in self._by_node if not self._slots.knows(node)]
+            subscribers = [self._by_node.pop(node) for node in gone]
+            for subscriber in subscribers:
+                del self._by_line[subscriber.line]
+        for subscriber in subscribers:
+            subscriber.close()
+
+
+def subscriber_for(
+    link: Link,
+    start: Callable[[Subscriber], None],
+    runtime: Runtime,
+    config: Config,
+    wakeups: Wakeups,
+    emit: Callable[[Event], None],
+) -> Subscriber | NodeSubscribers:
+    """What hears the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
+    if isinstance(link, ClusterLink):
+        return NodeSubscribers(link, start, runtime, config, wakeups, emit)
+    subscriber = Subscriber(link.stream, start, runtime, config, wakeups, emit, follow=link.follow)
+    link.on_change = subscriber.move
+    return subscriber

@@ -1,0 +1,97 @@
+"""All of several locks, acquired one after another in one order, so that nobody waits for another in a circle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core.acquire import acquire
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.runtime import Failure
+from pyredisson.quorum.release import RETRY, undo
+from pyredisson.quorum.round import unreachable
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+
+__all__ = ["InOrder"]
+
+#: A part is covered by the mark of its multi-lock.
+NO_MARK: frozenset[str] = frozenset()
+
+
+class InOrder:
+    """Acquires all members one after another. The members are sorted by name.
+
+    Args:
+        client: That of the first member.
+    """
+
+    quick = False
+
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+
+    def where(self, index: int) -> str:
+        """See :meth:`Way.where`. The members have different names."""
+        return ""
+
+    async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
+        """See :meth:`Way.acquire`."""
+        runtime = self._client.runtime
+        deadline = Deadline.after(wait, asked)
+        reached = asked
+        failures = 0
+        while True:
+            try:
+                acquired = await self._acquire_each(owned, hold, wait, deadline)
+            except Failure as failure:
+                await undo(owned, hold)
+                now = runtime.now()
+                patience = self._client.config.quorum_retry_timeout
+                left = deadline.left(now) if wait is not None else patience - (now - reached)
+                if left <= RETRY.longest(failures) or wait == 0:
+                    raise unreachable(owned, _states(owned, failure), "in time") from failure.cause
+            else:
+                if acquired and owned.deadline_of(hold) > runtime.now():
+                    return True
+                await undo(owned, hold)
+                reached = runtime.now()
+                # If they were acquired, one of them ran out while others were waited for.
+                if not acquired or deadline.passed(reached):
+                    return False
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
+
+    async def _acquire_each(
+        self, owned: MultiOwnership, hold: MultiHold, wait: float | None, deadline: Deadline
+    ) -> bool:
+        runtime, keeper = self._client.runtime, self._client.keeper
+        began = runtime.now()
+        for index, (member, ownership) in enumerate(owned.parts()):
+            part = hold.part()
+            acquired = await acquire(member.client, member.kind, ownership, part, 0, NO_MARK)
+            if not acquired and wait != 0:
+                # Those that were acquired before stay alive while this one is waited for.
+                owned.begin_to_take(hold)
+                keeper.enter(owned)
+                keeper.keep(owned)
+                left = None if wait is None else deadline.left(runtime.now())
+                acquired = await acquire(member.client, member.kind, ownership, part, left, NO_MARK)
+            if not acquired:
+                return False
+            hold.parts[index] = part
+        if runtime.now() - began > hold.lease_ms / 20_000:
+            # It took a while: the lease begins now, for all of them.
+            owned.begin_to_take(hold)
+            await keeper.renew([owned])
+        owned.take_no_more()
+        return True
+
+
+def _states(owned: MultiOwnership, failure: Failure) -> dict[str, object]:
+    states: dict[str, object] = {
+        f"{member.name!r}": "taken" if ownership.holds else "not asked" for member, ownership in owned.parts()
+    }
+    states["the one that failed"] = failure.cause
+    return states

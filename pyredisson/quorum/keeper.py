@@ -1,0 +1,252 @@
+"""The table of a client's multi-locks, and their renewal: a part of the one watchdog of the client.
+
+A client keeps the multi-locks of which it has the first member. Their members are in no client's own round: all of
+them are renewed at once, by a request for each server and a hundred names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.holder import GONE, gone_hint, holder_alive
+from pyredisson.core.owner_table import OwnerTable
+from pyredisson.core.runtime import Ask, Failure
+from pyredisson.core.scripts import read_renewed
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Caller
+    from pyredisson.quorum.member import Member
+    from pyredisson.quorum.ownership import MultiOwnership
+
+__all__ = ["Keeper"]
+
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
+
+#: With so many entries in the table it is searched for those that are idle, or whose owners are gone.
+SWEEP_AT = 1000
+
+Batch: TypeAlias = "list[tuple[Member, Ownership, int]]"
+"""What one request renews: each with the generation of its ownership when it was sent."""
+
+
+class Keeper:
+    """Renews the multi-locks of one client, and reports their losses.
+
+    Plain methods note what to do; :meth:`step`, called by the client's watchdog, does it.
+    """
+
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+        self._runtime = client.runtime
+        self._table: OwnerTable[MultiOwnership] = OwnerTable(client.runtime)
+        self._kept: dict[MultiOwnership, None] = {}
+        self._sweep_at = SWEEP_AT
+
+    # ---- the table -----------------------------------------------------------------------------------------------
+
+    def find(self, key: object, who: Caller) -> MultiOwnership | None:
+        """What this owner holds, if anything."""
+        return self._table.find((key, who.number))
+
+    def enter(self, owned: MultiOwnership) -> MultiOwnership:
+        """Put it into the table, unless there is one: then return that."""
+        if len(self._table) >= self._sweep_at:
+            self._sweep()
+        return self._list(owned)
+
+    def _list(self, owned: MultiOwnership) -> MultiOwnership:
+        listed = self._table.enter(owned)
+        listed.listed_in = self
+        return listed
+
+    def _sweep(self) -> None:
+        """Forget what is idle, and what owners that are gone left behind with a fixed lease."""
+        now = self._runtime.now()
+        for owned in self.all():
+            if owned.idle() or (not owned.who.alive() and owned not in self._kept and not owned.remaining(now)):
+                self._drop(owned)
+                if not owned.idle() and owned.who.alive():
+                    self._list(owned)  # Its owner has acquired it in this very moment.
+        self._sweep_at = max(SWEEP_AT, 2 * len(self._table))
+
+    def _drop(self, owned: MultiOwnership) -> None:
+        owned.listed_in = None
+        self._table.drop(owned)
+
+    def tidy(self, owned: MultiOwnership) -> None:
+        """Its owner has done with it for now. If idle it stays for the next time, until there are too many."""
+        if owned.idle():
+            self._kept.pop(owned, None)
+            owned.begin()
+        elif owned.listed_in is None:
+            self.enter(owned)
+
+    def of(self, key: object) -> list[MultiOwnership]:
+        """What any owner holds of one multi-lock."""
+        return self._table.of(key)
+
+    def all(self) -> list[MultiOwnership]:
+        """Everything in the table."""
+        return list(self._table)
+
+    # ---- what to do ----------------------------------------------------------------------------------------------
+
+    def keep(self, owned: MultiOwnership) -> None:
+        """Renew it if it wants that, and tell its holder when it is lost."""
+        if owned.renew_at == math.inf and owned.renewable():
+            owned.renew_at = self._runtime.now() + owned.lease_ms() / 3000
+        self._kept[owned] = None
+        # Without a renewal, that is at its deadline; and there is none to come after it.
+        at = owned.renew_at
+        if at == math.inf and owned.holds:
+            at = owned.deadline()
+        self._client.watchdog.look(at)
+
+    def leave_alone(self, owned: MultiOwnership) -> None:
+        """Neither renew it nor report its loss, unless an outer hold wants that."""
+        if owned.taking is None and not (owned.holds and (owned.watched() or owned.renewable())):
+            self._kept.pop(owned, None)
+            owned.renew_at = math.inf
+
+    def keeping(self) -> int:
+        """How many are renewed or watched."""
+        return len(self._kept)
+
+    def kept(self) -> list[MultiOwnership]:
+        """Those that are renewed or watched."""
+        return list(self._kept)
+
+    def drop(self, owned: MultiOwnership) -> None:
+        """Its owner is gone."""
+        self._kept.pop(owned, None)
+        self._drop(owned)
+
+    def due(self) -> float:
+        """When :meth:`step` has something to do next."""
+        # A loss is reported at the deadline, and a renewal comes before; both are looked up, since renewals move them.
+        return min(
+            [min(owned.renew_at, owned.deadline() if owned.holds else math.inf) for owned in self.kept()],
+            default=math.inf,
+        )
+
+    async def step(self) -> None:
+        """Do what is due."""
+        if not self._kept:
+            return
+        self._report_lost()
+        now = self._runtime.now()
+        due = [owned for owned in self.kept() if owned.renew_at <= now and self._to_renew(owned)]
+        if due:
+            await self.renew(due + [owned for owned in self.kept() if self._may_come_along(owned, now)])
+
+    def _may_come_along(self, owned: MultiOwnership, now: float) -> bool:
+        """Whether one that is not due yet is renewed with those that are, so that all of them come together."""
+        if self._client.config.quorum_max_extensions is not None or not now < owned.renew_at < math.inf:
+            return False
+        return owned.renewable() and owned.renew_at <= now + owned.lease_ms() / 6000 and self._to_renew(owned)
+
+    def _to_renew(self, owned: MultiOwnership) -> bool:
+        if not holder_alive(owned):
+            self.drop(owned)
+            self._client.emit(events.HolderGone(owned.name, owned.owner, gone_hint(owned)))
+            return False
+        bound = self._client.config.quorum_max_extensions
+        if not owned.renewable() or (bound is not None and owned.taking is None and owned.extensions >= bound):
+            owned.renew_at = math.inf  # It ends by itself, and its holder hears of it then.
+            return False
+        return True
+
+    # ---- renewing ------------------------------------------------------------------------------------------------
+
+    async def renew(self, several: list[MultiOwnership]) -> None:
+        """Renew these on all servers at once. What moves their deadlines is a quorum, inside of what was certain."""
+        batches = _batches(several)
+        asks = [_renewal(lease, batch) for lease, batch in batches]
+        sent = self._runtime.now()
+        answers = await self._runtime.fan_out(asks) if asks else []
+        self._report_lost()  # An extension that comes too late is none.
+        failed: Failure | None = None
+        for (lease, batch), answer in zip(batches, answers, strict=True):
+            try:
+                if isinstance(answer, Failure):
+                    raise answer
+                renewed = read_renewed(answer, len(batch))
+            except Failure as failure:
+                failed = failure
+                continue
+            for (member, ownership, generation), kept in zip(batch, renewed, strict=True):
+                if kept:
+                    ownership.renewed(generation, sent, lease)
+                elif ownership.lose(GONE, generation):  # Its owner holds the member in its own right, too.
+                    member.client.watchdog.unwatch(ownership)
+                    member.client.tell_lost(ownership)
+        for owned in several:
+            self._renewed(owned, sent, failed)
+        self._report_lost()
+
+    def _renewed(self, owned: MultiOwnership, sent: float, failed: Failure | None) -> None:
+        """Settle when to renew it next: in a third of its lease if it was extended, else soon."""
+        if not owned.renewable():
+            owned.renew_at = math.inf
+            return
+        lease = owned.lease_ms() / 1000
+        if owned.certain_until() >= sent + lease / 2:
+            owned.extensions += owned.taking is None
+            owned.renew_at = sent + lease / 3
+            owned.failed_renewals = 0
+            return
+        if failed is not None:
+            self._client.emit(events.RenewalFailed(1, failed.cause, 1))
+        retry = DoublingBackoff(RETRY.first, min(RETRY.maximum, lease / 10))
+        owned.renew_at = self._runtime.now() + retry.pause(owned.failed_renewals, self._runtime.jitter)
+        owned.failed_renewals += 1
+
+    # ---- losses --------------------------------------------------------------------------------------------------
+
+    def _report_lost(self) -> None:
+        now = self._runtime.now()
+        for owned in self.kept():
+            if owned.holds and owned.expire(now):
+                self.report_lost(owned)
+            if owned.taking is None and not owned.watched():
+                self._kept.pop(owned, None)
+                owned.renew_at = math.inf
+
+    def report_lost(self, owned: MultiOwnership) -> None:
+        """A multi-lock was lost: report it to its holder, and to every client involved."""
+        for told in owned.on_loss:
+            told()
+        for client in owned.clients():
+            client.emit(events.Lost(owned.name, f"{client.id}:{owned.who.number}", owned.loss or GONE))
+            if client.config.on_lock_lost is not None:
+                client.runtime.call_back(client.config.on_lock_lost, owned.name, owned.who.number)
+
+
+def _batches(several: list[MultiOwnership]) -> list[tuple[int, Batch]]:
+    """What each request is to renew, and for which lease: parts of one server, place, kind and timeout."""
+    batches: list[tuple[int, Batch]] = []
+    last: dict[tuple[object, ...], Batch] = {}
+    for owned in several:
+        lease = owned.lease_ms()
+        for member, ownership in owned.renewable_parts():
+            client = member.client
+            place = client.runtime.place(ownership.name)
+            key = (client, member.kind.renew, lease, member.timeout(lease), place)
+            batch = last.get(key)
+            if batch is None or len(batch) >= client.config.lock_watchdog_batch_size:
+                batch = last[key] = []
+                batches.append((lease, batch))
+            batch.append((member, ownership, ownership.generation))
+    return batches
+
+
+def _renewal(lease: int, batch: Batch) -> Ask:
+    member = batch[0][0]
+    runtime = member.client.runtime
+    held = [(ownership.name, each.kind.stored_as(ownership)) for each, ownership, _ in batch]
+    return Ask(runtime, member.kind.renew(runtime, held, lease_ms=lease), member.timeout(lease))

@@ -1,0 +1,177 @@
+"""The members of a multi-lock, and requests to them, which are values: made for each, and sent together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyredisson.core import scripts
+from pyredisson.core.calls import Call
+from pyredisson.core.replicas import NotAcknowledged, Taking
+from pyredisson.core.runtime import Ask, Failure, Unanswered
+from pyredisson.errors import OutcomeUnknownError
+from pyredisson.quorum.decisions import node_timeout
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Stale
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Caller, Reply, Request, Runtime
+    from pyredisson.kinds.lock import LockCore
+
+__all__ = ["Member", "MemberAsk", "send"]
+
+CallT = TypeVar("CallT", bound=Call)
+ItemT = TypeVar("ItemT")
+
+
+class Member:
+    """One lock of a multi-lock.
+
+    Args:
+        lock: The lock.
+        quick: Whether its server gets but the small timeout of one node among many.
+
+    Attributes:
+        client: The client.
+        kind: The kind of lock.
+        name: Its name.
+        replicated: Whether replicas of its server have to acknowledge what is acquired.
+    """
+
+    __slots__ = ("_lease_ms", "_lock", "_quick", "_timeout", "client", "kind", "name", "replicated")
+
+    def __init__(self, lock: LockCore, *, quick: bool) -> None:
+        self._lock = lock
+        self._quick = quick
+        self.client: ClientCore = lock.client
+        self.kind: LockKind = lock.kind
+        self.name: str = lock.names.raw
+        # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
+        self.replicated: bool = self.client.config.min_replicas > 0
+        self._lease_ms = 0  # Of the last time, and what it gives.
+        self._timeout = 0.0
+
+    def ownership_of(self, who: Caller) -> Ownership:
+        """What an owner holds of it."""
+        return self._lock.ownership_of(who)
+
+    def taken(self, who: Caller) -> bool:
+        """Whether this owner has anything open here."""
+        return self._lock.taken(who)
+
+    def timeout(self, lease_ms: int) -> float:
+        """How long its server has to answer: one that does not answer must not keep the others waiting."""
+        if self._lease_ms != lease_ms:
+            if self._quick:
+                self._timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout)
+            else:
+                self._timeout = self.client.attempt_timeout(lease_ms)
+            self._lease_ms = lease_ms
+        return self._timeout
+
+
+class MemberAsk(Ask, Generic[CallT]):
+    """A request to one member.
+
+    Attributes:
+        member: The member.
+        call: The request, of which another copy can be made.
+        repeat: Whether an earlier copy may have run.
+        sent: When it was sent.
+        answer: What the server said, or why that is not known.
+    """
+
+    __slots__ = ("answer", "call", "member", "repeat", "sent")
+
+    sent: float
+    answer: Reply | Failure | NotAcknowledged
+
+    def __init__(self, member: Member, call: CallT, request: Request, repeat: bool, sync: Taking | None = None) -> None:
+        # Without super(): five of these are made for an acquire of five nodes.
+        self.runtime = member.client.runtime
+        self.request = request
+        self.timeout = member.timeout(call.lease_ms)
+        self.sync = sync
+        self.member: Member = member
+        self.call: CallT = call
+        self.repeat: bool = repeat
+
+    def take(self, answer: Any, sent: float, *, last: bool) -> bool:
+        """Take what came of a copy that was ``sent`` then. Returns whether to send one more; not if it was the last."""
+        self.sent = sent
+        taking = self.sync
+        if isinstance(taking, Taking) and not isinstance(answer, Failure):
+            answer, acked = answer
+            if not taking.enough(acked):
+                answer = NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
+        self.answer = answer
+        if not isinstance(answer, (Failure, NotAcknowledged)):
+            try:
+                stale = scripts.read_stale(answer)
+            except Failure as failure:
+                self.fail(failure)
+                return False
+            if stale is not None:
+                return self._next_copy(stale, last=last)
+        elif isinstance(answer, Failure):
+            self.fail(answer)
+        return False
+
+    def _next_copy(self, stale: Stale, *, last: bool) -> bool:
+        call = self.call
+        call.ownership.raise_epoch(call.request_id, above=stale.epoch)
+        epoch = call.ownership.epoch_of(call.request_id)
+        if epoch is None:
+            self.answer = _unknown(call, "superseded by a later request of the same owner")
+        elif last:
+            self.fail(_unknown(call, "a later epoch of the same owner is known"))
+        else:
+            self.request = call.request(epoch, self.repeat)
+            return True
+        return False
+
+    def fail(self, failure: Failure) -> None:
+        """It brought no answer of use."""
+        if isinstance(failure, Unanswered):
+            self.call.ownership.doubt(self.call.request_id)
+        elif self.repeat:  # This copy had no effect; an earlier one may have had.
+            failure = Unanswered(failure.cause)
+        self.answer = failure
+
+
+def _unknown(call: Call, why: str) -> Unanswered:
+    return Unanswered(OutcomeUnknownError(why, name=call.ownership.name))
+
+
+async def send(
+    runtime: Runtime, make: Callable[[ItemT], MemberAsk[CallT]], items: Iterable[ItemT]
+) -> list[MemberAsk[CallT]]:
+    """Make a request of each item, send them, and take the answers.
+
+    One server is at work while the next one's request is made. One that knows a later epoch of the owner is asked once
+    more.
+    """
+    begun: list[MemberAsk[CallT]] = []
+    note = begun.append
+
+    def made(item: ItemT) -> MemberAsk[CallT]:
+        ask = make(item)
+        note(ask)
+        return ask
+
+    sent = runtime.now()
+    answers = await runtime.fan_out(map(made, items))
+    again: list[MemberAsk[CallT]] = []
+    for ask, answer in zip(begun, answers, strict=True):
+        if (answer is None or type(answer) is int) and ask.sync is None:  # As a rule.
+            ask.sent = sent
+            ask.answer = answer
+        elif ask.take(answer, sent, last=False):
+            again.append(ask)
+    if again:
+        sent = runtime.now()
+        for ask, answer in zip(again, await runtime.fan_out(again), strict=True):
+            ask.take(answer, sent, last=True)
+    return begun

@@ -1,0 +1,292 @@
+"""A quorum of independent nodes: the Redlock algorithm.
+
+Source: "Distributed Locks with Redis" (redis.io), followed wholly. Every node is asked at once; the lock is held if
+enough of them said yes in time; what was granted without a quorum is given back everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pyredisson.core.acquire import check_not_stuck
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.outcomes import Acquired, Refused
+from pyredisson.core.runtime import Failure, Rejected
+from pyredisson.core.waiters import lock_message
+from pyredisson.core.wrong_type import explain_type
+from pyredisson.errors import LockLostError, NoSyncedSlavesError
+from pyredisson.kinds.token_lock import TOKEN_BYTES
+from pyredisson.quorum.release import undo
+from pyredisson.quorum.requests import Wanted, acquire_each
+from pyredisson.quorum.restart_guard import RestartGuard
+from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.ownership import Hold
+    from pyredisson.core.waiters import Seat
+    from pyredisson.quorum.member import Member
+    from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+    from pyredisson.quorum.requests import Said
+
+__all__ = ["Redlock"]
+
+#: Between two rounds for locks whose releases are announced to nobody, or not to us.
+POLL = DoublingBackoff(first=0.002, maximum=0.128)
+
+
+class Redlock:
+    """Acquires a quorum of nodes.
+
+    Args:
+        members: One lock on each of them.
+        quorum: How many of them it takes.
+        name: What is locked, for messages.
+    """
+
+    quick = True
+
+    def __init__(self, members: tuple[Member, ...], quorum: int, name: str) -> None:
+        self._members = members
+        self._quorum = quorum
+        self._name = name
+        self._client = members[0].client
+        self._kinds: list[LockKind] = [member.kind for member in members]
+        self._guard = RestartGuard(tuple(member.client for member in members), name, self._node)
+        self._one_token = any(kind.shared_token for kind in self._kinds)
+        self._fenced = any(kind.token_per_hold for kind in self._kinds)
+        self._announced = all(kind.waiting.announced for kind in self._kinds)
+
+    def _node(self, index: int) -> str:
+        address = self._members[index].client.address
+        return f"node {index + 1} ({address})" if address else f"node {index + 1}"
+
+    def where(self, index: int) -> str:
+        """See :meth:`Way.where`."""
+        return f" on {self._node(index)}"
+
+    async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
+        """See :meth:`Way.acquire`."""
+        seen: list[int | None] | None = None
+        if wait != 0 and self._announced:
+            seen = [member.client.wakeups.glance(member.kind.names.channel) for member in self._members]
+        first = await self.ask_all(owned, hold)
+        if first.acquired:
+            return True
+        if wait != 0 and not self._client.runtime.suspends:
+            for member, ownership in owned.parts():
+                check_not_stuck(member.client, member.kind, ownership)
+        trial = Trial(self, owned, hold, asked)
+        await trial.count(first)
+        if wait == 0:
+            return await self.given_up(owned, first, "at once")
+        deadline = Deadline.after(wait, asked)
+        if seen is None:
+            return await self._poll(trial, first, deadline)
+        return await self._wait(trial, first, seen, deadline)
+
+    async def given_up(self, owned: MultiOwnership, last: Round, within: str) -> bool:
+        """Return ``False`` if enough nodes answered, else raise what says that they did not."""
+        if last.reached:
+            return False
+        # A node whose key holds something else says what.
+        now = self._client.runtime.now
+        over = now() + self._client.config.timeout
+        states = dict(last.states)
+        for index, member in enumerate(self._members):
+            state = states.get(node := self._node(index))
+            if isinstance(state, Exception) and now() < over:
+                states[node] = await explain_type(member.client, state, member.name, member.kind.layout)
+        raise unreachable(owned, states, within)
+
+    # ---- one round -----------------------------------------------------------------------------------------------
+
+    async def ask_all(self, owned: MultiOwnership, hold: MultiHold) -> Round:
+        """Ask every node once. What was granted without a quorum is given back."""
+        runtime = self._client.runtime
+        began = runtime.now()
+        kinds = self._kinds if not self._one_token else self._with_one_token()
+        # Kinds that number their holds write the number on the part.
+        parts = [hold.part() for _ in kinds] if self._fenced else [hold.part()] * len(kinds)
+        wanted = list(map(Wanted, self._members, kinds, owned.ownerships, parts))
+        said = await acquire_each(runtime, wanted)
+        error = _unexpected(said) or self._look_at_servers(hold.lease_ms / 1000)
+        now = runtime.now()
+        granted = self._note_votes(hold, said, parts, now)
+        if error is None and granted >= self._quorum and owned.deadline_of(hold) > now:
+            if granted < len(parts):
+                self._leave_rest(owned, hold)
+            return ACQUIRED
+        states = self._states(hold, said, now)
+        await undo(owned, hold)
+        if error is not None:
+            raise error
+        refused = {index: each for index, each in enumerate(said) if isinstance(each, Refused)}
+        # Enough said yes, and too late for it to be of use: as good as not having been reached.
+        reached = granted + len(refused) >= self._quorum > granted
+        return Round(False, reached, refused, states, runtime.now() - began)
+
+    def _with_one_token(self) -> list[LockKind]:
+        """The kinds for one round: the algorithm stores one random value on all nodes."""
+        token = self._client.runtime.random_bytes(TOKEN_BYTES).hex()
+        return [kind.with_token(token) if kind.shared_token else kind for kind in self._kinds]
+
+    def _look_at_servers(self, lease: float) -> Exception | None:
+        """Look whether the servers are fit for this. Returns what says that they are not."""
+        try:
+            self._guard.look(lease)
+        except Rejected as wrong:
+            return wrong.cause
+        except ValueError as wrong:
+            return wrong
+        return None
+
+    def _note_votes(self, hold: MultiHold, said: Sequence[Said], parts: Sequence[Hold], now: float) -> int:
+        """Note which nodes granted it, and return how many of these have a vote."""
+        granted = 0
+        for index, each in enumerate(said):
+            if isinstance(each, Acquired):
+                hold.parts[index] = parts[index]
+                hold.votes[index] = self._guard.has_vote(index, now)
+                granted += hold.votes[index]
+        return granted
+
+    @staticmethod
+    def _leave_rest(owned: MultiOwnership, hold: MultiHold) -> None:
+        """Let the watchdogs settle what nodes outside of the quorum have not answered."""
+        for (member, ownership), part in zip(owned.parts(), hold.parts, strict=True):
+            if part is None and ownership.pending is not None:
+                member.client.settle_later(ownership, hold.lease_ms)
+
+    def _states(self, hold: MultiHold, said: Sequence[Said], now: float) -> dict[str, object]:
+        states = {self._node(index): state_of(each) for index, each in enumerate(said)}
+        for index, part in enumerate(hold.parts):
+            if part is not None and not hold.votes[index]:
+                states[self._node(index)] = self._guard.why_not(index, now)
+        return states
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    async def _poll(self, trial: Trial, last: Round, deadline: Deadline) -> bool:
+        """Ask again after random pauses: no message announces a release."""
+        runtime = self._client.runtime
+        polls = 0
+        while not deadline.passed(now := runtime.now()):
+            wait = POLL.pause(polls, runtime.jitter)
+            polls += 1
+            free_in = last.free_in(len(self._members), self._quorum)
+            if not last.reached:
+                wait = trial.pace.retry_in()
+            elif free_in is not None:
+                wait = min(wait, (free_in + 1) / 1000)
+            await runtime.sleep(min(wait, deadline.left(now)))
+            trial.check_open()
+            if deadline.passed(runtime.now()):
+                break
+            last = await trial.another()
+            if last.acquired:
+                return True
+        return await self.given_up(trial.owned, last, "in time")
+
+    async def _wait(self, trial: Trial, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
+        """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not.
+
+        As :func:`pyredisson.core.waiting.until_taken`, which listens to one.
+        """
+        runtime, pace = self._client.runtime, trial.pace
+        ticket = runtime.ticket(self._name)
+        chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
+        seats: list[tuple[ClientCore, Seat, int | None]] = []
+        for index in sorted(chosen[: len(self._members) - self._quorum + 1]):
+            member = self._members[index]
+            seat = member.client.wakeups.seat(member.kind.names.channel, "multi", lock_message)
+            seat.ticket = ticket
+            seats.append((member.client, seat, seen[index]))
+        acquired = False
+        pass_on = True
+        try:
+            look_in = self._look_in(pace, last)
+            for client, seat, rings in seats:
+                client.wakeups.sit(seat, seen=rings, look_in=look_in)
+            while True:
+                now = runtime.now()
+                until = _sleep_until(seats, deadline, now)
+                if until > now:
+                    await ticket.wait(until - now)
+                    trial.check_open()
+                    now = runtime.now()
+                    until = _sleep_until(seats, deadline, now)
+                if deadline.passed(now):
+                    pass_on = until == -math.inf
+                    return await self.given_up(trial.owned, last, "in time")
+                if until > now:
+                    continue
+                await runtime.sleep(min(pace.chance(), deadline.left(now)))
+                last = await trial.another()
+                if last.acquired:
+                    acquired, pass_on = True, False
+                    return True
+                look_in = self._look_in(pace, last)
+                for client, seat, _ in seats:
+                    client.wakeups.answered(seat, look_in)
+        finally:
+            free_after = trial.hold.lease_ms / 1000
+            for client, seat, _ in seats:
+                client.wakeups.leave(seat, look_in=free_after if acquired else math.inf, pass_on=pass_on)
+
+    def _look_in(self, pace: Pace, last: Round) -> float:
+        if not last.reached:
+            return pace.retry_in()
+        free_in = last.free_in(len(self._members), self._quorum)
+        if not free_in:  # Votes were split, and those who had the others are giving them back; or it is never free.
+            return math.inf if free_in is None else pace.chance()
+        return (free_in + 1) / 1000
+
+
+def _sleep_until(seats: Sequence[tuple[ClientCore, Seat, int | None]], deadline: Deadline, now: float) -> float:
+    return min([client.wakeups.sleep_until(seat, deadline.at, now) for client, seat, _ in seats])
+
+
+def _unexpected(said: Sequence[Said]) -> Exception | None:
+    """What a node said that is no matter of votes: the last one, if there are several."""
+    expected = (Acquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
+    return next((each for each in reversed(said) if not isinstance(each, expected)), None)
+
+
+class Trial:
+    """The rounds of one acquire."""
+
+    def __init__(self, lock: Redlock, owned: MultiOwnership, hold: MultiHold, asked: float) -> None:
+        self._lock = lock
+        self.owned: MultiOwnership = owned
+        self.hold: MultiHold = hold
+        self.pace: Pace = Pace(owned.client.runtime, asked)
+
+    def check_open(self) -> None:
+        """Raise ``ClientClosedError`` if a client was closed meanwhile."""
+        for client in self.owned.clients():
+            if client.closed:
+                client.check_open()
+
+    async def another(self) -> Round:
+        """Ask every node once more.
+
+        Raises:
+            QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
+        """
+        round_ = await self._lock.ask_all(self.owned, self.hold)
+        if not round_.acquired:
+            await self.count(round_)
+        return round_
+
+    async def count(self, round_: Round) -> None:
+        """Note what came of a round that was lost. Raises as :meth:`another`."""
+        self.pace.count(round_)
+        patience = self.owned.client.config.quorum_retry_timeout
+        if not round_.reached and self.owned.client.runtime.now() - self.pace.reached_at >= patience:
+            await self._lock.given_up(self.owned, round_, f"for {patience:g} s")

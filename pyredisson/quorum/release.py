@@ -1,0 +1,249 @@
+"""Giving a multi-lock back: after an unlock, after an acquire in vain, and after an interruption.
+
+It is given back on every server. What a server does not confirm is settled by the watchdog of its client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyredisson import events
+from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.holder import lost_error
+from pyredisson.core.messages import held_here, not_held
+from pyredisson.core.runtime import Failure, is_interruption
+from pyredisson.core.settling import CLEANUP_BUDGET
+from pyredisson.core.wrong_type import is_wrong_type
+from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.quorum.requests import release_each, settle_each
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Progress
+    from pyredisson.errors import RedissonError
+    from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+
+__all__ = ["RETRY", "go_away", "hand_over", "held_by_another", "release", "settle_all_later", "undo", "undo_all"]
+
+#: After a round in which too few servers answered.
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
+
+
+# ---- an acquire in vain ----------------------------------------------------------------------------------------------
+
+
+async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
+    """Give back what was acquired for this hold."""
+    owned.take_no_more()
+    keeper = owned.client.keeper
+    keeper.leave_alone(owned)
+    held = []
+    for index, (member, ownership) in enumerate(owned.parts()):
+        part, hold.parts[index] = hold.parts[index], None
+        if part is not None and ownership.has(part):
+            held.append((member, ownership))
+        elif ownership.pending is not None:
+            member.client.settle_later(ownership, hold.lease_ms)
+    if held:
+        await release_each(owned.client.runtime, held)
+
+
+async def go_away(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
+    """The caller leaves in the middle (Ctrl-C, cancellation): give back what any member may have granted."""
+    undo_all(owned, hold, before)
+    await _settle_now(owned)
+
+
+def undo_all(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
+    """Note that what any member may have granted for this hold is to be given back.
+
+    ``before``: how often the owner held each of them before.
+    """
+    forget(owned, hold)
+    for (member, ownership), count in zip(owned.parts(), before, strict=True):
+        if ownership.undo_acquire(count):
+            ownership.settle_until(member.client.runtime.now() + hold.lease_ms / 1000)
+
+
+async def _settle_now(owned: MultiOwnership) -> None:
+    """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
+    runtime = owned.client.runtime
+    try:
+        open_ = [(member, ownership) for member, ownership in owned.parts() if ownership.pending is not None]
+        await runtime.guard(settle_each(runtime, open_, behind=True), CLEANUP_BUDGET)
+    finally:
+        settle_all_later(owned)
+
+
+def settle_all_later(owned: MultiOwnership) -> None:
+    """Leave what the members have pending to the watchdogs of their clients."""
+    for member, ownership in owned.parts():
+        if ownership.pending is not None:
+            member.client.watchdog.settle(ownership)
+        elif ownership.watched():
+            member.client.watchdog.watch(ownership)
+
+
+# ---- an unlock -------------------------------------------------------------------------------------------------------
+
+
+def forget(owned: MultiOwnership, hold: MultiHold) -> None:
+    """Its owner wants no more of a hold, whatever becomes of its parts."""
+    owned.forget(hold)
+    owned.client.keeper.leave_alone(owned)
+
+
+def hand_over(owned: MultiOwnership) -> None:
+    """The block of a hold is being closed, and can wait for nothing: leave the release to the watchdogs."""
+    hold = owned.holds[-1]
+    forget(owned, hold)
+    for (_, ownership), part in zip(owned.parts(), hold.parts, strict=True):
+        if part is not None and ownership.has(part):
+            ownership.bring_up(part)
+            ownership.hand_over()
+    settle_all_later(owned)
+    owned.client.keeper.tidy(owned)
+
+
+async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
+    """Give back one hold, or go on with one that could not be confirmed.
+
+    Returns:
+        ``None`` as a rule; else a member whose key holds something else, and what its server said: it is lost by that.
+
+    Raises:
+        LockNotOwnedError: There is none.
+        LockLostError: It is lost.
+        OutcomeUnknownError: Too few servers have confirmed it.
+    """
+    client = owned.client
+    now = client.runtime.now()
+    client.refuse_interrupter(owned, *owned.ownerships)
+    if owned.holds and owned.expire(now):
+        client.keeper.report_lost(owned)
+    lost = owned.loss
+    hold = owned.take_over()
+    if hold is None:
+        if owned.take_ended():
+            raise lost_error(owned, "its lease expired")
+        raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, held_by_another(owned)), name=owned.name)
+    before = [len(ownership.holds) for ownership in owned.ownerships]
+    try:
+        if progress is not None:
+            progress.begun = True
+        forget(owned, hold)
+        results = await _release_parts(owned, hold)
+        told = await _confirm(owned, hold, results, now + client.config.timeout)
+    except BaseException as error:
+        if is_interruption(error):  # The caller has no use for the hold in any case.
+            forget(owned, hold)
+            _redo(owned, hold, before)
+            if isinstance(error, GeneratorExit) and client.runtime.suspends:
+                settle_all_later(owned)
+            else:
+                await _settle_now(owned)
+        raise
+    if lost is not None:
+        raise lost_error(owned, lost)
+    if len(hold.parts) - hold.parts.count(None) - told.gone < owned.quorum:
+        if told.foreign is not None:
+            return told.foreign
+        raise lost_error(owned)
+    _end(owned, hold, unsure=len(owned.members) - told.unsure < owned.quorum)
+    return None
+
+
+def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
+    client = owned.client
+    owned.left_open(hold if unsure else None)
+    if unsure:
+        error = OutcomeUnknownError(
+            f"an unlock of multi-lock {owned.name!r} was sent, and too few nodes have confirmed it; it is being "
+            "settled in the background until the lease expires",
+            name=owned.name,
+        )
+        client.emit(events.OutcomeUnknown(owned.name, owned.owner, "an unlock", error))
+        raise error
+    if client.talkative():
+        held_for = client.runtime.now() - hold.since
+        client.emit(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
+
+
+class _Told:
+    """What the servers said to a release.
+
+    Attributes:
+        gone: On how many it was gone already.
+        unsure: How many have not answered.
+        foreign: A member whose key holds something else, and what its server said.
+    """
+
+    def __init__(self) -> None:
+        self.gone = 0
+        self.unsure = 0
+        self.foreign: tuple[int, Exception] | None = None
+
+
+async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Failure | RedissonError | None]:
+    """Give one hold back on every server, once. Returns what each brought, by member."""
+    runtime = owned.client.runtime
+    parts = owned.parts()
+    held: list[int] = []
+    open_: list[int] = []
+    for index, part in enumerate(hold.parts):
+        if part is not None:
+            ownership = parts[index][1]
+            if ownership.has(part) or ownership.expired:
+                held.append(index)
+            elif ownership.pending is not None:
+                open_.append(index)
+    results = dict(zip(held, await release_each(runtime, [parts[index] for index in held]), strict=True))
+    if open_:
+        failures = await settle_each(runtime, [parts[index] for index in open_], behind=True)
+        results.update(zip(open_, failures, strict=True))
+    return results
+
+
+async def _confirm(
+    owned: MultiOwnership, hold: MultiHold, results: dict[int, Failure | RedissonError | None], until: float
+) -> _Told:
+    """See to it that enough servers say that it was given back, after what they said at first."""
+    runtime = owned.client.runtime
+    parts = owned.parts()
+    told = _Told()
+    failures = 0
+    while True:
+        unsure: list[int] = []
+        for index, result in results.items():
+            if isinstance(result, LockLostError):
+                told.gone += 1
+            elif isinstance(result, ClientClosedError):
+                raise result
+            elif isinstance(result, Failure):
+                if is_wrong_type(result):
+                    told.gone += 1
+                    told.foreign = told.foreign or (index, result.cause)
+                    parts[index][0].client.settle_later(parts[index][1], hold.lease_ms)
+                else:
+                    unsure.append(index)
+        told.unsure = len(unsure)
+        enough = len(owned.members) - told.unsure >= owned.quorum
+        if enough or runtime.now() + RETRY.longest(failures) >= until:
+            return told
+        await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+        failures += 1
+        unsure = [index for index in unsure if parts[index][1].pending is not None]
+        settled = await settle_each(runtime, [parts[index] for index in unsure], behind=True)
+        results = dict(zip(unsure, settled, strict=True))
+
+
+def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
+    for (_, ownership), part, count in zip(owned.parts(), hold.parts, before, strict=True):
+        if part is not None and count and ownership.redo_release(count):
+            ownership.settle_until()
+
+
+def held_by_another(owned: MultiOwnership) -> str | None:
+    """Say who else of this client holds it, for messages."""
+    others = owned.client.keeper.of(owned.key[0])
+    return next((held_here(each.who) for each in others if each.holds and each.who is not owned.who), None)

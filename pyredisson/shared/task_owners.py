@@ -1,0 +1,96 @@
+"""Tasks as owners."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import weakref
+from typing import Any
+
+from pyredisson.shared import process
+from pyredisson.shared.marks import AnyOwner
+from pyredisson.shared.misuse import no_event_loop
+
+__all__ = ["TaskOwner", "current_task_id", "current_task_owner", "owner_of"]
+
+
+class TaskOwner(AnyOwner):
+    """A task, by its number."""
+
+    __slots__ = ("_name", "_task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        super().__init__()
+        self._task = weakref.ref(task)
+        self._name = task.get_name()
+
+    def __repr__(self) -> str:
+        return f"<task {self.number} {self._name!r}>"
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        return f"task {self._name!r}"
+
+    def alive(self) -> bool:
+        """Whether the task still runs."""
+        task = self._task()
+        return task is not None and not task.done()
+
+    def gone_hint(self) -> str:
+        """What to tell of it, when it ended with a lock in its hands."""
+        wait_for = ", asyncio.wait_for() (use try_lock(5) or acquire(timeout=5))" if sys.version_info < (3, 12) else ""
+        return (
+            f"task {self._name!r} ended without releasing it. These run what they call in a task of its own: the "
+            f"fixtures of pytest-asyncio, cells of a notebook, middleware{wait_for}. Use hold(), whose block may be "
+            "left in any task, or get_lock(name, owner=client.new_owner())"
+        )
+
+    def is_of(self, task: asyncio.Task[Any]) -> bool:
+        """Whether this stands for that very task, not for an earlier one at the same address."""
+        return self._task() is task
+
+    def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it is a task of that event loop that has not ended."""
+        task = self._task()
+        return task is not None and not task.done() and task.get_loop() is loop
+
+
+_tasks: dict[int, TaskOwner] = {}
+
+
+def current_task_owner() -> TaskOwner:
+    """The running task.
+
+    Raises:
+        RuntimeError: No task is running.
+    """
+    process.check()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise no_event_loop() from None
+    if task is None:
+        raise RuntimeError(
+            "a lock of pyredisson.asyncio must be used in a task: call it in a coroutine that runs as a task"
+        )
+    return owner_of(task)
+
+
+def owner_of(task: asyncio.Task[Any]) -> TaskOwner:
+    """Return the owner that stands for a task."""
+    key = id(task)
+    owner = _tasks.get(key)
+    if owner is None or not owner.is_of(task):
+        owner = _tasks[key] = TaskOwner(task)
+        weakref.finalize(task, _forget, key, owner).atexit = False
+    return owner
+
+
+def _forget(key: int, owner: TaskOwner) -> None:
+    if _tasks.get(key) is owner:
+        del _tasks[key]
+
+
+def current_task_id() -> int:
+    """Return the number of the running task: the ``<thread_id>`` of ``<uuid>:<thread_id>`` in Redis."""
+    return current_task_owner().number

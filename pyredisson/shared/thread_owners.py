@@ -1,0 +1,157 @@
+"""Threads as owners, and the call chains that share one.
+
+Frameworks run many requests in one thread, one after another or by turns (thread pools, ``sync_to_async``), each in
+a :mod:`contextvars` context of its own. What runs in a thread without the mark of its hold is another call chain, and
+gets a number of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from pyredisson.core.callers import Caller, Holding
+from pyredisson.shared.marks import AnyOwner, Mark, live_marks
+from pyredisson.shared.patching import check_patched
+from pyredisson.shared.pool_jobs import job_of, worker_frame
+
+__all__ = ["ThreadOwner", "current_thread_owner"]
+
+
+class _Pulse:
+    """Lives in a thread's local storage, and so exactly as long as the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ThreadOwner(AnyOwner):
+    """A thread, by its number; or one of several call chains that share a thread.
+
+    Args:
+        thread: Tells the thread; all who share it have this very object.
+    """
+
+    __slots__ = ("_job", "_latest", "_name", "_pool", "_root", "divided", "pooled", "thread")
+
+    shared = True
+
+    def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:
+        super().__init__()
+        self.thread: weakref.ref[_Pulse] = thread
+        self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._root = root or self
+        self._name: str = root._name if root is not None else _thread_name()
+        self._latest: Holding | None = None
+        self._pool: FrameType | None = worker_frame() if root is None else root._pool
+        self.pooled: bool = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._job: weakref.ref[object] | None = None
+
+    def __repr__(self) -> str:
+        return f"<thread {self.number} {self._name!r}>"
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        return f"thread {self._name!r}"
+
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self.thread() is not None
+
+    def gone_hint(self) -> str:
+        """What to tell of it, when it ended with a lock in its hands."""
+        if self.alive():
+            return (
+                f"the call in which thread {self._name!r} acquired it has ended, and the thread runs other calls now. "
+                "Use hold(), whose block may be left in any thread, or get_lock(name, owner=client.new_owner())"
+            )
+        return f"thread {self._name!r} ended without releasing it"
+
+    def runs_here(self) -> bool:
+        """Whether it is the calling thread."""
+        return self.thread() is getattr(_local, "pulse", None)
+
+    def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
+        """See ``Caller.acting``."""
+        for mark in self.marks():
+            if not names.isdisjoint(mark.names) and not self._is_of_another_job(mark):
+                return mark.held.who
+        if not taken(self):
+            return self
+        self.divided = True
+        return ThreadOwner(self.thread, self._root)
+
+    def marks(self) -> Iterator[Mark]:
+        """The holds that were acquired in the calling context by this thread, innermost first."""
+        for mark in live_marks():
+            if getattr(mark.held.who, "thread", None) is self.thread:
+                yield mark
+
+    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.mark``."""
+        if self._root._latest is not held or self.pooled:
+            self.look_behind(held, tell)
+        super().mark(held, names, tell)
+
+    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.look_behind``. It tells once."""
+        root = self._root
+        latest, root._latest = root._latest, held
+        another_job = root._pool is not None and root._is_another_job(root._pool)
+        if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
+            return
+        if another_job or all(mark.held is not latest for mark in self.marks()):
+            tell(latest)
+
+    def _current_job(self) -> weakref.ref[object] | None:
+        return self._root._job
+
+    def _is_of_another_job(self, mark: Mark) -> bool:
+        """Whether it marks a block of ``hold()`` that another job of this thread's pool has entered.
+
+        What ``lock()`` acquired belongs to the thread, whatever job it runs; a block belongs to its call chain.
+        """
+        if mark.job is None or self._root._pool is None or mark.held.bound():
+            return False
+        job = job_of(self._root._pool)
+        return job is not None and job is not mark.job()
+
+    def _is_another_job(self, pool: FrameType) -> bool:
+        """Whether the thread has begun another job of its pool since this was asked last."""
+        before = self._job() if self._job is not None else None
+        job = job_of(pool)
+        first, self._job = self._job is None, None if job is None else weakref.ref(job)
+        return job is not None and job is not before and not first
+
+
+def _thread_name() -> str:
+    # Not current_thread(): for a thread that was not started by `threading` it makes an object that stays for good.
+    ident = threading.get_ident()
+    return next((thread.name for thread in threading.enumerate() if thread.ident == ident), f"foreign {ident}")
+
+
+class _Local(threading.local):
+    owner: ThreadOwner
+    pulse: _Pulse
+
+
+_local = _Local()
+_native = threading.local
+
+
+def current_thread_owner() -> ThreadOwner:
+    """The calling thread, or greenlet.
+
+    Raises:
+        RuntimeError: Greenlets run here that cannot be distinguished.
+    """
+    if threading.local is not _native:
+        check_patched()
+    try:
+        return _local.owner
+    except AttributeError:
+        check_patched()
+        _local.pulse = _Pulse()
+        _local.owner = ThreadOwner(weakref.ref(_local.pulse))
+        return _local.owner
