@@ -27,7 +27,6 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import final
 from urllib.parse import quote
 
@@ -271,9 +270,7 @@ class EmbeddedServer:
     def __enter__(self) -> EmbeddedServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:
