@@ -16,7 +16,7 @@ help:
 	@echo "make test-full  all tests at the full volumes (much longer)"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make docs       build the documentation into docs/_build/html"
-	@echo "make bench      the benchmarks, side by side with other clients (about an hour)"
+	@echo "make bench      the benchmarks, side by side with other clients (half an hour)"
 	@echo "make bench-quick  the same figures with fewer rounds, without those that need Java"
 
 $(VENV)/.ready: pyproject.toml

@@ -40,7 +40,7 @@ html_show_sphinx = False
 html_copy_source = False
 
 
-#: What a user gets from the library and never makes; how it is made is nobody's business.
+#: What a user receives from the library and never makes: its signature is not shown.
 NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
 
 
@@ -65,7 +65,7 @@ def drop_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, 
 
 
 def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    # Napoleon has taken what stands before a colon in the first line of a property's docstring for its type.
+    # Napoleon takes the text before a colon in the first line of a property's docstring for its type.
     if what == "property":
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
 

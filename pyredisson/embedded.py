@@ -27,7 +27,6 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import final
 from urllib.parse import quote
 
@@ -265,15 +264,13 @@ class EmbeddedServer:
             client.close()
 
     def stop(self) -> None:
-        """End the server at once. Idempotent; does nothing in a forked child of the process that started it."""
+        """End the server immediately. Idempotent; does nothing in a forked child of the process that started it."""
         self._process.stop()
 
     def __enter__(self) -> EmbeddedServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:

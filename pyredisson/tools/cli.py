@@ -81,16 +81,11 @@ def run(
      126  the command is not executable
      127  the command was not found
     """
-    from pyredisson.tools.common import BadUsage
     from pyredisson.tools.run import run_command
 
-    try:
-        status = run_command(
-            name, command, url=url, wait_time=wait, lease_time=lease, grace=grace, watchdog_timeout=watchdog
-        )
-    except BadUsage as error:
-        raise click.UsageError(str(error)) from None
-    sys.exit(status)
+    sys.exit(
+        run_command(name, command, url=url, wait_time=wait, lease_time=lease, grace=grace, watchdog_timeout=watchdog)
+    )
 
 
 @cli.command(short_help="Sell seats with and without the lock.")
@@ -102,14 +97,9 @@ def run(
 )
 def demo(seats: int, workers: int, url: str | None) -> None:
     """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
-    from pyredisson.tools.common import BadUsage
     from pyredisson.tools.demo import run_demo
 
-    try:
-        status = run_demo(seats=seats, workers=workers, url=url)
-    except BadUsage as error:
-        raise click.UsageError(str(error)) from None
-    sys.exit(status)
+    sys.exit(run_demo(seats=seats, workers=workers, url=url))
 
 
 @cli.command(short_help="Inspect the servers that locks are kept on.")

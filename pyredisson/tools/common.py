@@ -6,6 +6,8 @@ import os
 import sys
 from enum import IntEnum
 
+import click
+
 from pyredisson import Config, Redisson
 
 __all__ = ["BadUsage", "ExitCode", "connect", "plain", "say"]
@@ -24,8 +26,8 @@ class ExitCode(IntEnum):
     """Plus the signal's number."""
 
 
-class BadUsage(Exception):
-    """The command line is not valid. The message says why, and contains no password."""
+class BadUsage(click.UsageError):
+    """The command line is not valid. The message says why, and contains no password. Click prints it."""
 
 
 def connect(url: str, config: Config) -> Redisson:

@@ -4,7 +4,7 @@ The rules this file keeps:
 
 * The command starts only while the lock is certainly held, and the lock is released only after it has ended.
 * A wait that ends early leaves nothing held and no waiter in a queue.
-* A lost lock ends the command at once: SIGTERM, and SIGKILL after a grace period.
+* A lost lock ends the command immediately: SIGTERM, and SIGKILL after a grace period.
 * Each signal reaches the command exactly once. Without a terminal the command gets a process group of its own, and our
   signals are forwarded to that group. With a terminal it stays in our group, as under flock(1) or env(1), so that
   reading from the terminal, Ctrl-Z and ``fg`` work; the terminal then sends Ctrl-C to both of us, and other signals are
@@ -26,7 +26,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -44,7 +44,7 @@ SENT_BY_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 # Python ignores these two in its own process; a command expects them as they were.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
-# Signals and losses wake us at once. This bound is for time that passes while the machine is suspended.
+# Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0
 
 # The end of a process group sends no signal.
@@ -303,9 +303,7 @@ class Command:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.poll() is None:
             self.kill()
         while self.poll() is None:
@@ -350,9 +348,7 @@ class Signals:
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._interrupts = False
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
