@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.kind import Waiting
 from pyredisson.core.waiters import lock_message
-from pyredisson.core.waiting import until_taken
+from pyredisson.core.waiting import HeardOn, until_taken
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -41,12 +41,10 @@ def until_acquired(
         attempt,
         refused,
         runtime=client.runtime,
-        wakeups=client.wakeups,
+        channels=(HeardOn(client.wakeups, channel, seen),),
         lock=attempt.ownership.name,
-        channel=channel,
         kind=attempt.kind.label,
         message=message,
-        seen=seen,
         deadline=deadline,
         free_after=attempt.hold.lease_ms / 1000 if free_after is None else free_after,
         party=party,

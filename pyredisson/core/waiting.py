@@ -7,24 +7,32 @@ refusal has run its time; again. A primitive supplies an attempt and a channel, 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.outcomes import Acquired
-from pyredisson.core.waiters import Message, Party, Seat
+from pyredisson.core.waiters import Message, Party
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.outcomes import Answer, Refused
-    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.wakeups import Wakeups
 
-__all__ = ["until_taken"]
+__all__ = ["HeardOn", "until_taken"]
 
 #: After an attempt that got no answer.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
+
+
+class HeardOn(NamedTuple):
+    """A channel on which a release is announced."""
+
+    wakeups: Wakeups  # of the client that hears it
+    channel: str
+    seen: int | None  # what ``wakeups.glance(channel)`` returned before the first attempt
 
 
 async def until_taken(
@@ -32,12 +40,10 @@ async def until_taken(
     refused: Refused,
     *,
     runtime: Runtime,
-    wakeups: Wakeups,
+    channels: Sequence[HeardOn],
     lock: str,
-    channel: str,
     kind: str,
     message: Message,
-    seen: int | None,
     deadline: Deadline,
     free_after: float,
     party: Party | None = None,
@@ -48,12 +54,10 @@ async def until_taken(
         attempt: Asks once. Raises ``Failure`` when the server did not answer.
         refused: What the first attempt returned.
         runtime: The world.
-        wakeups: Who waits here.
+        channels: Where a release is announced. The locks of a quorum have one on each node.
         lock: What is waited for, by its name.
-        channel: Where a release is announced.
         kind: What is attempted; those who attempt the same on one channel share their answers.
         message: How many waiters a message wakes.
-        seen: What ``wakeups.glance(channel)`` returned before the first attempt.
         deadline: When to give up.
         free_after: Seconds after which what this attempt takes could be free again without any message.
         party: With whom it sits, where each waiter has a channel of its own; they attempt when they are rung, and look
@@ -67,26 +71,25 @@ async def until_taken(
     """
     if deadline.passed(runtime.now()):
         return False
-    seat = wakeups.seat(channel, kind, message, party, attempt, lock=lock)
+    place = _Place(channels, runtime.ticket(lock), kind, message, party, attempt)
     taken = False
     # A waiter that is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
     failures = 0
     try:
-        wakeups.sit(seat, seen=seen, look_in=_look_in(refused))
-        _check(wakeups, None)  # A close() during the first attempt could not wake this waiter.
+        place.sit(_look_in(refused))
         while True:
-            over, rung = await _sleep(seat, deadline, runtime, wakeups)
-            if over and seat.channel.line.down is None:
+            over, rung = await place.sleep(deadline, runtime)
+            if over and not place.is_deaf():
                 pass_on = rung  # At the last moment: the ring goes to the next one.
                 return False
             # With the line down no message can have come, so "not free" would be a guess: look once more.
             try:
-                answer = await (attempt() if party is None or seat.rung or over else party.look(seat))
+                answer = await (attempt() if over else place.look(attempt))
             except Failure as failure:
                 if over or isinstance(failure, (Rejected, Unusable)):
                     raise
-                wakeups.failed(seat, failure, RETRY.pause(failures, runtime.jitter))
+                place.failed(failure, RETRY.pause(failures, runtime.jitter))
                 failures += 1
                 continue
             if isinstance(answer, Acquired):
@@ -95,45 +98,99 @@ async def until_taken(
             if over:
                 return False
             failures = 0
-            wakeups.answered(seat, _look_in(answer))
+            place.answered(_look_in(answer))
     finally:
-        _leave(wakeups, seat, free_after if taken else math.inf, pass_on)
+        place.leave(free_after if taken else math.inf, pass_on=pass_on)
 
 
-async def _sleep(seat: Seat, deadline: Deadline, runtime: Runtime, wakeups: Wakeups) -> tuple[bool, bool]:
-    """Sleep until it is time to look. Returns whether the deadline has passed, and whether to look in any case."""
-    while True:
-        now = runtime.now()
-        until = wakeups.sleep_until(seat, deadline.at, now)
-        asleep = until > now
-        if asleep:
-            await seat.ticket.wait(until - now)
-        _check(wakeups, seat.bench.channel.error)
-        if asleep:
+class _Place:
+    """The seats of one waiter, one for each channel. Any of them wakes it."""
+
+    def __init__(
+        self,
+        channels: Sequence[HeardOn],
+        ticket: Ticket,
+        kind: str,
+        message: Message,
+        party: Party | None,
+        what: object,
+    ) -> None:
+        self._ticket = ticket
+        self._party = party
+        self._seats = [
+            (heard, heard.wakeups.seat(heard.channel, kind, message, party, what, ticket)) for heard in channels
+        ]
+
+    def sit(self, look_in: float) -> None:
+        """Join the waiters."""
+        for heard, seat in self._seats:
+            heard.wakeups.sit(seat, seen=heard.seen, look_in=look_in)
+        self._check_open()  # A close() during the first attempt could not wake this waiter.
+
+    def _check_open(self) -> None:
+        for heard, _ in self._seats:
+            if heard.wakeups.closed is not None:
+                raise heard.wakeups.closed
+
+    def _check(self) -> None:
+        """Raise an error if the client was closed, or its server lets it hear nothing anywhere."""
+        self._check_open()
+        error = self._seats[0][1].bench.channel.error
+        if error is not None and all(seat.bench.channel.error is not None for _, seat in self._seats):
+            raise error
+
+    def is_deaf(self) -> bool:
+        """Whether no message can come."""
+        return all(seat.channel.line.down is not None for _, seat in self._seats)
+
+    async def sleep(self, deadline: Deadline, runtime: Runtime) -> tuple[bool, bool]:
+        """Sleep until it is time to look. Returns whether the deadline has passed, and whether to look in any case."""
+        while True:
             now = runtime.now()
-            until = wakeups.sleep_until(seat, deadline.at, now)
-        over = deadline.passed(now)
-        if over and seat.bench.trouble is not None:
-            raise seat.bench.trouble
-        if over or until <= now:
-            return over, until == -math.inf
+            until = self._sleep_until(deadline, now)
+            asleep = until > now
+            if asleep:
+                await self._ticket.wait(until - now)
+            self._check()
+            if asleep:
+                now = runtime.now()
+                until = self._sleep_until(deadline, now)
+            over = deadline.passed(now)
+            trouble = self._seats[0][1].bench.trouble
+            if over and trouble is not None:
+                raise trouble
+            if over or until <= now:
+                return over, until == -math.inf
 
+    def _sleep_until(self, deadline: Deadline, now: float) -> float:
+        return min([heard.wakeups.sleep_until(seat, deadline.at, now) for heard, seat in self._seats])
 
-def _leave(wakeups: Wakeups, seat: Seat, look_in: float, pass_on: bool) -> None:
-    try:
-        wakeups.leave(seat, look_in=look_in, pass_on=pass_on)
-    except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
-        wakeups.leave(seat, look_in=math.inf, pass_on=True)
-        raise
+    def look(self, attempt: Callable[[], Awaitable[Answer]]) -> Awaitable[Answer]:
+        """Attempt; the first of a party that was not rung looks for all of it instead."""
+        seat = self._seats[0][1]
+        return attempt() if self._party is None or seat.rung else self._party.look(seat)
+
+    def answered(self, look_in: float) -> None:
+        """An attempt was refused."""
+        for heard, seat in self._seats:
+            heard.wakeups.answered(seat, look_in)
+
+    def failed(self, failure: Failure, retry_in: float) -> None:
+        """An attempt got no answer."""
+        for heard, seat in self._seats:
+            heard.wakeups.failed(seat, failure, retry_in)
+
+    def leave(self, look_in: float, *, pass_on: bool) -> None:
+        """Leave all seats, whatever interrupts that."""
+        try:
+            for heard, seat in self._seats:
+                heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on)
+        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
+            for heard, seat in self._seats:
+                heard.wakeups.leave(seat, look_in=math.inf, pass_on=True)
+            raise
 
 
 def _look_in(refused: Refused) -> float:
     # One millisecond more: the server's clock has to be past the end, not at it.
     return math.inf if refused.retry_in_ms is None else (refused.retry_in_ms + 1) / 1000
-
-
-def _check(wakeups: Wakeups, error: Exception | None) -> None:
-    if wakeups.closed is not None:
-        raise wakeups.closed
-    if error is not None:
-        raise error

@@ -20,14 +20,14 @@ Rules kept here:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.waiters import ALL, NO_BENCHES, Bench, Channel, Line, Seat
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.waiters import Message, Party
 
 __all__ = ["Wakeups"]
@@ -60,13 +60,19 @@ class Wakeups:
         return entry.rings if entry is not None and entry.confirmed else None
 
     def seat(
-        self, channel: str, kind: str, message: Message, party: Party | None = None, what: Any = None, lock: str = ""
+        self,
+        channel: str,
+        kind: str,
+        message: Message,
+        party: Party | None = None,
+        what: object = None,
+        ticket: Ticket | None = None,
     ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
         heard = Channel(channel, self.line) if party is None else Channel(channel, self.line, NO_BENCHES)
         bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
-        return Seat(bench, heard, self._runtime.ticket(lock), what)
+        return Seat(bench, heard, ticket or self._runtime.ticket(), what)
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.

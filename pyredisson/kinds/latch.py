@@ -15,7 +15,7 @@ from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.runtime import PUBLISH, Failure
 from pyredisson.core.waiters import ALL
-from pyredisson.core.waiting import until_taken
+from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 
@@ -94,12 +94,10 @@ class LatchCore(NumberedCore):
                 attempt,
                 AT_ONCE if patient else WITHOUT_END,
                 runtime=client.runtime,
-                wakeups=client.wakeups,
+                channels=(HeardOn(client.wakeups, names.channel, seen),),
                 lock=names.raw,
-                channel=names.channel,
                 kind=self.kind,
                 message=latch_message,
-                seen=seen,
                 deadline=Deadline.after(wait, began),
                 free_after=math.inf,
             )

@@ -12,7 +12,7 @@ from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
 from pyredisson.core.runtime import Failure, is_interruption
-from pyredisson.core.waiting import until_taken
+from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
@@ -137,12 +137,10 @@ class PermitsCore(NumberedCore):
                     attempt,
                     answer,
                     runtime=client.runtime,
-                    wakeups=client.wakeups,
+                    channels=(HeardOn(client.wakeups, channel, seen),),
                     lock=self.names.raw,
-                    channel=channel,
                     kind=label,
                     message=partial(permits_message, each=each),
-                    seen=seen,
                     deadline=deadline,
                     free_after=math.inf,
                 )

@@ -6,15 +6,16 @@ enough of them said yes in time; what was granted without a quorum is given back
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core.acquire import check_not_stuck
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.outcomes import ACQUIRED as GRANTED
 from pyredisson.core.outcomes import Acquired, Refused
 from pyredisson.core.runtime import Failure, Rejected
 from pyredisson.core.waiters import lock_message
+from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
@@ -26,10 +27,9 @@ from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Hold
-    from pyredisson.core.waiters import Seat
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
     from pyredisson.quorum.requests import Said
@@ -194,62 +194,42 @@ class Redlock:
         return await self.given_up(trial.owned, last, "in time")
 
     async def _wait(self, trial: Trial, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
-        """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not.
-
-        As :func:`pyredisson.core.waiting.until_taken`, which listens to one.
-        """
-        runtime, pace = self._client.runtime, trial.pace
-        ticket = runtime.ticket(self._name)
+        """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not."""
         chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
-        seats: list[tuple[ClientCore, Seat, int | None]] = []
-        for index in sorted(chosen[: len(self._members) - self._quorum + 1]):
-            member = self._members[index]
-            seat = member.client.wakeups.seat(member.kind.names.channel, "multi", lock_message)
-            seat.ticket = ticket
-            seats.append((member.client, seat, seen[index]))
-        acquired = False
-        pass_on = True
-        try:
-            look_in = self._look_in(pace, last)
-            for client, seat, rings in seats:
-                client.wakeups.sit(seat, seen=rings, look_in=look_in)
-            while True:
-                now = runtime.now()
-                until = _sleep_until(seats, deadline, now)
-                if until > now:
-                    await ticket.wait(until - now)
-                    trial.check_open()
-                    now = runtime.now()
-                    until = _sleep_until(seats, deadline, now)
-                if deadline.passed(now):
-                    pass_on = until == -math.inf
-                    return await self.given_up(trial.owned, last, "in time")
-                if until > now:
-                    continue
-                await runtime.sleep(min(pace.chance(), deadline.left(now)))
-                last = await trial.another()
-                if last.acquired:
-                    acquired, pass_on = True, False
-                    return True
-                look_in = self._look_in(pace, last)
-                for client, seat, _ in seats:
-                    client.wakeups.answered(seat, look_in)
-        finally:
-            free_after = trial.hold.lease_ms / 1000
-            for client, seat, _ in seats:
-                client.wakeups.leave(seat, look_in=free_after if acquired else math.inf, pass_on=pass_on)
+        channels = [
+            HeardOn(self._members[index].client.wakeups, self._members[index].kind.names.channel, seen[index])
+            for index in sorted(chosen[: len(self._members) - self._quorum + 1])
+        ]
 
-    def _look_in(self, pace: Pace, last: Round) -> float:
-        if not last.reached:
-            return pace.retry_in()
-        free_in = last.free_in(len(self._members), self._quorum)
-        if not free_in:  # Votes were split, and those who had the others are giving them back; or it is never free.
-            return math.inf if free_in is None else pace.chance()
-        return (free_in + 1) / 1000
+        async def attempt() -> Answer:
+            await runtime.sleep(min(trial.pace.chance(), deadline.left(runtime.now())))
+            trial.check_open()
+            return self._answer(trial, await trial.another())
 
+        runtime = self._client.runtime
+        acquired = await until_taken(
+            attempt,
+            self._refused(trial, last),
+            runtime=runtime,
+            channels=channels,
+            lock=self._name,
+            kind="multi",
+            message=lock_message,
+            deadline=deadline,
+            free_after=trial.hold.lease_ms / 1000,
+        )
+        return acquired or await self.given_up(trial.owned, trial.last or last, "in time")
 
-def _sleep_until(seats: Sequence[tuple[ClientCore, Seat, int | None]], deadline: Deadline, now: float) -> float:
-    return min([client.wakeups.sleep_until(seat, deadline.at, now) for client, seat, _ in seats])
+    def _answer(self, trial: Trial, round_: Round) -> Answer:
+        return GRANTED if round_.acquired else self._refused(trial, round_)
+
+    def _refused(self, trial: Trial, round_: Round) -> Refused:
+        """When to ask again after a round that was lost."""
+        if not round_.reached:
+            return Refused(round(1000 * trial.pace.retry_in()))
+        free_in = round_.free_in(len(self._members), self._quorum)
+        # If it is free, votes were split, and those who had the others are giving them back.
+        return Refused(round(1000 * trial.pace.chance()) if free_in == 0 else free_in)
 
 
 def _unexpected(said: Sequence[Said]) -> Exception | None:
@@ -265,6 +245,7 @@ class Trial:
         self._lock = lock
         self.owned: MultiOwnership = owned
         self.hold: MultiHold = hold
+        self.last: Round | None = None
         self.pace: Pace = Pace(owned.client.runtime, asked)
 
     def check_open(self) -> None:
@@ -279,7 +260,7 @@ class Trial:
         Raises:
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
-        round_ = await self._lock.ask_all(self.owned, self.hold)
+        self.last = round_ = await self._lock.ask_all(self.owned, self.hold)
         if not round_.acquired:
             await self.count(round_)
         return round_

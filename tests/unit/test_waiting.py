@@ -14,7 +14,7 @@ from pyredisson.core.failures import NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.running import run
 from pyredisson.core.waiters import lock_message
-from pyredisson.core.waiting import RETRY, until_taken
+from pyredisson.core.waiting import RETRY, HeardOn, until_taken
 from pyredisson.core.wakeups import Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
@@ -56,12 +56,10 @@ class Waiter:
             self.attempts,
             self.refused,
             runtime=self.world,
-            wakeups=self.wakeups,
+            channels=(HeardOn(self.wakeups, CHANNEL, self.wakeups.glance(CHANNEL)),),
             lock="orders",
-            channel=CHANNEL,
             kind="lock",
             message=lock_message,
-            seen=self.wakeups.glance(CHANNEL),
             deadline=Deadline.after(self.wait, self.world.now()),
             free_after=30.0,
         )
