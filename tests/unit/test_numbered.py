@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
 from pyredisson.core.names import LatchNames, SemaphoreNames
+from pyredisson.core.runtime import run
 from pyredisson.core.waiters import ALL, Seat
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.kinds.latch import latch_message
 from pyredisson.kinds.numbered import MAX_COUNT, count_of
+from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.permits import permits_message
 from tests.unit.fake import FakeRuntime, FakeTicket
 
@@ -141,3 +145,27 @@ def test_a_hint_where_nobody_waits_is_forgotten() -> None:
     wakeups.hint("channel", "theirs", 0)
     wakeups.hint("another", "ours", 0)
     assert rings(seats) == [0]
+
+
+class TimeLimitExceeded(Exception):
+    """What a signal handler raises in the middle of a call."""
+
+
+class Interrupted(FakeRuntime):
+    """A runtime whose release of a permit is interrupted."""
+
+    async def eval(self, request: Any, timeout: float) -> Any:
+        if request[0] == "permit_acquire":
+            return [1, 0, 30_000]
+        raise TimeLimitExceeded
+
+    async def guard(self, work: Any, budget: float, *, leaving: bool = True) -> None:
+        work.close()
+
+
+def test_an_interruption_at_the_end_of_a_block_takes_precedence_over_the_error_of_its_body() -> None:
+    client = ClientCore(Interrupted(), Config())
+    block = PermitSemaphoreCore(client, "orders").hold(0, None, skip=False)
+    run(block.enter())
+    with pytest.raises(TimeLimitExceeded):
+        run(block.leave(ValueError("of the body")))
