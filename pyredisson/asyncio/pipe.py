@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import math
 import socket
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncSocketStream", "Outcome", "Pipe", "open_connection"]
 
 
-class Replies(asyncio.Protocol):
+class Replies(ABC, asyncio.Protocol):
     """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
 
     def __init__(self) -> None:
@@ -65,13 +66,13 @@ class Replies(asyncio.Protocol):
             self.ended()
         self.close()
 
+    @abstractmethod
     def replied(self, reply: Any) -> None:
         """Take a reply, or a message."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ended(self) -> None:
         """The connection is no more."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close it now."""

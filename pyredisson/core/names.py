@@ -5,6 +5,7 @@ The layout is Redisson's, byte for byte, but for the keys that start with ``pyre
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 
 __all__ = [
@@ -171,7 +172,7 @@ class ReadWriteNames(LockNames):
         return f"{suffixed(self.raw, owner)}:rwlock_timeout:{number}"
 
 
-class NumberedNames:
+class NumberedNames(ABC):
     """The keys of what has no owner in Redis, so that its requests are told apart by number.
 
     Attributes:
@@ -184,9 +185,9 @@ class NumberedNames:
         self.raw: str = name
 
     @cached_property
+    @abstractmethod
     def channel(self) -> str:
         """Where a change is announced."""
-        raise NotImplementedError
 
     def together(self) -> tuple[str, ...]:
         """What one script has to reach; the other keys are made by the same rules."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,7 @@ class SimulatedWorld(World):
     def __init__(self) -> None:
         super().__init__()
         self.simulation = Simulation()
+        self.simulation.numbers = itertools.count(1_000_000)  # Above those of the owners that tests make.
         self.process: Process = self.simulation.process("process")
         self.clients: list[SimulatedClient] = []
         self.redis = SimulatedStore(self, self.simulation.node)
