@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -39,11 +40,20 @@ def work(surroundings: Surroundings, broker: dict[str, str], workers: int) -> li
     return programs
 
 
-def send(surroundings: Surroundings, broker: dict[str, str], calls: str) -> None:
-    """Send tasks, by a program of their own."""
+@contextmanager
+def sending(surroundings: Surroundings, broker: dict[str, str], calls: str) -> Iterator[None]:
+    """Send tasks while the block runs, by a program of their own, which on a busy machine ends long after them."""
     code = f"from {APP} import *\n{calls}\n"
     environment = {**surroundings.environment, **broker, "PATH": "/usr/bin:/bin"}
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=60)
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment) as program:
+        yield
+        assert program.wait(60) == 0
+
+
+def send(surroundings: Surroundings, broker: dict[str, str], calls: str) -> None:
+    """Send tasks."""
+    with sending(surroundings, broker, calls):
+        pass
 
 
 def test_tasks_in_greenlets_exclude_each_other(surroundings: Surroundings, broker: dict[str, str]) -> None:
@@ -83,8 +93,8 @@ def test_a_warm_shutdown_waits_for_a_greenlet_that_holds_a_lock(
 ) -> None:
     require("celery", "gevent")
     [worker] = work(surroundings, broker, 1)
-    send(surroundings, broker, "keep.delay(2.5)")
-    until(lambda: surroundings.keys(), within=20.0, what="the lock is held")
+    with sending(surroundings, broker, "keep.delay(2.5)"):
+        until(lambda: surroundings.keys(), within=20.0, what="the lock is held")
     assert worker.stop(within=30.0) == 0
     assert surroundings.notes() == ["kept"]
     surroundings.check_nothing_left()
