@@ -29,7 +29,7 @@ __all__ = ["acquire", "check_not_stuck", "is_callers"]
 
 
 async def acquire(
-    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, wait: float | None, covers: frozenset[str]
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, wait: float | None, covers: tuple[str, ...]
 ) -> bool:
     """Acquire a lock for a hold.
 

@@ -40,7 +40,7 @@ class Mark(Protocol):
         ...
 
     @property
-    def names(self) -> frozenset[str]:
+    def names(self) -> tuple[str, ...]:
         """The locks that this is about."""
         ...
 
@@ -75,7 +75,7 @@ class Caller(Protocol):
         """What to tell of one that ended while it held a lock."""
         ...
 
-    def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
+    def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
         """Who the calling context is for these locks: the owner of its own hold, else one that holds none of them.
 
         Args:
@@ -89,7 +89,7 @@ class Caller(Protocol):
         """Whether it is a thread that a pool gives its jobs."""
         ...
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """Note in the calling context, and in ``held.mark``, that something is about to be held.
 
         Args:

@@ -6,7 +6,7 @@ The layout is Redisson's, byte for byte, but for the keys that start with ``pyre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 __all__ = [
     "MAX_NAME_BYTES",
@@ -82,6 +82,7 @@ def check_one_slot(names: LockNames | NumberedNames) -> None:
     raise ValueError(f"the keys of {names.raw!r} would not share one slot of the cluster: {advice}")
 
 
+@lru_cache(maxsize=1024)  # For its memory: the locks that one owner holds share one string.
 def owner_field(client_id: str, number: int) -> str:
     """The hash field of a holder."""
     return f"{client_id}:{number}"

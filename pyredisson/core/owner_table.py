@@ -27,46 +27,43 @@ class OwnerTable(Generic[EntryT]):
     """Entries by (lock, owner), indexed by lock."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._table: dict[tuple[Any, Any], EntryT] = {}
-        self._by_lock: dict[Any, dict[tuple[Any, Any], EntryT]] = {}
-        self._mutex = runtime.mutex()  # Keeps the two together.
+        self._by_lock: dict[Any, dict[Any, EntryT]] = {}
+        self._size = 0
+        self._mutex = runtime.mutex()
 
     def __len__(self) -> int:
-        return len(self._table)
+        return self._size
 
     def __iter__(self) -> Iterator[EntryT]:
-        return iter(list(self._table.values()))
+        return iter([entry for of_lock in list(self._by_lock.values()) for entry in list(of_lock.values())])
 
     def find(self, key: tuple[Any, Any]) -> EntryT | None:
         """Return the entry, if there is one."""
-        return self._table.get(key)
+        of_lock = self._by_lock.get(key[0])
+        return None if of_lock is None else of_lock.get(key[1])
 
     def enter(self, entry: EntryT, /) -> EntryT:
         """Put an entry into the table, unless there is one: then return that."""
-        key = entry.key
+        lock, owner = entry.key
         with self._mutex:
-            listed = self._table.get(key, entry)
-            # First by lock: a call that is interrupted in between leaves at most an entry that is not in the table.
-            of_lock = self._by_lock.setdefault(key[0], {})
-            of_lock[key] = listed
-            if (kept := self._by_lock.setdefault(key[0], of_lock)) is not of_lock:
-                kept[key] = listed  # A signal handler has dropped what was empty still, and entered another.
-            self._table[key] = listed
+            of_lock = self._by_lock.setdefault(lock, {})
+            listed = of_lock.setdefault(owner, entry)
+            if (kept := self._by_lock.setdefault(lock, of_lock)) is not of_lock:
+                listed = kept.setdefault(owner, entry)  # A signal handler has dropped what was empty still.
+            self._size += listed is entry
             return listed
 
     def drop(self, entry: EntryT, /) -> None:
         """Take an entry out."""
-        key = entry.key
+        lock, owner = entry.key
         with self._mutex:
-            self._table.pop(key, None)
-            of_lock = self._by_lock.get(key[0])
+            of_lock = self._by_lock.get(lock)
             if of_lock is not None:
-                of_lock.pop(key, None)
-                if not of_lock:
-                    del self._by_lock[key[0]]
+                self._size -= of_lock.pop(owner, None) is not None
+                if not of_lock and self._by_lock.get(lock) is of_lock:
+                    del self._by_lock[lock]
 
     def of(self, lock: object) -> list[EntryT]:
         """Return all entries of one lock."""
         with self._mutex:
-            found = list(self._by_lock.get(lock, {}).values())
-        return [entry for entry in found if self._table.get(entry.key) is entry]
+            return list(self._by_lock.get(lock, {}).values())

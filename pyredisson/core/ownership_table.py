@@ -29,7 +29,7 @@ class OwnershipTable(OwnerTable["Ownership"]):
 
     def enter(self, ownership: Ownership) -> Ownership:
         """Put an ownership into the table, unless there is one: then return that."""
-        if len(self._table) >= self._sweep_at:
+        if len(self) >= self._sweep_at:
             self._sweep()
         ownership.listed_in(self)
         return super().enter(ownership)
@@ -55,7 +55,7 @@ class OwnershipTable(OwnerTable["Ownership"]):
                 remembered.append(ownership)
         for ownership in remembered[: -self.REMEMBERED]:
             self._let_go(ownership)
-        self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self._table))
+        self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self))
 
     def _let_go(self, ownership: Ownership) -> None:
         # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.

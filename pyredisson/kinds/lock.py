@@ -88,7 +88,7 @@ class LockCore:
         client.check_names(self.names)
         self.kind: LockKind = kind or self.kind_type(client, self.names)
         self._plain = client.watchdog.plain_hold
-        self._covers = frozenset((self.names.raw,))
+        self._covers = (self.names.raw,)
         self._caller: MadeCaller | None = None
         self._last: Ownership | None = None  # The ownership used last, so that it need not be looked up.
 

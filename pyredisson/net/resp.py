@@ -56,16 +56,17 @@ class Packed:
         script: The script.
     """
 
-    __slots__ = ("_rest", "data", "script")
+    __slots__ = ("data", "script")
 
     def __init__(self, script: Script, rest: tuple[str | int | bytes, ...]) -> None:
         self.script: Script = script
-        self._rest = rest
         self.data: bytes = pack("EVALSHA", script.sha, *rest)
 
     def in_full(self) -> bytes:
         """Return the same call with the script's text, for a server that does not know it."""
-        return pack("EVAL", self.script.text, *self._rest)
+        # Made of the bytes: to keep the arguments as well would take as much memory again, for each lock that is held.
+        count, rest = self.data.split(b"\r\n", 1)[0], self.data.split(self.script.sha.encode() + b"\r\n", 1)[1]
+        return b"%b\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n%b" % (count, len(self.script.text), self.script.text, rest)
 
 
 def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:

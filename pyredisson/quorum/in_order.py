@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["InOrder"]
 
 #: A part is covered by the mark of its multi-lock.
-NO_MARK: frozenset[str] = frozenset()
+NO_MARK: tuple[str, ...] = ()
 
 
 class InOrder:

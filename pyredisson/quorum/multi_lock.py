@@ -121,7 +121,7 @@ class MultiLockCore:
         ]
         self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
         self._last: MultiOwnership | None = None  # The one used last.
-        self._covers = frozenset(names)
+        self._covers = tuple(names)
         self._caller = _one_caller(ordered)
 
     def describe(self) -> str:

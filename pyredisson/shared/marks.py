@@ -31,10 +31,10 @@ class Mark:
     __slots__ = ("__weakref__", "held", "job", "names", "outer")
 
     def __init__(
-        self, held: Holding, names: frozenset[str], outer: Mark | None, job: weakref.ref[object] | None = None
+        self, held: Holding, names: tuple[str, ...], outer: Mark | None, job: weakref.ref[object] | None = None
     ) -> None:
         self.held: Holding = held
-        self.names: frozenset[str] = names
+        self.names: tuple[str, ...] = names
         self.outer: Mark | None = outer
         self.job: weakref.ref[object] | None = job
 
@@ -56,7 +56,7 @@ def live_marks() -> Iterator[Mark]:
         mark = mark.outer
 
 
-def leave_mark(held: Holding, names: frozenset[str], job: weakref.ref[object] | None = None) -> None:
+def leave_mark(held: Holding, names: tuple[str, ...], job: weakref.ref[object] | None = None) -> None:
     """Leave a mark of what is held in the calling context. The arguments are the attributes of :class:`Mark`."""
     while True:
         outer = _innermost.get()
@@ -89,14 +89,14 @@ class AnyOwner:
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
-    def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
+    def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``: no other call runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
     #: See ``Caller.innermost``.
     innermost: staticmethod[[], Mark | None] = staticmethod(_innermost.get)
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
         leave_mark(held, names)
 

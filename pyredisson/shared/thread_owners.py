@@ -72,10 +72,10 @@ class ThreadOwner(AnyOwner):
         """Whether it is the calling thread."""
         return self.thread() is getattr(_local, "pulse", None)
 
-    def acting(self, names: frozenset[str], taken: Callable[[Caller], bool]) -> Caller:
+    def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``."""
         for mark in self.marks():
-            if not names.isdisjoint(mark.names) and not self._is_of_another_job(mark):
+            if any(name in mark.names for name in names) and not self._is_of_another_job(mark):
                 return mark.held.who
         if not taken(self):
             return self
@@ -88,7 +88,7 @@ class ThreadOwner(AnyOwner):
             if getattr(mark.held.who, "thread", None) is self.thread:
                 yield mark
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
         if self._root._latest is not held or self.pooled:
             self.look_behind(held, tell)

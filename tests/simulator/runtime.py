@@ -56,7 +56,7 @@ class SimulatedOwner(AnyOwner):
         """Whether it still runs."""
         return not self.ended
 
-    def mark(self, held: Holding, names: frozenset[str], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """All tasks of a world are in one context, which tells nothing."""
 
     def describe(self) -> str:
