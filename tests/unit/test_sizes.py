@@ -20,7 +20,7 @@ FACADES = {
 
 #: Larger than that since before there was a limit. Lower a number when its file has shrunk; never raise one.
 OVERSIZE: dict[str, int] = {
-    "core/ownership.py": 594,
+    "core/ownership.py": 572,
 }
 #: As for files: functions by file and name.
 OVERSIZE_FUNCTIONS: dict[str, int] = {
