@@ -380,7 +380,7 @@ def _notes(peers: Sequence[str]) -> list[str]:
 
 
 def _claims(samples: Samples, own: str, raws: Sequence[str], peers: Sequence[str]) -> list[Claim]:
-    claims = [at_most(f"time of {raw}", median_ratio(samples, own, raw, "us/pair"), 1.6, "x") for raw in raws]
+    claims = [at_most(f"time of {raw}", median_ratio(samples, own, raw, "us/pair"), 1.8, "x") for raw in raws]
     return claims + [
         at_least(f"pairs of {peer}", median_ratio(samples, own, peer, "pairs/s"), 2, "x") for peer in peers
     ]

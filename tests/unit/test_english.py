@@ -77,7 +77,7 @@ PUBLIC = [
 INSIDE = ["pyredisson/embedded.py", "pyredisson/testing/*.py", "pyredisson/tools/**/*.py", "benchmarks/*.py"]
 
 #: The architecture is for those who change the library.
-NOT_FOR_USERS = ["docs/explanation/architecture.md", "docs/_build/"]
+NOT_FOR_USERS = ["docs/_build/"]
 
 _REFUSED = {word: re.compile(rf"\b{word}\b", re.IGNORECASE) for word in SAY_INSTEAD}
 
