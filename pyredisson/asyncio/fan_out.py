@@ -30,7 +30,7 @@ class Begun(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget it: nobody wants its reply any more."""
+        """Forget it: its reply is not of interest any more."""
         ...
 
 
@@ -54,8 +54,8 @@ class Sent:
 
     Attributes:
         link: Where it was sent.
-        reply: What came, if ``failure`` is ``None``.
-        failure: Why nothing came.
+        reply: The reply, if ``failure`` is ``None``.
+        failure: Why there is no reply.
         gathering: Who waits for it and others.
     """
 
@@ -100,7 +100,7 @@ class Sent:
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
-        pass  # Its reply comes here, and nobody looks.
+        pass  # Its reply is ignored.
 
 
 class InTask:

@@ -80,7 +80,7 @@ class TaskLoop:
     def nudge(self) -> None:
         self._nudged.ring()
         if self._task is None and not self._runtime.closed:
-            self._task = self._runtime.run_beside(self._run(), self._name)
+            self._task = self._runtime.run_concurrently(self._run(), self._name)
 
     async def _run(self) -> None:
         while True:
@@ -151,7 +151,7 @@ class AsyncioRuntime(BaseRuntime):
                 self._link.inspect = self._core.server.inspect
         return self._link
 
-    def run_beside(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something in a task that ends with the client at the latest."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
@@ -192,11 +192,11 @@ class AsyncioRuntime(BaseRuntime):
         self._subscriber.subscribe(channel)
 
     def _listen(self, subscriber: Subscriber) -> None:
-        _ = self.run_beside(subscriber.run(), "pyredisson-subscriber")
+        _ = self.run_concurrently(subscriber.run(), "pyredisson-subscriber")
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
-            _ = self.run_beside(_call_and_await(callback, args), "pyredisson-callback")
+            _ = self.run_concurrently(_call_and_await(callback, args), "pyredisson-callback")
         else:
             self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
             for loop in self._loops:
@@ -233,7 +233,7 @@ class AsyncioRuntime(BaseRuntime):
         await asyncio.sleep(seconds)
 
     async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
-        task = self.run_beside(work, "pyredisson-cleanup")
+        task = self.run_concurrently(work, "pyredisson-cleanup")
         over = self.now() + budget
         cancelled: asyncio.CancelledError | None = None
         with _shielded_from_anyio():

@@ -163,7 +163,7 @@ async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: H
         deadline = sent + hold.certain
         over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
         if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
-            await settle(client, ownership)  # It came when its lease was over: that is no hold, so give it back,
+            await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it back,
             return AT_ONCE  # and look again.
     elif type(outcome) is SelfBlocked and kind.own_rival is not None and not again:
         ownership.refused(call.request_id)

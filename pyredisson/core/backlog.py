@@ -3,7 +3,7 @@
 Rules kept here:
 
 1. Each thing has a back-off of its own, and those that failed least often come first: one that cannot be settled keeps
-   none from being settled. A surprise (an error that is no ``Failure``) concerns the thing that raised it, and is told.
+   none from being settled. A surprise (an error that is no ``Failure``) concerns what raised it, and is reported.
 2. A round is bounded, so that renewals are never far: by time, and by how often the server may fail to answer. On one
    server that is once, since it is away for the others too; on a cluster it may be one node that is away.
 """
@@ -85,7 +85,7 @@ class Backlog:
         self._chores: dict[Chore, None] = {}
         self._unanswered_rounds = 0
         self._paused_until = -math.inf
-        self._news_at = math.inf  # When something is due that came since the round began.
+        self._news_at = math.inf  # When something is due that was added since the round began.
 
     def settle(self, ownership: Ownership) -> bool:
         """Settle what an ownership has open. Returns whether that is news."""
@@ -141,7 +141,7 @@ class Backlog:
             self._unanswered_rounds = 0
 
     async def _try(self, each: Todo, ownership: Ownership | None) -> bool:
-        """Try one. Returns whether the server is there, as far as that can be told."""
+        """Try one. Returns whether the server is there, as far as is known."""
         try:
             if ownership is not None:
                 await self._settle(ownership, each)

@@ -119,7 +119,7 @@ class ReleaseCall(Call):
 
 
 class ForceCall(Call):
-    """A release of the lock, whoever holds it."""
+    """A forced release of the lock, for any holder."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a client is made of, in either colour: its ownerships, its watchdog, its waiters; and how it asks the server."""
+"""What a client is made of, in both forms: its ownerships, its watchdog, its waiters; and how it asks the server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ClientCore:
             self.talkative = wants_all
 
     def emit(self, event: Event) -> None:
-        """Tell those who listen. What they raise concerns nobody but them."""
+        """Pass an event to the listeners. What they raise is reported, and concerns no one else."""
         for listener in self._listeners:
             try:
                 listener(event)
@@ -96,8 +96,8 @@ class ClientCore:
     def tell_lost(self, ownership: Ownership) -> None:
         """A holder lost its lock: say so to all who want to know."""
         self.emit(events.Lost(ownership.name, ownership.owner, ownership.loss or GONE))
-        for told in ownership.on_loss:
-            told()
+        for callback in ownership.on_loss:
+            callback()
         if self.config.on_lock_lost is not None:
             self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
 
@@ -118,7 +118,7 @@ class ClientCore:
             raise ClientClosedError("this client was closed; make a new Redisson() to continue")
 
     def refuse_interrupter(self, *held: Ownership | MultiOwnership) -> None:
-        """Raise ``LockError`` for a signal handler (or a finalizer) that came in the middle of a call on one of these.
+        """Raise ``LockError`` for a signal handler (or a finalizer) that runs in the middle of a call on one of these.
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
         """
@@ -174,7 +174,7 @@ class ClientCore:
     async def persist(
         self, call: Call, repeat: bool, sent: float, setback: Failure | Stale, budget: float | None = None
     ) -> tuple[Reply, float, bool]:
-        """Go on with an exchange whose first copy, ``sent`` then, brought no answer or came under too low an epoch.
+        """Go on with an exchange whose first copy, ``sent`` then, brought no answer or had too low an epoch.
 
         The other arguments, and all that it returns and raises, are those of :meth:`exchange`.
 

@@ -1,4 +1,4 @@
-"""Freeing a lock, whoever holds it."""
+"""Freeing a lock, for any holder."""
 
 from __future__ import annotations
 

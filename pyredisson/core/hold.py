@@ -18,7 +18,7 @@ class Hold:
         lease_ms: The lease it was taken with.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
-        watched: Its holder is told when it is lost. A plain hold with a fixed lease is not: it simply ends.
+        watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
         block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
             its owner's.
         part: It is a multi-lock's part, which is neither watched nor reported by itself.

@@ -10,13 +10,13 @@ from pyredisson.errors import LockLostError
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
 
-__all__ = ["BESIDE", "GONE", "Held", "HoldView", "gone_hint", "holder_alive", "lost_error"]
+__all__ = ["GONE", "OVERLAPS", "Held", "HoldView", "gone_hint", "holder_alive", "lost_error"]
 
-#: How a loss is explained that the server told us of.
+#: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
 
-#: What the holder of a lost lock is told.
-BESIDE = "another holder; protect such writes with a fencing token"
+#: With whom the holder of a lost lock may have overlapped, and what to do about it.
+OVERLAPS = "another holder; protect such writes with a fencing token"
 
 
 class Holder(Protocol):
@@ -47,7 +47,7 @@ def _moved_on(held: Holder) -> bool:
 
 
 def gone_hint(held: Holder) -> str:
-    """What to tell of holds that nobody can release any more."""
+    """Explain why no one can release these holds any more."""
     if held.holds and all(hold.block is not None for hold in held.holds):
         return "the object that hold() returned was dropped without leaving its block"
     return held.who.gone_hint()
@@ -69,11 +69,11 @@ class Held(Protocol):
 
     Attributes:
         what: What is held, in messages.
-        beside: Beside whom its holder may have worked after a loss.
+        overlaps: With whom its holder may have worked at the same time after a loss.
     """
 
     what: str
-    beside: str
+    overlaps: str
     name: str
     owner: str
     loss: str | None
@@ -86,11 +86,11 @@ class Held(Protocol):
         """Make this hold the one that is released next."""
         ...
 
-    def call_when_lost(self, told: Callable[[], None], /) -> None:
+    def call_when_lost(self, callback: Callable[[], None], /) -> None:
         """Call this, too, when it is lost."""
         ...
 
-    def call_no_more(self, told: Callable[[], None], /) -> None:
+    def call_no_more(self, callback: Callable[[], None], /) -> None:
         """Its block was left."""
         ...
 
@@ -103,6 +103,6 @@ def lost_error(ownership: Held, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     return LockLostError(
         f"{ownership.what} {ownership.name!r} was lost by {ownership.owner}: {reason}. Work done since then may "
-        f"have overlapped with {ownership.beside}",
+        f"have overlapped with {ownership.overlaps}",
         name=ownership.name,
     )

@@ -168,7 +168,7 @@ class LockKind(ABC):
 
     @abstractmethod
     def force(self, ownership: Ownership, epoch: int) -> Request:
-        """Make the request to free the lock, whoever holds it."""
+        """Make the request to free the lock, for any holder."""
 
     def constant(self, ownership: Ownership) -> bool:
         """Return whether the first acquire and the last release of an owner have the same bytes each time."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Key", "Ledger", "Open"]
 
-#: So many names of semaphores without permits are remembered, to be told of once.
+#: So many names of semaphores without permits are remembered, to be reported once.
 REMEMBERED = 1000
 
 Key: TypeAlias = tuple[str, str]
@@ -24,7 +24,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Open:
-    """A request whose caller has gone, or was told that its outcome is unknown.
+    """A request whose caller has gone, or received an error that its outcome is unknown.
 
     Attributes:
         request: What settles it, sent as it is until it is answered.
@@ -62,7 +62,7 @@ class Ledger:
         return next(self._numbers)
 
     def is_first_to_miss(self, name: str) -> bool:
-        """Whether nobody here has waited yet for permits of this semaphore, which was never given any."""
+        """Whether no one here has waited yet for permits of this semaphore, which was never given any."""
         with self._mutex:
             if len(self._missed) >= REMEMBERED:
                 self._missed.clear()
@@ -89,7 +89,7 @@ class Ledger:
             return next((left for left in self._open.get(key, ()) if left.until > now), None)
 
     def close(self, key: Key, left: Open) -> bool:
-        """It is settled. Returns whether nobody had said so before."""
+        """It is settled. Returns whether that is news."""
         with self._mutex:
             opens = self._open.get(key, [])
             if left not in opens:

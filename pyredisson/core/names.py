@@ -1,4 +1,4 @@
-"""What everything is called in Redis. Nobody else writes a prefix.
+"""What everything is called in Redis. No other module writes a prefix.
 
 The layout is Redisson's, byte for byte, but for the keys that start with ``pyredisson_`` (see each).
 """
@@ -174,7 +174,7 @@ class ReadWriteNames(LockNames):
 
 
 class NumberedNames(ABC):
-    """The keys of what has no owner in Redis, so that its requests are told apart by number.
+    """The keys of what has no owner in Redis, so that its requests are distinguished by number.
 
     Attributes:
         raw: Its own key: its name.
@@ -195,7 +195,7 @@ class NumberedNames(ABC):
         return self.raw, self.channel, self.done("")
 
     def done(self, owner: str) -> str:
-        """Ours alone: the number of this owner's last request, and what came of it. Kept for a minute."""
+        """Ours alone: the number of this owner's last request, and its outcome. Kept for a minute."""
         return f"{prefixed('pyredisson_done', self.raw)}:{owner}"
 
 

@@ -1,4 +1,4 @@
-"""Requests told apart by number: how semaphores and latches, which have no owner in Redis, are changed exactly once.
+"""Requests distinguished by number: how semaphores and latches, which have no owner in Redis, are changed exactly once.
 
 Rules kept here:
 

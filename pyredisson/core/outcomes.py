@@ -65,7 +65,7 @@ class SelfBlocked:
 @final
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The request came after a later one of the same owner.
+    """The request arrived after a later one of the same owner.
 
     Attributes:
         epoch: The owner's epoch, as the server knows it.

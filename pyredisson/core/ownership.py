@@ -18,7 +18,7 @@ Rules kept here:
 
 1. An ownership is shared by all handles and kinds of lock that use the same key and owner field.
 2. It knows how often its owner holds the lock (``holds``), and until when that is certain (``deadline``, counted from
-   before the request was sent). Past the deadline nothing is held, whether or not an answer came.
+   before the request was sent). Past the deadline nothing is held, with or without an answer.
 3. A request in flight is noted *before* it is sent (``in_flight``) and forgotten only when its outcome is known. The
    next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
    server. Each request has a number; an answer to an earlier one changes nothing.
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.hold import Hold
-from pyredisson.core.holder import BESIDE, gone_hint, holder_alive
+from pyredisson.core.holder import OVERLAPS, gone_hint, holder_alive
 from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBegun, SettleBegun, Unlock
 from pyredisson.core.prepared import PreparedRequests
 
@@ -51,7 +51,7 @@ class Ownership:
     """What one owner holds of one lock. See the module's rules."""
 
     what = "lock"
-    beside = BESIDE
+    overlaps = OVERLAPS
 
     __slots__ = (
         "deadline",
@@ -130,7 +130,7 @@ class Ownership:
         return self.loss is None and any(hold.watchdog for hold in self.holds)
 
     def watched(self) -> bool:
-        """Whether somebody wants to be told when it is lost."""
+        """Whether its holder is to be notified when it is lost."""
         return self.loss is None and any(hold.watched for hold in self.holds)
 
     def in_the_middle(self) -> bool:
@@ -160,7 +160,7 @@ class Ownership:
         return holder_alive(self)
 
     def gone_hint(self) -> str:
-        """What to tell if there is nobody any more."""
+        """Explain why no one can release it any more."""
         return gone_hint(self)
 
     def remaining(self, now: float) -> float:
@@ -212,7 +212,7 @@ class Ownership:
     def begin_release(self, *, block: bool = False) -> ReleaseBegun:
         """Note that an unlock is about to be sent; what was pending is settled by now.
 
-        ``block`` says that it is the end of a block: nobody will ask what became of it.
+        ``block`` says that it is the end of a block: no one will ask for its outcome.
         """
         with self.mutex:
             holds, in_flight = self.holds, self.in_flight
@@ -248,7 +248,7 @@ class Ownership:
         return hold
 
     def take_released_behind(self) -> bool:
-        """Whether an unlock that had failed was settled since, and nobody has asked after it yet."""
+        """Whether an unlock that had failed was settled since, and its owner has not asked yet."""
         with self.mutex:
             behind, self.in_flight.released_behind = self.in_flight.released_behind, False
             return behind
@@ -278,7 +278,7 @@ class Ownership:
             return self.epoch if request_id == self.in_flight.request_id else None
 
     def doubt(self, request_id: int) -> None:
-        """No reply came, so that the request may have run: further copies go under an epoch of their own."""
+        """No reply was received, so the request may have run: further copies go under an epoch of their own."""
         with self.mutex:
             if request_id == self.in_flight.request_id:
                 self.epoch += 1
@@ -305,7 +305,7 @@ class Ownership:
             return True
 
     def _unclaimed(self) -> int:
-        """How many holds nobody gives back yet."""
+        """How many holds no one is releasing yet."""
         in_flight = self.in_flight
         return len(self.holds) - (in_flight.pending is Pending.RELEASE) - in_flight.releases_due
 
@@ -474,14 +474,14 @@ class Ownership:
     # ---- ending --------------------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> bool:
-        """Draw the consequences if the deadline has passed. Returns whether somebody must be told of a loss."""
+        """Draw the consequences if the deadline has passed. Returns whether a loss must be reported."""
         if not self.holds or now < self.deadline or self.loss is not None:
             return False
         with self.mutex:
             if not self.holds or now < self.deadline or self.loss is not None:
                 return False
             self.generation += 1
-            if self.in_flight.pending is Pending.RELEASE:  # Its holder wants no more of it, so nobody need be told.
+            if self.in_flight.pending is Pending.RELEASE:  # Its holder has no use for it any more: no loss.
                 self._give_up_release()
             self._drop_due()
             if any(hold.watched for hold in self.holds):
@@ -511,7 +511,7 @@ class Ownership:
         """An unlock found that the hold was gone: that hold is over with it, and the others are lost.
 
         ``behind`` says that its caller did not wait for it: the next unlock learns of the loss.
-        Returns whether somebody must be told; not of a plain hold that simply ran out.
+        Returns whether the loss must be reported; not that of a plain hold that has expired.
         """
         with self.mutex:
             if request_id != self.in_flight.request_id or not self.holds:
@@ -563,10 +563,10 @@ class Ownership:
         """Its hold has left this in the context of its owner."""
         self.mark = mark
 
-    def call_when_lost(self, told: Callable[[], None]) -> None:
+    def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""
-        self.on_loss = (*self.on_loss, told)
+        self.on_loss = (*self.on_loss, callback)
 
-    def call_no_more(self, told: Callable[[], None]) -> None:
+    def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each != told)
+        self.on_loss = tuple(each for each in self.on_loss if each != callback)

@@ -58,7 +58,7 @@ async def leave_block(client: ClientCore, kind: LockKind, ownership: Ownership, 
     if ownership.pending is not None:
         if progress is not None:
             progress.begun = True
-        # Nobody comes back for a block's hold: if it cannot be given back now, it is behind what is pending.
+        # No one returns to a block's hold: if it cannot be released now, it is released after what is pending.
         later = ownership.release_later(block=True)
         try:
             await settle_or_explain(client, ownership)

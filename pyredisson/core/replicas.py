@@ -1,6 +1,6 @@
 """What replicas have to say to an acquire: it counts only when enough of them know of it.
 
-Redis replicates behind its answer, so a failover may forget a lock that somebody was told to hold. ``WAIT``, sent
+Redis replicates behind its answer, so a failover may forget a lock that was granted. ``WAIT``, sent
 behind the script that took it and on the same connection, narrows that: it does not close it.
 
 Rules kept here:
@@ -8,10 +8,10 @@ Rules kept here:
 1. Only what takes something waits for replicas; what gives back or renews never does, so it cannot fail for them.
 2. Asked for are ``Config.min_replicas``, connected or not; without that, one, if any is connected. Where there is none
    nothing more is sent.
-3. Too few acknowledged in time: whoever took gives it back, exactly once, and says so.
+3. Too few acknowledged in time: the hold is released, exactly once, and the caller gets an error.
 4. Of a node of a quorum only ``Config.min_replicas`` is asked for, within that node's small timeout; too few, and the
    node has no vote. Without it the other nodes are what replicas are elsewhere.
-5. Whether there are replicas is told by each new connection, and asked again after a ``WAIT`` that failed. A client
+5. Each new connection says whether there are replicas; it is asked again after a ``WAIT`` that failed. A client
    that has seen replicas once, and sees none now, looks every ``LOOK_AGAIN`` seconds whether they are back.
 
 Source: Redisson's ``syncedEval``. What differs on purpose: nothing is waited for, or undone, where nothing was taken; a
@@ -52,7 +52,7 @@ class Syncing(Protocol):
 
 @count_as_ours
 class NotAcknowledged(Exception):
-    """Something was taken, and too few replicas know of it. Whoever asked gives it back.
+    """Something was taken, and too few replicas know of it. The caller releases it.
 
     Never let out of the core: callers see :class:`NoSyncedSlavesError`.
 
@@ -201,5 +201,5 @@ class Replicas:
 
 
 def unasked() -> Unanswered:
-    """What to make of a plain answer on a connection that has just told of replicas: it is asked for again."""
+    """Return the failure for a plain answer on a connection that has just reported replicas: it is asked again."""
     return Unanswered(RedissonError("the server has replicas, which were not asked"))

@@ -47,7 +47,7 @@ def read_acquire(reply: Reply) -> Acquired | Refused | Lost | Stale:
 
 
 def read_stale(reply: Reply) -> Stale | None:
-    """Return the number stored on the server if the reply says that the request came after a later one."""
+    """Return the number stored on the server if the reply says that the request arrived after a later one."""
     if reply is None or type(reply) is int:
         return None
     if type(reply) is not list or any(each is not None and type(each) not in (int, bytes) for each in reply):

@@ -1,8 +1,8 @@
 """The client's one watchdog: renews what is held without a fixed lease, tells of losses, settles what was left open.
 
 It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
-request. A renewal has three outcomes: kept; lost (the holder is told at once); unknown (asked again at once, until the
-deadline, at which the lock is lost whether or not anybody answered).
+request. A renewal has three outcomes: kept; lost (its holder hears at once); unknown (asked again at once, until the
+deadline, at which the lock is lost with or without an answer).
 
 On a cluster a request is about names of one slot, which makes many small requests: these are sent in waves, and those
 that got no answer are asked again behind all others, so that a node that is down costs no lock on the others.
@@ -61,7 +61,7 @@ class Watchdog:
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched ownership's deadline is before this.
         self._grace = max(LATE, self._period)
-        self._late_at = math.inf  # If the next step has not begun by then, nobody runs it.
+        self._late_at = math.inf  # If the next step has not begun by then, no thread or task runs it.
         self._told_late = False
         self._backlog = Backlog(client, self._patience)
         self._unsettled = self._backlog.ownerships
@@ -149,7 +149,7 @@ class Watchdog:
             self._earliest,
             self._client.keeper.due(),
         )
-        if self._watched and self._next_round == math.inf:  # One came while we were looking.
+        if self._watched and self._next_round == math.inf:  # One was added meanwhile.
             self._next_round = now + self._period
             self._wakes_at = min(self._wakes_at, self._next_round)
         self._late_at = self._wakes_at + self._grace
@@ -284,5 +284,5 @@ class Watchdog:
                 self._client.tell_lost(ownership)
 
     def _patience(self, now: float) -> float:
-        """How long to wait for one answer: never past the next deadline, at which somebody has to be told."""
+        """How long to wait for one answer: never past the next deadline, at which a loss has to be reported."""
         return max(0.001, min(self._client.attempt_timeout(self.lease_ms), self._earliest - now))

@@ -80,7 +80,7 @@ class LatchCore(NumberedCore):
 
         async def attempt() -> Answer:
             if client.ledger.seen_open.get(names.raw, -math.inf) >= began:
-                return ACQUIRED  # Another waiter saw it open since this one came.
+                return ACQUIRED  # Another waiter has seen it open since this one began.
             asked = client.runtime.now()
             count = await client.runtime.ask(("GET", names.raw), client.config.timeout / 3)
             if number_in(count, names.raw) > 0:

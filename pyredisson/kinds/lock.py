@@ -305,7 +305,7 @@ class LockCore:
         return None
 
     async def force_unlock(self) -> bool:
-        """Free the lock, whoever holds it."""
+        """Free the lock, for any holder."""
         self.client.check_open()
         return await force_unlock(self.client, self.kind, self.mine())
 

@@ -54,7 +54,7 @@ class HeldPermits(Protocol):
         ...
 
     def end(self, client: ClientCore) -> None:
-        """Note that the block is being left: a later loss concerns nobody."""
+        """Note that the block is being left: a later loss is not reported."""
         ...
 
     def released(self, client: ClientCore, existed: bool) -> None:
@@ -184,7 +184,7 @@ class PlainPermits:
     __slots__ = ("block", "count", "loss", "name", "owner")
 
     what = "permits of"
-    beside = "others"
+    overlaps = "others"
     token = None
     certain: float = math.inf
 
@@ -214,10 +214,10 @@ class PlainPermits:
     def bring_up(self, hold: object) -> None:
         """It is the only hold."""
 
-    def call_when_lost(self, told: Callable[[], None]) -> None:
+    def call_when_lost(self, callback: Callable[[], None]) -> None:
         """They cannot be lost."""
 
-    def call_no_more(self, told: Callable[[], None]) -> None:
+    def call_no_more(self, callback: Callable[[], None]) -> None:
         """They cannot be lost."""
 
     def has(self, hold: object) -> bool:
@@ -277,7 +277,7 @@ class PermitOwnership(Ownership):
     loss: str | None
 
     what = "a permit of"
-    beside = "more holders than there are permits"
+    overlaps = "more holders than there are permits"
 
     def __init__(self, client: ClientCore, name: str, permit: bytes, who: BlockOwner) -> None:
         super().__init__(
@@ -297,7 +297,7 @@ class PermitOwnership(Ownership):
         self.loss = PERMIT_GONE
 
     def end(self) -> None:
-        """Note that the block is being left: a later loss concerns nobody."""
+        """Note that the block is being left: a later loss is not reported."""
         with self.mutex:
             self.generation += 1
             self.holds.clear()

@@ -139,7 +139,7 @@ class ServerLink:
     async def _exchange(
         self, request: bytes | Callable[[Wire], Awaitable[list[Any]]], timeout: float, pool: Pool | None = None
     ) -> Any:
-        """Return the reply to a request; or what several requests on one connection came to.
+        """Return the reply to a request; or to several requests on one connection.
 
         Another connection is used where they surely had no effect and the first was not new.
         """

@@ -24,7 +24,7 @@ def as_redis_client(client: Any, api: ModuleType) -> Any:
     """Return a client of ``api`` (``redis`` or ``redis.asyncio``) for one of valkey; anything else as it is.
 
     Raises:
-        TypeError: It is a client of valkey whose way to the server cannot be told from its settings; or one for
+        TypeError: It is a client of valkey whose server cannot be derived from its settings; or one for
             asyncio where one for threads is wanted, and the other way round.
     """
     origin = next((base.__module__ for base in type(client).__mro__ if _is_valkey(base)), None)

@@ -59,6 +59,6 @@ def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | 
 def spread(rounds: int, round_took: float) -> float:
     """Over how many seconds the next round is to be put by chance, after so many in a row were lost.
 
-    Those who were woken by one message would else meet on the nodes again and again, and nobody win.
+    Clients that were woken by one message would otherwise ask at the same moment again and again, and none would win.
     """
     return min(max(SPREAD_MIN, round_took) * 2.0 ** min(rounds, 10), SPREAD_MAX)

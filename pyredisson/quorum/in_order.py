@@ -1,4 +1,4 @@
-"""All of several locks, acquired one after another in one order, so that nobody waits for another in a circle."""
+"""All of several locks, acquired one after another in one order, so that no clients wait for each other."""
 
 from __future__ import annotations
 

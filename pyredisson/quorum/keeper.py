@@ -219,8 +219,8 @@ class Keeper:
 
     def report_lost(self, owned: MultiOwnership) -> None:
         """A multi-lock was lost: report it to its holder, and to every client involved."""
-        for told in owned.on_loss:
-            told()
+        for callback in owned.on_loss:
+            callback()
         for client in owned.clients():
             client.emit(events.Lost(owned.name, f"{client.id}:{owned.who.number}", owned.loss or GONE))
             if client.config.on_lock_lost is not None:

@@ -99,7 +99,7 @@ class MemberAsk(Ask, Generic[CallT]):
         self.repeat: bool = repeat
 
     def take(self, answer: Any, sent: float, *, last: bool) -> bool:
-        """Take what came of a copy that was ``sent`` then. Returns whether to send one more; not if it was the last."""
+        """Take the answer to a copy that was ``sent`` then. Returns whether to send one more; not after the last."""
         self.sent = sent
         taking = self.sync
         if isinstance(taking, Taking) and not isinstance(answer, Failure):

@@ -3,7 +3,7 @@
 Sources: "Distributed Locks with Redis" (redis.io), the Redlock algorithm, followed wholly where there is a quorum; and
 ``org.redisson.RedissonMultiLock``, whose members are ordinary locks, as here. What differs on purpose: time and drift
 are taken off the validity; what is given back is given back on every node; an extension needs a quorum; members that
-all have to be acquired are acquired in one order, by name, so that nobody waits in a circle.
+all have to be acquired are acquired in one order, by name, so that no clients wait for each other.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class MultiLockCore:
     """
 
     def __init__(self, locks: Sequence[LockCore], quorum: int, *, nodes: bool) -> None:
-        # One order for everybody, whatever order they were given in.
+        # One order for all clients, whatever order they were given in.
         ordered = sorted(locks, key=lambda lock: lock.names.raw)
         self.locks: tuple[LockCore, ...] = tuple(ordered)
         self.quorum: int = quorum
@@ -340,7 +340,7 @@ class MultiLockCore:
         return next((each for each in marked if isinstance(each, MultiOwnership) and each.key[0] == self._key), None)
 
     async def force_unlock(self) -> bool:
-        """Free every member, whoever holds it. Returns whether any was locked."""
+        """Free every member, for any holder. Returns whether any was locked."""
         self._check_open()
         owned = self.mine()
         found = [await lock.force_unlock() for lock in self.locks]
@@ -357,7 +357,7 @@ class MultiLockCore:
         return owned.remaining(self.client.runtime.now()) if owned is not None else 0.0
 
     async def is_locked(self) -> bool:
-        """Whether so many members are locked, by anybody, that nobody else can acquire it."""
+        """Whether enough members are locked, by any owner, that no other can acquire it."""
         self._check_open()
         spare = len(self.locks) - self.quorum
         for lock in self.locks:

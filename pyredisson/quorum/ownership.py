@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.holder import BESIDE
+from pyredisson.core.holder import OVERLAPS
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.quorum.decisions import certain_until
 
@@ -32,9 +32,9 @@ class MultiHold:
     Attributes:
         lease_ms: The lease that its members were taken with.
         watchdog: Renewed until it is released.
-        watched: Its holder is told when it is lost.
+        watched: Its holder is notified when it is lost.
         block: As for :class:`pyredisson.core.ownership.Hold`.
-        since: When it was taken; while nobody listens, when it was asked for.
+        since: When it was acquired; without listeners, when it was requested.
         parts: The hold of each member; ``None`` where it is not held.
         votes: Which members count.
     """
@@ -61,7 +61,7 @@ class MultiOwnership:
     """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
 
     what = "lock"
-    beside = BESIDE
+    overlaps = OVERLAPS
 
     __slots__ = (
         "client",
@@ -159,13 +159,13 @@ class MultiOwnership:
         """It has left this in the context of its owner."""
         self.mark = mark
 
-    def call_when_lost(self, told: Callable[[], None]) -> None:
+    def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""
-        self.on_loss = (*self.on_loss, told)
+        self.on_loss = (*self.on_loss, callback)
 
-    def call_no_more(self, told: Callable[[], None]) -> None:
+    def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each != told)
+        self.on_loss = tuple(each for each in self.on_loss if each != callback)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
@@ -182,7 +182,7 @@ class MultiOwnership:
         return False
 
     def watched(self) -> bool:
-        """Whether somebody wants to be told when it is lost."""
+        """Whether its holder is to be notified when it is lost."""
         return self.loss is None and any(hold.watched for hold in self.holds)
 
     def lease_ms(self) -> int:
@@ -209,7 +209,7 @@ class MultiOwnership:
         self.failed_renewals = 0
 
     def expire(self, now: float) -> bool:
-        """Draw the consequences if too little is certain. Returns whether somebody must be told of a loss."""
+        """Draw the consequences if too little is certain. Returns whether a loss must be reported."""
         with self.mutex:
             if not self.holds or self.loss is not None or now < self.deadline():
                 return False

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Redlock"]
 
-#: Between two rounds for locks whose releases are announced to nobody, or not to us.
+#: Between two rounds for locks whose releases are not announced to us.
 POLL = DoublingBackoff(first=0.002, maximum=0.128)
 
 
@@ -266,7 +266,7 @@ class Trial:
         return round_
 
     async def count(self, round_: Round) -> None:
-        """Note what came of a round that was lost. Raises as :meth:`another`."""
+        """Note the outcome of a round that was lost. Raises as :meth:`another`."""
         self.pace.count(round_)
         patience = self.owned.client.config.quorum_retry_timeout
         if not round_.reached and self.owned.client.runtime.now() - self.pace.reached_at >= patience:

@@ -133,7 +133,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
             progress.begun = True
         forget(owned, hold)
         results = await _release_parts(owned, hold)
-        told = await _confirm(owned, hold, results, now + client.config.timeout)
+        confirmed = await _confirm(owned, hold, results, now + client.config.timeout)
     except BaseException as error:
         if is_interruption(error):  # The caller has no use for the hold in any case.
             forget(owned, hold)
@@ -145,11 +145,11 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
         raise
     if lost is not None:
         raise lost_error(owned, lost)
-    if len(hold.parts) - hold.parts.count(None) - told.gone < owned.quorum:
-        if told.foreign is not None:
-            return told.foreign
+    if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
+        if confirmed.foreign is not None:
+            return confirmed.foreign
         raise lost_error(owned)
-    _end(owned, hold, unsure=len(owned.members) - told.unsure < owned.quorum)
+    _end(owned, hold, unsure=len(owned.members) - confirmed.unsure < owned.quorum)
     return None
 
 
@@ -169,8 +169,8 @@ def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
         client.emit(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
 
 
-class _Told:
-    """What the servers said to a release.
+class _Confirmed:
+    """What the servers have said to a release.
 
     Attributes:
         gone: On how many it was gone already.
@@ -206,30 +206,30 @@ async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Fa
 
 async def _confirm(
     owned: MultiOwnership, hold: MultiHold, results: dict[int, Failure | RedissonError | None], until: float
-) -> _Told:
+) -> _Confirmed:
     """See to it that enough servers say that it was given back, after what they said at first."""
     runtime = owned.client.runtime
     parts = owned.parts()
-    told = _Told()
+    confirmed = _Confirmed()
     failures = 0
     while True:
         unsure: list[int] = []
         for index, result in results.items():
             if isinstance(result, LockLostError):
-                told.gone += 1
+                confirmed.gone += 1
             elif isinstance(result, ClientClosedError):
                 raise result
             elif isinstance(result, Failure):
                 if is_wrong_type(result):
-                    told.gone += 1
-                    told.foreign = told.foreign or (index, result.cause)
+                    confirmed.gone += 1
+                    confirmed.foreign = confirmed.foreign or (index, result.cause)
                     parts[index][0].client.settle_later(parts[index][1], hold.lease_ms)
                 else:
                     unsure.append(index)
-        told.unsure = len(unsure)
-        enough = len(owned.members) - told.unsure >= owned.quorum
+        confirmed.unsure = len(unsure)
+        enough = len(owned.members) - confirmed.unsure >= owned.quorum
         if enough or runtime.now() + RETRY.longest(failures) >= until:
-            return told
+            return confirmed
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1
         unsure = [index for index in unsure if parts[index][1].pending is not None]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Said", "Wanted", "acquire_each", "release_each", "settle_each"]
 
 Said: TypeAlias = "Answer | Failure | RedissonError"
-"""What came of asking one member for its lock."""
+"""The outcome of one request to acquire a member."""
 
 
 class Wanted(NamedTuple):
@@ -62,7 +62,7 @@ async def acquire_each(runtime: Runtime, wanted: Sequence[Wanted]) -> list[Said]
     """Ask each member for its lock, once.
 
     Returns:
-        What came of each. What is ``Unanswered`` is pending in its ownership.
+        The outcome of each. What is ``Unanswered`` is pending in its ownership.
     """
     said: list[Any] = [None] * len(wanted)
     todo: Sequence[int] = range(len(wanted))

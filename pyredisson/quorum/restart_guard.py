@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEARLY_OLDER", "RestartGuard", "Starts", "no_vote_until"]
 
-#: By so many seconds a node has to be older than another one for it to have been there before. Uptimes are told in
+#: By so many seconds a node has to be older than another one for it to have been there before. Uptimes are given in
 #: whole seconds, so that two that were started at once may look a second apart.
 CLEARLY_OLDER = 2.0
 
@@ -91,7 +91,7 @@ class RestartGuard:
         self._until = [-math.inf] * len(clients)
         self._any_until = -math.inf
         self._refused: set[int] = set()
-        self._barred: dict[int, str] = {}  # The run that was told to have no vote, by node.
+        self._barred: dict[int, str] = {}  # The run that was reported to have no vote, by node.
         self._young = False
 
     def look(self, lease: float) -> None:

@@ -1,4 +1,4 @@
-"""What comes of asking every node of a quorum once, and how long to pause between two rounds."""
+"""The outcome of asking every node of a quorum once, and how long to pause between two rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ACQUIRED", "Pace", "Round", "state_of", "unreachable"]
 
 
 class Round(NamedTuple):
-    """What came of asking every node once.
+    """The outcome of asking every node once.
 
     Attributes:
         acquired: Whether enough said yes, in time.
@@ -40,12 +40,12 @@ class Round(NamedTuple):
         return free_in_ms([each.retry_in_ms for each in self.refused.values()], members - len(self.refused), quorum)
 
 
-#: What comes of nearly every round.
+#: The outcome of nearly every round.
 ACQUIRED = Round(True, True, {}, {}, 0.0)
 
 
 def state_of(said: Said) -> object:
-    """Say what came of asking one node, for messages."""
+    """Describe the outcome of asking one node, for messages."""
     if isinstance(said, Acquired):
         return "taken"
     if isinstance(said, Refused):
@@ -80,7 +80,7 @@ class Pace:
         self._took = 0.0
 
     def count(self, round_: Round) -> None:
-        """Note what came of a round that was lost."""
+        """Note the outcome of a round that was lost."""
         self._took = round_.took
         self._lost += 1
         if round_.reached:

@@ -34,7 +34,7 @@ class Begun(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget it: nobody wants its reply any more."""
+        """Forget it: its reply is not of interest any more."""
         ...
 
 
