@@ -116,7 +116,7 @@ def test_the_holder_may_take_it_again_past_those_who_wait(world: World) -> None:
     assert theirs.get_hold_count() == 1
 
 
-def test_whoever_has_just_freed_it_queues_up_behind_those_who_wait(world: World) -> None:
+def test_the_last_holder_queues_up_behind_those_who_wait(world: World) -> None:
     client = world.client()
     alice, bob = world.actors(2)
     mine, theirs = fair(alice, client), fair(bob, client)
@@ -211,7 +211,7 @@ def test_a_fair_lock_that_is_not_reentrant(world: World) -> None:
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_gives_up_leaves_the_queue_and_takes_its_wait_with_it(world: World) -> None:
+def test_a_waiter_that_gives_up_leaves_the_queue_with_its_wait(world: World) -> None:
     client = world.client()
     alice, bob, carol = world.actors(3)
     mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
@@ -283,7 +283,7 @@ def test_an_interrupted_waiter_leaves_the_queue(world: World, call: str) -> None
 
 
 @in_virtual_time
-def test_whoever_is_rung_and_leaves_lets_the_next_one_know(world: World) -> None:
+def test_a_waiter_that_is_rung_and_leaves_notifies_the_next_one(world: World) -> None:
     """The lock is free, it is Bob's turn, and Bob goes away: Carol does not have to wait for Bob's time to be over."""
     clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
     bob, carol = world.actors(2)
@@ -334,7 +334,7 @@ def test_a_forced_unlock_lets_the_head_in(world: World) -> None:
 
 
 @each_runtime
-def test_a_dead_head_holds_up_nobody_past_its_time(world: World) -> None:
+def test_a_dead_head_delays_no_waiter_past_its_time(world: World) -> None:
     client = world.client(max_wait_without_check=60)
     alice = world.actor()
     mine = fair(alice, client)

@@ -255,7 +255,7 @@ def test_extensions_can_be_bounded(world: World) -> None:
         lock.unlock()
 
 
-def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
+def test_a_lost_quorum_is_reported_to_every_client_involved(world: World) -> None:
     lost: list[tuple[str, int]] = []
     alice = world.actor()
     lock = multi(
@@ -287,7 +287,7 @@ def test_a_lost_quorum_is_told_to_every_client_involved(world: World) -> None:
     lock.unlock()
 
 
-def test_a_block_is_told_of_a_lost_quorum(world: World) -> None:
+def test_a_block_is_notified_of_a_lost_quorum(world: World) -> None:
     clients = nodes(world, 3, lock_watchdog_timeout=3.0, quorum_node_timeout=0.9)
     lock = multi(world.actor(), clients)
     with pytest.raises(LockLostError), lock.hold() as lease:

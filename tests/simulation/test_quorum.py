@@ -334,7 +334,7 @@ def _interrupt(use: str, how: str, point: int, *, stopped: bool = False) -> bool
 @pytest.mark.parametrize("stopped", [False, True], ids=["well", "one-stopped"])
 @pytest.mark.parametrize("how", ["quorum", "ordered"])
 @pytest.mark.parametrize("use", USES)
-def test_whoever_is_interrupted_leaves_nothing(use: str, how: str, stopped: bool) -> None:
+def test_an_interrupted_caller_leaves_nothing(use: str, how: str, stopped: bool) -> None:
     if stopped and how == "ordered":
         pytest.skip("there is one node")
     for point in range(1, 200):
@@ -403,7 +403,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
-def _a_lost_quorum_is_told() -> None:
+def _a_lost_quorum_is_reported() -> None:
     told: list[str] = []
     scene = Scene(nodes=3, on_lock_lost=lambda name, owner: told.append(name))
     lock = scene.lock("mine")
@@ -421,8 +421,8 @@ def _a_lost_quorum_is_told() -> None:
     scene.end()
 
 
-def test_a_lost_quorum_is_told() -> None:
-    _a_lost_quorum_is_told()
+def test_a_lost_quorum_is_reported() -> None:
+    _a_lost_quorum_is_reported()
 
 
 #: Which history found it the last time, where that is not among the first: tried before the others, which take longer.
@@ -434,7 +434,7 @@ FOUND_BY = {
 
 def _found(bug: str) -> str | None:
     tests: dict[str, Callable[[], object]] = {
-        "a lost quorum": _a_lost_quorum_is_told,
+        "a lost quorum": _a_lost_quorum_is_reported,
         "the hole, known": lambda: test_a_node_that_was_restarted_empty_has_no_vote(True),
         "the hole": lambda: test_a_node_that_was_restarted_empty_has_no_vote(False),
         "one node": test_two_members_on_one_node_are_no_quorum,

@@ -86,7 +86,7 @@ def test_one_that_cannot_be_settled_keeps_none_of_the_others(error: Any) -> None
     assert client.round() == ["bad"]
 
 
-def test_a_surprise_is_told_once() -> None:
+def test_a_surprise_is_reported_once() -> None:
     client = FakeClient()
     client.trouble["bad"] = lambda: AssertionError("never")
     client.open("bad")
@@ -198,7 +198,7 @@ def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
     assert client.budgets == [1.0, QUICK, QUICK, QUICK, 1.0]
 
 
-def test_what_a_claim_owes_is_given_back() -> None:
+def test_a_release_that_is_due_is_settled() -> None:
     client = FakeClient()
     ownership = Ownership(("orders", "client:1"), FakeOwner(), client.runtime)
     assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, client.runtime.now() + LEVEL.certain)

@@ -77,7 +77,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert summary.index("`readers`") < summary.index("`one_thread`")
 
 
-def test_a_figure_is_drawn_and_told(tmp_path: Path) -> None:
+def test_a_figure_is_drawn_and_described(tmp_path: Path) -> None:
     write(figure(measured=0.5), ABOUT, tmp_path)
     plots.draw(tmp_path, tmp_path)
     texts = [each.text for each in ElementTree.fromstring((tmp_path / "one_thread.svg").read_text()).iter()]

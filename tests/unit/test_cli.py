@@ -102,7 +102,7 @@ def test_no_server(command_line: Programs, nobody: str, command: list[str]) -> N
     assert PASSWORD not in program.stderr
 
 
-def test_a_command_that_cannot_run_is_told_without_a_server(
+def test_a_command_that_cannot_run_is_reported_without_a_server(
     command_line: Programs, nobody: str, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"

@@ -238,7 +238,7 @@ def test_what_a_server_refuses_is_refused(world: World) -> None:
     assert world.evals() == [("a", "eval")]
 
 
-def test_nobody_there(world: World) -> None:
+def test_no_server_there(world: World) -> None:
     world.dead = {A, B}
     with pytest.raises(NotSent, match="refused"):
         world.eval()

@@ -48,7 +48,7 @@ def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
     ("watchdog", "block", "watched"),
     [(True, False, True), (True, True, True), (False, True, True), (False, False, False)],
 )
-def test_who_is_told_of_a_loss(watchdog: bool, block: bool, watched: bool) -> None:
+def test_whose_loss_is_reported(watchdog: bool, block: bool, watched: bool) -> None:
     level = Hold(1000, watchdog=watchdog, block=block)
     assert level.watched is watched
     assert level.certain == certain_for(1000)
@@ -57,7 +57,7 @@ def test_who_is_told_of_a_loss(watchdog: bool, block: bool, watched: bool) -> No
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_claim_says_nothing(ownership: Ownership) -> None:
+def test_a_new_ownership_holds_nothing(ownership: Ownership) -> None:
     assert ownership.idle()
     assert not ownership.renewable()
     assert not ownership.watched()
@@ -130,7 +130,7 @@ def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(ownership: Owner
     assert ownership.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
 
 
-def test_an_epoch_is_raised_by_whoever_has_the_turn(ownership: Ownership) -> None:
+def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
     request_id = ownership.begin_acquire(PLAIN).request_id
     assert ownership.epoch_of(request_id) == 0
     ownership.doubt(request_id)
@@ -228,7 +228,7 @@ def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(owners
     assert ownership.renewable()
 
 
-def test_the_next_acquire_forgets_an_unlock_that_nobody_asked_after(ownership: Ownership) -> None:
+def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: Ownership) -> None:
     take(ownership, FIXED)
     ownership.begin_release()
     ownership.released(ownership.take_over().request_id, 0.0, behind=True)
@@ -277,7 +277,7 @@ def test_taking_over_a_release(ownership: Ownership) -> None:
     assert ownership.epoch == 2
 
 
-def test_whoever_takes_over_first_wins(ownership: Ownership) -> None:
+def test_the_first_to_take_over_wins(ownership: Ownership) -> None:
     ownership.begin_acquire(FIXED)
     first = ownership.take_over().request_id
     second = ownership.take_over().request_id
@@ -384,7 +384,7 @@ def test_a_plain_hold_that_ran_out_is_over(ownership: Ownership) -> None:
     assert ownership.begin_release().todo is Unlock.NOT_OWNED
 
 
-def test_nobody_is_told_of_the_expiry_of_what_is_being_released(ownership: Ownership) -> None:
+def test_the_expiry_of_what_is_being_released_is_not_reported(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     request_id = ownership.begin_release().request_id
     assert not ownership.expire(ownership.deadline)
@@ -401,7 +401,7 @@ def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
     assert ownership.expired == 1
 
 
-def test_a_loss_is_told_once(ownership: Ownership) -> None:
+def test_a_loss_is_reported_once(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     assert ownership.lose("forced")
     assert not ownership.lose("again")
@@ -430,7 +430,7 @@ def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) 
     assert ownership.lose_one(request_id, GONE, 0.0)
 
 
-def test_each_level_of_a_lost_claim_is_unlocked_with_an_error(ownership: Ownership) -> None:
+def test_each_hold_of_a_lost_ownership_is_unlocked_with_an_error(ownership: Ownership) -> None:
     take(ownership, PLAIN, PLAIN)
     ownership.lose("forced")
     assert ownership.begin_release()[2:] == (0, 30_000, Unlock.LOST)
@@ -463,7 +463,7 @@ def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
     assert ownership.loss is None, "there is nothing left to lose"
 
 
-def test_a_loss_found_behind_the_callers_back_is_told_to_the_next_unlock(ownership: Ownership) -> None:
+def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     ownership.begin_release()
     ownership.lose_one(ownership.take_over().request_id, GONE, 1000.0, behind=True)
@@ -523,7 +523,7 @@ def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
     return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
-def test_one_claim_for_each_lock_and_owner(world: FakeRuntime) -> None:
+def test_one_ownership_for_each_lock_and_owner(world: FakeRuntime) -> None:
     ownerships = OwnershipTable(world)
     first = ownerships.enter(ownership_of(world, "orders"))
     assert ownerships.enter(ownership_of(world, "orders")) is first
@@ -537,7 +537,7 @@ def test_one_claim_for_each_lock_and_owner(world: FakeRuntime) -> None:
     assert first.table is not None
 
 
-def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> None:
+def test_the_ownerships_of_one_lock_are_those_in_the_table(world: FakeRuntime) -> None:
     ownerships = OwnershipTable(world)
     first, second = (ownerships.enter(ownership_of(world, "orders", number)) for number in (1, 2))
     ownerships.drop(first)
@@ -550,7 +550,7 @@ def test_the_claims_on_one_lock_are_those_in_the_table(world: FakeRuntime) -> No
     assert not ownerships._by_lock, "names of ownerships that are gone pile up"
 
 
-def test_the_claims_on_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:
+def test_the_ownerships_of_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:
     ownerships = OwnershipTable(world)
     for number in range(40_000):
         take(ownerships.enter(ownership_of(world, f"lock {number}")), PLAIN)
@@ -580,7 +580,7 @@ def test_what_is_dropped_is_no_longer_listed(world: FakeRuntime) -> None:
     ownerships.drop(ownership)
 
 
-def test_the_claims_that_hold_something_or_may(world: FakeRuntime) -> None:
+def test_the_ownerships_that_hold_something_or_may(world: FakeRuntime) -> None:
     ownerships = OwnershipTable(world)
     idle, held, asking = (ownerships.enter(ownership_of(world, name)) for name in ("a", "b", "c"))
     take(held, PLAIN)
@@ -589,7 +589,7 @@ def test_the_claims_that_hold_something_or_may(world: FakeRuntime) -> None:
     assert idle in list(ownerships)
 
 
-def test_idle_claims_do_not_pile_up(world: FakeRuntime) -> None:
+def test_idle_ownerships_do_not_pile_up(world: FakeRuntime) -> None:
     ownerships = OwnershipTable(world)
     held = ownerships.enter(ownership_of(world, "held"))
     take(held, PLAIN)
@@ -647,7 +647,7 @@ def test_the_sweep_leaves_losses_to_those_who_tell_of_them(world: FakeRuntime) -
     assert ownership.expire(world.now()), "the watchdog still has it to tell"
 
 
-def test_a_claim_that_is_swept_while_its_owner_reaches_for_it_is_unlisted(world: FakeRuntime) -> None:
+def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(world: FakeRuntime) -> None:
     """The owner has found it, and another thread fills the table before the request is noted."""
     ownerships = OwnershipTable(world)
     found = ownerships.enter(ownership_of(world, "orders"))

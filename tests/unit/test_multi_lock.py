@@ -19,7 +19,7 @@ from tests.unit.fake import FakeOwner
 MANY = 40_000
 
 
-def test_locks_of_the_other_colour_are_refused() -> None:
+def test_locks_of_the_other_form_are_refused() -> None:
     threads = pyredisson.Redisson.from_url("redis://localhost:1")
     tasks = pyredisson.asyncio.Redisson.from_url("redis://localhost:1")
     with pytest.raises(TypeError, match=r"of pyredisson\.threads"):

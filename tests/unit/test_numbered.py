@@ -138,7 +138,7 @@ def test_a_hint_for_later_sets_the_alarm_of_the_first() -> None:
     assert wakeups.sleep_until(seats[0], math.inf, now) == now + 3
 
 
-def test_a_hint_where_nobody_waits_is_forgotten() -> None:
+def test_a_hint_without_a_waiter_is_forgotten() -> None:
     wakeups = Wakeups(FakeRuntime(), 10.0)
     wakeups.hint("channel", "ours", 0)
     seats = seated(wakeups, "ours", 1)

@@ -51,7 +51,7 @@ def test_what_a_server_says_is_read() -> None:
     )
 
 
-def test_valkey_is_told_by_its_own_name_and_version() -> None:
+def test_valkey_is_recognised_by_its_own_name_and_version() -> None:
     assert (facts(VALKEY).product, facts(VALKEY).version) == ("valkey", "9.1.0")
 
 
@@ -90,7 +90,7 @@ def test_persistence_is_missed_where_it_is_surely_missing() -> None:
     assert lack_of_persistence(facts(b"")) is None
 
 
-def test_each_connection_is_told_of_with_the_one_before() -> None:
+def test_each_connection_is_reported_with_the_one_before() -> None:
     heard = Heard()
     assert heard.server.facts is None
     heard.server.inspect(REDIS)

@@ -248,7 +248,7 @@ def test_and_the_end_of_the_client() -> None:
     assert waiter.passed == pytest.approx(1.0)
 
 
-def test_a_client_that_was_closed_meanwhile_lets_nobody_wait() -> None:
+def test_a_client_that_was_closed_meanwhile_lets_no_one_wait() -> None:
     waiter = Waiter()
     waiter.wakeups.close(RuntimeError("closed"))
     with pytest.raises(RuntimeError, match="closed"):
@@ -283,7 +283,7 @@ def rings(seat: Any) -> int:
     return seat.ticket.rings
 
 
-def test_who_is_served_rings_nobody() -> None:
+def test_a_waiter_that_is_served_rings_no_other() -> None:
     """Its own unlock will."""
     waiter = Waiter(WITHOUT_END, ACQUIRED)
     followers = follower_of(waiter)

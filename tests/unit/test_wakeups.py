@@ -62,14 +62,14 @@ def test_what_a_message_of_a_lock_wakes(payload: bytes, how_many: int) -> None:
 
 
 @pytest.mark.parametrize(("look_in", "sleep"), [(3.0, 3.0), (CAP + 1, CAP), (math.inf, CAP), (0.001, 0.001)])
-def test_the_first_looks_by_itself_after_what_it_was_told_or_the_cap(
+def test_the_first_looks_by_itself_after_the_given_time_or_the_cap(
     wakeups: Wakeups, look_in: float, sleep: float
 ) -> None:
     seat = sit(wakeups, look_in=look_in)
     assert wakeups.sleep_until(seat, math.inf, 1000.0) == pytest.approx(1000 + sleep)
 
 
-def test_nobody_sleeps_past_its_deadline(wakeups: Wakeups) -> None:
+def test_no_waiter_sleeps_past_its_deadline(wakeups: Wakeups) -> None:
     first, second = sit(wakeups), sit(wakeups)
     assert wakeups.sleep_until(first, 1002.0, 1000.0) == 1002.0
     assert wakeups.sleep_until(second, 1001.0, 1000.0) == 1001.0
@@ -125,7 +125,7 @@ def test_a_message_for_all_rings_all(wakeups: Wakeups) -> None:
     assert all(has_to_look(wakeups, seat) for seat in seats)
 
 
-def test_messages_that_say_nothing_ring_nobody(wakeups: Wakeups) -> None:
+def test_messages_that_say_nothing_ring_no_waiter(wakeups: Wakeups) -> None:
     seat = sit(wakeups)
     settle(wakeups, seat)
     wakeups.rang(CHANNEL, b"?")
@@ -161,7 +161,7 @@ def test_a_leaver_may_pass_on_a_ring_that_it_took(wakeups: Wakeups) -> None:
     assert has_to_look(wakeups, second)
 
 
-def test_a_leaver_without_a_ring_wakes_nobody_in_vain(wakeups: Wakeups) -> None:
+def test_a_leaver_without_a_ring_wakes_no_waiter_in_vain(wakeups: Wakeups) -> None:
     first, second, third = (sit(wakeups) for _ in range(3))
     settle(wakeups, first, second, third)
     wakeups.leave(second, look_in=math.inf, pass_on=False)
@@ -178,7 +178,7 @@ def test_with_the_duty_to_check_goes_the_alarm(wakeups: Wakeups) -> None:
     assert wakeups.sleep_until(second, math.inf, 1000.0) == 1002.0
 
 
-def test_nobody_is_woken_who_wakes_in_time_anyway(wakeups: Wakeups) -> None:
+def test_a_waiter_that_wakes_in_time_is_not_woken(wakeups: Wakeups) -> None:
     first = sit(wakeups)
     second = sit(wakeups)
     settle(wakeups, first, second)
@@ -217,7 +217,7 @@ def test_the_order_is_that_of_arrival(wakeups: Wakeups) -> None:
     assert served == arrived
 
 
-def test_whoever_was_interrupted_while_leaving_may_leave_again(wakeups: Wakeups) -> None:
+def test_a_waiter_interrupted_while_leaving_may_leave_again(wakeups: Wakeups) -> None:
     first, second = sit(wakeups), sit(wakeups)
     wakeups.leave(first, look_in=math.inf, pass_on=False)
     seen = rings(second)
@@ -249,7 +249,7 @@ def test_a_confirmation_after_a_reconnect_does_so_again(wakeups: Wakeups) -> Non
     assert (rings(first), rings(second)) == (1, 0)
 
 
-def test_a_confirmation_of_what_nobody_wants_is_no_harm(wakeups: Wakeups) -> None:
+def test_a_confirmation_of_an_unwanted_channel_does_no_harm(wakeups: Wakeups) -> None:
     wakeups.confirmed("another channel")
     assert wakeups.wanted() == []
 
@@ -264,7 +264,7 @@ def test_a_channel_is_asked_for_once(wakeups: Wakeups, world: FakeRuntime) -> No
 # ---- the gap between an attempt and sitting down ---------------------------------------------------------------------
 
 
-def test_nobody_listened_before(wakeups: Wakeups) -> None:
+def test_no_waiter_listened_before(wakeups: Wakeups) -> None:
     assert wakeups.glance(CHANNEL) is None
     sit(wakeups)
     assert wakeups.glance(CHANNEL) is None, "asked for, not yet confirmed"
@@ -282,7 +282,7 @@ def idle_and_confirmed(wakeups: Wakeups) -> int:
     return seen
 
 
-def test_whoever_comes_to_a_channel_that_was_heard_all_along_need_not_look_again(wakeups: Wakeups) -> None:
+def test_a_newcomer_to_a_channel_heard_all_along_need_not_look_again(wakeups: Wakeups) -> None:
     seen = idle_and_confirmed(wakeups)
     seat = sit(wakeups, seen=seen)
     assert not has_to_look(wakeups, seat)
@@ -301,7 +301,7 @@ def test_nor_is_one_before_anybody_listened(wakeups: Wakeups) -> None:
     assert has_to_look(wakeups, seat)
 
 
-def test_beside_others_a_release_has_rung_somebody(wakeups: Wakeups) -> None:
+def test_with_other_waiters_a_release_has_rung_one(wakeups: Wakeups) -> None:
     first = sit(wakeups)
     settle(wakeups, first)
     seen = wakeups.glance(CHANNEL)
@@ -326,7 +326,7 @@ def test_an_idle_channel_lingers_and_goes(wakeups: Wakeups, world: FakeRuntime) 
     assert wakeups.take_idle(2000.0) == []
 
 
-def test_whoever_comes_back_in_time_saves_a_round_trip(wakeups: Wakeups, world: FakeRuntime) -> None:
+def test_a_waiter_that_returns_in_time_saves_a_round_trip(wakeups: Wakeups, world: FakeRuntime) -> None:
     idle_and_confirmed(wakeups)
     seat = sit(wakeups)
     assert world.subscriptions == [CHANNEL]
@@ -346,7 +346,7 @@ def test_an_unconfirmed_channel_stays(wakeups: Wakeups) -> None:
     assert wakeups.take_idle(2000.0) == [CHANNEL]
 
 
-def test_nobody_is_forgotten_while_another_kind_waits(wakeups: Wakeups, world: FakeRuntime) -> None:
+def test_no_waiter_is_forgotten_while_another_kind_waits(wakeups: Wakeups, world: FakeRuntime) -> None:
     writer, reader = sit(wakeups, kind="write"), sit(wakeups, kind="read")
     wakeups.confirmed(CHANNEL)
     wakeups.leave(writer, look_in=math.inf, pass_on=False)

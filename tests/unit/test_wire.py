@@ -203,7 +203,7 @@ def test_a_protocol_error_is_redis_pys_too() -> None:
         reader.gets()
 
 
-def test_a_push_is_told_from_a_reply() -> None:
+def test_a_push_is_distinguished_from_a_reply() -> None:
     reader = new_reader()
     reader.feed(b">2\r\n+invalidate\r\n_\r\n*1\r\n+message\r\n")
     assert is_push(reader.gets())
