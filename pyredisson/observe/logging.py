@@ -25,6 +25,13 @@ wants_all: Callable[[], bool] = partial(_lock.isEnabledFor, logging.DEBUG)
 
 def log_event(event: events.Event) -> None:
     """Log one event: losses and unknown outcomes as ``WARNING``, normal operation as ``DEBUG``."""
+    if isinstance(event, events.LockEvent):
+        _log_lock_event(event)
+    else:
+        _log_client_event(event)
+
+
+def _log_lock_event(event: events.LockEvent) -> None:
     match event:
         case events.Acquired(waited=waited, holds=holds):
             _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
@@ -68,6 +75,12 @@ def log_event(event: events.Event) -> None:
                 "the handle with permits=n"
             )
             _of(event, logging.WARNING, text)
+        case _:
+            pass
+
+
+def _log_client_event(event: events.Event) -> None:
+    match event:
         case events.Renewed(locks=locks, requests=requests):
             _renewal.debug("renewed %d locks with %d requests", locks, requests)
         case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
