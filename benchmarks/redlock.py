@@ -127,7 +127,7 @@ def _open_raw(servers: Servers) -> Iterator[tuple[Call, Call]]:
 def _open_pyredisson(servers: Servers, node_timeout: float | None = RATES_NODE_TIMEOUT) -> Iterator[tuple[Call, Call]]:
     from pyredisson import Config, Redisson
 
-    config = Config(quorum_node_timeout=node_timeout)
+    config = Config(quorum_node_timeout=node_timeout, restart_guard=False)  # The servers have just been started.
     with ExitStack() as closing:
         clients = [closing.enter_context(Redisson.from_url(each.url, config=config)) for each in servers]
         lock = clients[0].get_red_lock(*[client.get_lock(lock_name(0)) for client in clients])
@@ -222,7 +222,7 @@ async def _open_pyredisson_asyncio(
 ) -> AsyncIterator[tuple[AsyncCall, AsyncCall]]:
     from pyredisson.asyncio import Config, Redisson
 
-    config = Config(quorum_node_timeout=node_timeout)
+    config = Config(quorum_node_timeout=node_timeout, restart_guard=False)  # The servers have just been started.
     clients = [Redisson.from_url(each.url, config=config) for each in servers]
     lock = clients[0].get_red_lock(*[client.get_lock(lock_name(0)) for client in clients])
     try:

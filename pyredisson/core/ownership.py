@@ -135,7 +135,7 @@ class Ownership:
 
     def in_the_middle(self) -> bool:
         """Whether a call may be at work on it: a request is under way, or its owner stands in a queue."""
-        return self.pending is not None or self.queued_ms > 0
+        return self.in_flight.pending is not None or self.in_flight.queued_ms > 0
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""

@@ -186,7 +186,7 @@ def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float
             client.tell_lost(ownership)
         raise lost_error(ownership)
     holds = ownership.holds
-    tell = client.talkative() and not (holds and holds[-1].part)
+    tell = not (holds and holds[-1].part) and client.talkative()
     ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
     if type(reply) is int and reply > 1:
         call.kind.waiting.released(client, call.kind, ownership, reply - 1, sent)

@@ -37,10 +37,12 @@ class Member:
         client: The client.
         kind: The kind of lock.
         name: Its name.
+        last_lease_ms: A lease that was asked for, so that its timeout need not be found again.
+        last_timeout: The timeout for that.
         replicated: Whether replicas of its server have to acknowledge what is acquired.
     """
 
-    __slots__ = ("_lease_ms", "_lock", "_quick", "_timeout", "client", "kind", "name", "replicated")
+    __slots__ = ("_lock", "_quick", "client", "kind", "last_lease_ms", "last_timeout", "name", "replicated")
 
     def __init__(self, lock: LockCore, *, quick: bool) -> None:
         self._lock = lock
@@ -50,8 +52,8 @@ class Member:
         self.name: str = lock.names.raw
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         self.replicated: bool = self.client.config.min_replicas > 0
-        self._lease_ms = 0  # Of the last time, and what it gives.
-        self._timeout = 0.0
+        self.last_lease_ms: int = 0
+        self.last_timeout: float = 0.0
 
     def ownership_of(self, who: Caller) -> Ownership:
         """What an owner holds of it."""
@@ -63,13 +65,13 @@ class Member:
 
     def timeout(self, lease_ms: int) -> float:
         """How long its server has to answer: one that does not answer must not keep the others waiting."""
-        if self._lease_ms != lease_ms:
+        if self.last_lease_ms != lease_ms:
             if self._quick:
-                self._timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout)
+                self.last_timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout)
             else:
-                self._timeout = self.client.attempt_timeout(lease_ms)
-            self._lease_ms = lease_ms
-        return self._timeout
+                self.last_timeout = self.client.attempt_timeout(lease_ms)
+            self.last_lease_ms = lease_ms
+        return self.last_timeout
 
 
 class MemberAsk(Ask, Generic[CallT]):
@@ -92,7 +94,7 @@ class MemberAsk(Ask, Generic[CallT]):
         # Without super(): five of these are made for an acquire of five nodes.
         self.runtime = member.client.runtime
         self.request = request
-        self.timeout = member.timeout(call.lease_ms)
+        self.timeout = member.last_timeout if call.lease_ms == member.last_lease_ms else member.timeout(call.lease_ms)
         self.sync = sync
         self.member: Member = member
         self.call: CallT = call

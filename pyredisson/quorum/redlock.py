@@ -115,9 +115,11 @@ class Redlock:
         parts = [hold.part() for _ in kinds] if self._fenced else [hold.part()] * len(kinds)
         wanted = list(map(Wanted, self._members, kinds, owned.ownerships, parts))
         said = await acquire_each(runtime, wanted)
-        error = _unexpected(said) or self._look_at_servers(hold.lease_ms / 1000)
+        error = self._look_at_servers(hold.lease_ms / 1000)
         now = runtime.now()
         granted = self._note_votes(hold, said, parts, now)
+        if granted < len(parts):
+            error = _unexpected(said) or error
         if error is None and granted >= self._quorum and owned.deadline_of(hold) > now:
             if granted < len(parts):
                 self._leave_rest(owned, hold)
@@ -149,11 +151,12 @@ class Redlock:
     def _note_votes(self, hold: MultiHold, said: Sequence[Said], parts: Sequence[Hold], now: float) -> int:
         """Note which nodes granted it, and return how many of these have a vote."""
         granted = 0
+        all_vote = self._guard.all_vote(now)
         for index, each in enumerate(said):
-            if isinstance(each, Acquired):
+            if type(each) is Acquired:
                 hold.parts[index] = parts[index]
-                hold.votes[index] = self._guard.has_vote(index, now)
-                granted += hold.votes[index]
+                hold.votes[index] = vote = all_vote or self._guard.has_vote(index, now)
+                granted += vote
         return granted
 
     @staticmethod

@@ -133,7 +133,9 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
             progress.begun = True
         forget(owned, hold)
         results = await _release_parts(owned, hold)
-        confirmed = await _confirm(owned, hold, results, now + client.config.timeout)
+        confirmed = ALL
+        if any(results.values()):
+            confirmed = await _confirm(owned, hold, results, now + client.config.timeout)
     except BaseException as error:
         if is_interruption(error):  # The caller has no use for the hold in any case.
             forget(owned, hold)
@@ -184,6 +186,10 @@ class _Confirmed:
         self.foreign: tuple[int, Exception] | None = None
 
 
+#: What they nearly always say.
+ALL = _Confirmed()
+
+
 async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Failure | RedissonError | None]:
     """Give one hold back on every server, once. Returns what each brought, by member."""
     runtime = owned.client.runtime
@@ -193,7 +199,7 @@ async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Fa
     for index, part in enumerate(hold.parts):
         if part is not None:
             ownership = parts[index][1]
-            if ownership.has(part) or ownership.expired:
+            if part in ownership.holds or ownership.expired:
                 held.append(index)
             elif ownership.pending is not None:
                 open_.append(index)

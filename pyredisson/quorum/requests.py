@@ -84,10 +84,11 @@ def _acquired(ask: MemberAsk[AcquireCall]) -> Said | SelfBlocked | NotAcknowledg
     """Note the answer of one member."""
     call, answer = ask.call, ask.answer
     try:
-        if isinstance(answer, NotAcknowledged):
-            return answer
-        if isinstance(answer, Failure):
-            raise answer
+        if answer is not None and type(answer) is not int:  # It is, as a rule.
+            if isinstance(answer, NotAcknowledged):
+                return answer
+            if isinstance(answer, Failure):
+                raise answer
         outcome = call.kind.reads(answer)
         if type(outcome) is SelfBlocked and call.kind.own_rival is not None:
             call.ownership.refused(call.request_id)
@@ -177,7 +178,7 @@ async def release_each(
     """Give back one hold of each member, once. Returns what each brought, ``None`` where it is given back."""
     results: list[Failure | RedissonError | None] = [None] * len(held)
     todo: Sequence[int] = range(len(held))
-    open_ = [index for index, (_, ownership) in enumerate(held) if ownership.pending is not None]
+    open_ = [index for index, (_, ownership) in enumerate(held) if ownership.in_flight.pending is not None]
     if open_:
         later = [held[index][1].release_later(block=True) for index in open_]
         done: set[int] = set()
@@ -198,13 +199,13 @@ def _released(ask: MemberAsk[ReleaseCall]) -> Failure | RedissonError | None:
     """Note the answer of one member."""
     client, call, answer = ask.member.client, ask.call, ask.answer
     try:
-        if type(answer) is list:
-            ask.fail(unusable(answer))
-            answer = ask.answer
-        if isinstance(answer, Failure):
+        if answer is not None and type(answer) is not int:  # It is, as a rule.
+            if not isinstance(answer, Failure):
+                ask.fail(unusable(answer))
+                answer = ask.answer
+            assert isinstance(answer, Failure), "a failure was noted"
             end_failed_release(client, call, answer)
             return answer
-        assert not isinstance(answer, NotAcknowledged), "a release waits for no replica"
         end_release(client, call, answer, ask.sent, repeated=ask.repeat)
         return None
     except RedissonError as error:
