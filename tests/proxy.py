@@ -662,10 +662,10 @@ class Proxy:
         if self._listener is None:
             return
         self.hits["cut"] += len(self.connections)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := list(self._tasks):  # One may have been accepted while the others ended.
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         # Those that still stand in the queue are reset with it.
         self._listener.close()
         self._listener = None
