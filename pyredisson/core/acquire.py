@@ -8,6 +8,7 @@ from pyredisson import events
 from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.first_contact import waits_through
+from pyredisson.core.holder import holder_alive
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.release import resume
@@ -157,7 +158,7 @@ def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) ->
 def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if a holder can only release the lock when this call is over."""
     for each in kind.holders():
-        if each.who is not ownership.who and (each.bound() or not each.who.shared) and each.holder_alive():
+        if each.who is not ownership.who and (each.bound() or not each.who.shared) and holder_alive(each):
             why = client.runtime.stuck_behind(each.who)
             if why is not None:
                 raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)

@@ -193,6 +193,8 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         if outcome.token is not None:
             hold.number(outcome.token)
         if not ownership.granted(call.request_id, hold, sent + hold.certain):
+            if ownership.loss is not None:
+                raise lost_error(ownership, ownership.loss)
             return AT_ONCE
         if hold.watched:
             client.watchdog.watch(ownership)

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.hold import Hold
-from pyredisson.core.holder import OVERLAPS, gone_hint, holder_alive
+from pyredisson.core.holder import OVERLAPS
 from pyredisson.core.in_flight import AcquireBegun, InFlight, Pending, ReleaseBegun, SettleBegun, Unlock
 from pyredisson.core.prepared import PreparedRequests
 
@@ -155,14 +155,6 @@ class Ownership:
         """Whether any of it can only be released by its owner."""
         return any(hold.block is None for hold in self.holds)
 
-    def holder_alive(self) -> bool:
-        """Whether anybody is there who could release it."""
-        return holder_alive(self)
-
-    def gone_hint(self) -> str:
-        """Explain why no one can release it any more."""
-        return gone_hint(self)
-
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
@@ -183,9 +175,12 @@ class Ownership:
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
 
     def granted(self, request_id: int, hold: Hold, deadline: float) -> bool:
-        """The server took the hold. Returns whether it stands: a later request has given it back."""
+        """The server took the hold. Returns whether it stands: a later request may have given it back."""
         with self.mutex:
             if request_id != self.in_flight.request_id:
+                return False
+            if self.loss is not None:  # Its outer holds ended meanwhile: their release gives this one up as well.
+                self.in_flight.pending = None
                 return False
             self.generation += 1
             depth = len(self.holds)
@@ -252,6 +247,11 @@ class Ownership:
         with self.mutex:
             behind, self.in_flight.released_behind = self.in_flight.released_behind, False
             return behind
+
+    def ended_meanwhile(self) -> None:
+        """The hold that was being released had ended by itself, and the call that releases it reports that."""
+        with self.mutex:
+            self.expired -= not self.in_flight.of_block and self.expired > 0
 
     def released(self, request_id: int, deadline: float, *, behind: bool = False) -> bool:
         """The server took one hold away; the rest is certain until ``deadline`` at least.

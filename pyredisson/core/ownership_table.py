@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyredisson.core.holder import holder_alive
 from pyredisson.core.owner_table import OwnerTable
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class OwnershipTable(OwnerTable["Ownership"]):
         for ownership in self:
             if not ownership.pending and not ownership.watched():  # The watchdog sees to the others, and tells of them.
                 ownership.expire(now)
-            if ownership.idle() or not ownership.holder_alive():
+            if ownership.idle() or not holder_alive(ownership):
                 self._let_go(ownership)
             elif not ownership.holds and not ownership.pending:
                 remembered.append(ownership)

@@ -187,7 +187,10 @@ def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float
         raise lost_error(ownership)
     holds = ownership.holds
     tell = not (holds and holds[-1].part) and client.talkative()
-    ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
+    stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
+    if not stands and ownership.loss is not None:  # The answer was read when the lease had ended.
+        ownership.ended_meanwhile()
+        raise lost_error(ownership, ownership.loss)
     if type(reply) is int and reply > 1:
         call.kind.waiting.released(client, call.kind, ownership, reply - 1, sent)
     if count == 1 or not ownership.watched():

@@ -19,7 +19,7 @@ from pyredisson import events
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
-from pyredisson.core.holder import GONE
+from pyredisson.core.holder import GONE, gone_hint, holder_alive
 from pyredisson.core.ownership import Hold
 from pyredisson.core.replies import read_renewed
 from pyredisson.core.runtime import Failure
@@ -178,7 +178,7 @@ class Watchdog:
         self._next_round = now + self._period
         due: list[Ownership] = []
         for ownership in list(self._watched):
-            if not ownership.holder_alive():
+            if not holder_alive(ownership):
                 self._bury(ownership)
             elif ownership.renewable():
                 due.append(ownership)
@@ -191,7 +191,7 @@ class Watchdog:
         self.unwatch(ownership)
         if ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
             self._client.ownerships.drop(ownership)
-        self._client.emit(events.HolderGone(ownership.name, ownership.owner, ownership.gone_hint()))
+        self._client.emit(events.HolderGone(ownership.name, ownership.owner, gone_hint(ownership)))
 
     def _together(self, ownership: Ownership) -> tuple[str, int]:
         return ownership.kind.renew.__name__ if ownership.kind is not None else "", self._runtime.place(

@@ -34,6 +34,10 @@ ONCE_FOUND = {
     41549: "a background that had lost its turn had that of the owner, who was at it, settled later",
     43421: "the same",
     61490: "an unlock was interrupted when its hold had been found lost, and stayed pending for ever",
+    **dict.fromkeys(
+        (20002209, 20003492, 20004867, 20008701), "an answer that was read after the lease hid the loss of outer holds"
+    ),
+    20005988: "a re-entry was granted to an owner that had lost its outer hold meanwhile",
     33979: "the simulated subscriber confirmed what had been unsubscribed since",
 }
 
