@@ -40,7 +40,7 @@ class Waiting(ABC):
     def yields(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
     ) -> Refused | None:
-        """Refuse an owner that lets others come first, as the server would; ``None``: it need not yield."""
+        """Refuse an owner that lets others acquire first, as the server would; ``None``: it need not yield."""
         return None
 
     def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Key", "Ledger", "Open"]
 
-#: So many names of semaphores without permits are remembered, to be reported once.
+#: The number of semaphores without permits whose names are remembered, to be reported once.
 REMEMBERED = 1000
 
 Key: TypeAlias = tuple[str, str]

@@ -135,7 +135,7 @@ def reply_error(text: str) -> rx.RedisError:
 
 
 def failure_of(error: Any, *, found: bool = False) -> Failure:
-    """Tell what an error reply says of the request: it had no effect, for now or for good.
+    """Return what an error reply says of the request: it had no effect, temporarily or finally.
 
     ``found`` says that sentinels named this server as the master: one that is none, or is none yet, is replaced
     or ready soon, so that it is worth asking again.

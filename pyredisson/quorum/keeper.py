@@ -27,7 +27,7 @@ __all__ = ["Keeper"]
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: With so many entries in the table it is searched for those that are idle, or whose owners are gone.
+#: The number of entries from which the table is searched for those that are idle, or whose owners are gone.
 SWEEP_AT = 1000
 
 Batch: TypeAlias = "list[tuple[Member, Ownership, int]]"
@@ -79,7 +79,7 @@ class Keeper:
         self._table.drop(owned)
 
     def tidy(self, owned: MultiOwnership) -> None:
-        """Its owner has done with it for now. If idle it stays for the next time, until there are too many."""
+        """Its owner has finished with it. If idle, it is kept for the next acquire, until there are too many."""
         if owned.idle():
             self._kept.pop(owned, None)
             owned.begin()

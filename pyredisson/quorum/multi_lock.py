@@ -86,7 +86,7 @@ class Way(Protocol):
         ...
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """Acquire so many members as it takes, within ``wait`` seconds (``None``: however long it takes).
+        """Acquire as many members as it takes, within ``wait`` seconds (``None``: however long it takes).
 
         If it returns ``False``, nothing is held; if it raises, its caller gives everything back.
         """

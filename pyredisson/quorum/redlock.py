@@ -197,7 +197,7 @@ class Redlock:
         return await self.given_up(trial.owned, last, "in time")
 
     async def _wait(self, trial: Trial, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
-        """Ask again when a release is heard of, on so many nodes that they cannot all be away while a quorum is not."""
+        """Ask again after a release, heard on enough nodes that they cannot all be away while a quorum is not."""
         chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
         channels = [
             HeardOn(self._members[index].client.wakeups, self._members[index].kind.names.channel, seen[index])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEARLY_OLDER", "RestartGuard", "Starts", "no_vote_until"]
 
-#: By so many seconds a node has to be older than another one for it to have been there before. Uptimes are given in
+#: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in
 #: whole seconds, so that two that were started at once may look a second apart.
 CLEARLY_OLDER = 2.0
 
