@@ -54,6 +54,8 @@ class Config:
         on_lock_lost: Callback for a lost lock; it runs on a worker thread of the client, or as a task.
         listeners: Callbacks for the events of ``pyredisson.events``. They run where the event occurs, so they must
             return quickly.
+        prefix: What stands before every name in Redis, as a ``NameMapper`` of Redisson's puts it. Handles, errors and
+            events carry the name without it.
         ping_interval: Seconds between the pings on an idle subscription.
         ping_timeout: Seconds that the server has to answer a ping.
 
@@ -83,6 +85,7 @@ class Config:
     listeners: tuple[Callable[[Event], None], ...] = ()
     ping_interval: float = 10.0
     ping_timeout: float = 5.0
+    prefix: str = ""
 
     def __post_init__(self) -> None:
         for name in _TIMES:
@@ -113,6 +116,12 @@ class Config:
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
             check_meant(guard, "restart_guard")
+        if not isinstance(self.prefix, str):
+            raise TypeError(f"prefix must be a str, not {type(self.prefix).__name__}")
+        try:
+            self.prefix.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"prefix must be encodable as UTF-8: {error.reason} at {error.start}") from None
         if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
             raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
         if self.on_lock_lost is not None and not callable(self.on_lock_lost):

@@ -130,6 +130,10 @@ class ClientCore:
                     name=each.name,
                 )
 
+    def key_of(self, name: str) -> str:
+        """Return the key of a lock, semaphore or latch: its name behind the prefix of all names."""
+        return self.config.prefix + name
+
     def check_names(self, names: LockNames | NumberedNames) -> None:
         """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
         if self._scattered:
@@ -331,7 +335,9 @@ class ClientCore:
                 if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
                     raise telling from None
             except Failure as failure:
-                error = await explain_type(self, failure.cause, command[1])
+                error = await explain_type(
+                    self, failure.cause, command[1].removeprefix(self.config.prefix), key=command[1]
+                )
                 raise error from error.__cause__
             await runtime.sleep(RETRY.pause(0, runtime.jitter))
 

@@ -81,7 +81,7 @@ class LockKind(ABC):
     layout: ClassVar[str] = "lock"
     #: What else may be stored at its key without a time to live, for messages.
     others: ClassVar[str] = "something else"
-    #: Makes the request that renews many holds: ``renew(runtime, [(name, stored_as), ...], lease_ms=...)``.
+    #: Makes the request that renews many holds: ``renew(runtime, [(key, stored_as), ...], lease_ms=...)``.
     renew: Callable[..., Request]
     #: Whether a holder may acquire it again; and how the error ends if not.
     reentrant: ClassVar[bool] = True
@@ -121,11 +121,11 @@ class LockKind(ABC):
 
     def holders(self) -> Sequence[Ownership]:
         """Return the ownerships of this client whose holds keep others from acquiring the lock."""
-        return [each for each in self.client.ownerships.of(self.names.raw) if each.holds and each.loss is None]
+        return [each for each in self.client.ownerships.of(self.names.name) if each.holds and each.loss is None]
 
     def ended_by_force(self) -> Sequence[Ownership]:
         """Return the ownerships of this client that a forced unlock ends."""
-        return self.client.ownerships.of(self.names.raw)
+        return self.client.ownerships.of(self.names.name)
 
     # ---- its requests --------------------------------------------------------------------------------------------
 

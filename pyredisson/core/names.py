@@ -71,7 +71,7 @@ def check_one_slot(names: LockNames | NumberedNames) -> None:
     """
     if len({hashed_part(key) for key in names.together()}) == 1:
         return
-    bare = names.raw.replace("{", "").replace("}", "") or "name"
+    bare = names.name.replace("{", "").replace("}", "") or "name"
     if isinstance(names, LatchNames):
         advice = f"a latch's name must not contain braces on a cluster, as in {bare!r}"
     else:
@@ -79,7 +79,7 @@ def check_one_slot(names: LockNames | NumberedNames) -> None:
             f"put the part that determines the slot in braces, as in {f'{{{bare}}}:1'!r}, "
             f"or use no braces, as in {bare!r}"
         )
-    raise ValueError(f"the keys of {names.raw!r} would not share one slot of the cluster: {advice}")
+    raise ValueError(f"the keys of {names.name!r} would not share one slot of the cluster: {advice}")
 
 
 @lru_cache(maxsize=1024)  # For its memory: the locks that one owner holds share one string.
@@ -106,14 +106,20 @@ def fence_key(key: str) -> str:
 class LockNames:
     """The keys and the channel of one lock.
 
+    Args:
+        name: The lock's name.
+        prefix: What stands before it in Redis: ``Config.prefix``, or Redisson's ``NameMapper``.
+
     Attributes:
-        raw: The lock's own key: its name.
+        name: The lock's name, as its user knows it.
+        raw: The lock's own key, of which the other keys and the channel are derived.
     """
 
-    __slots__ = ("__dict__", "raw")
+    __slots__ = ("__dict__", "name", "raw")
 
-    def __init__(self, name: str) -> None:
-        self.raw: str = name
+    def __init__(self, name: str, prefix: str = "") -> None:
+        self.name: str = name
+        self.raw: str = prefix + name
 
     @cached_property
     def channel(self) -> str:
@@ -176,14 +182,20 @@ class ReadWriteNames(LockNames):
 class NumberedNames(ABC):
     """The keys of what has no owner in Redis, so that its requests are distinguished by number.
 
+    Args:
+        name: Its name.
+        prefix: As for :class:`LockNames`.
+
     Attributes:
-        raw: Its own key: its name.
+        name: Its name, as its user knows it.
+        raw: Its own key, of which the other keys and the channel are derived.
     """
 
-    __slots__ = ("__dict__", "raw")
+    __slots__ = ("__dict__", "name", "raw")
 
-    def __init__(self, name: str) -> None:
-        self.raw: str = name
+    def __init__(self, name: str, prefix: str = "") -> None:
+        self.name: str = name
+        self.raw: str = prefix + name
 
     @cached_property
     @abstractmethod

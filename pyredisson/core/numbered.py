@@ -125,7 +125,7 @@ class NumberedCall(Generic[T]):
         else:
             who = client.runtime.owner()  # First: on a new event loop the client gets a new id.
             owner = owner_field(client.id, who.number)
-        self.key: tuple[str, str] = (names.raw, owner)
+        self.key: tuple[str, str] = (names.name, owner)
         self._number = 0
         self._request: Request | None = None
         self._doubt: Unanswered | None = None
@@ -194,9 +194,9 @@ class NumberedCall(Generic[T]):
         return self._request
 
     def _prepare(self, script: Script, number: int) -> Request:
-        names, (name, owner) = self._names, self.key
+        names, owner = self._names, self.key[1]
         return self._client.runtime.prepare(
-            script.name, (name, names.done(owner), *script.keys), (number, *script.args)
+            script.name, (names.raw, names.done(owner), *script.keys), (number, *script.args)
         )
 
     async def once(self, progress: Progress | None = None, *, insist: bool = False) -> T:

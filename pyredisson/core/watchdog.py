@@ -195,7 +195,7 @@ class Watchdog:
 
     def _together(self, ownership: Ownership) -> tuple[str, int]:
         return ownership.kind.renew.__name__ if ownership.kind is not None else "", self._runtime.place(
-            ownership.name
+            self._client.key_of(ownership.name)
         ) or 0
 
     async def _renew(self) -> None:
@@ -219,7 +219,7 @@ class Watchdog:
         while self._round:
             ownership = self._round[0]
             if ownership.renewable() and ownership.kind is not None:
-                place = self._runtime.place(ownership.name)
+                place = self._runtime.place(self._client.key_of(ownership.name))
                 several = place is not None
                 # While a slot moves to another node, names that are here and there cannot be in one request.
                 size = 1 if several and self._failed else self._batch
@@ -272,7 +272,7 @@ class Watchdog:
     def _renewal(self, batch: list[Ownership]) -> Request:
         kind = batch[0].kind
         assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
-        held = [(ownership.name, kind.stored_as(ownership)) for ownership in batch]
+        held = [(self._client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in batch]
         return kind.renew(self._runtime, held, lease_ms=self.lease_ms)
 
     def _renewed(self, batch: list[Ownership], generations: list[int], kept: list[bool], sent: float) -> None:

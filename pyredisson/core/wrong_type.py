@@ -30,50 +30,54 @@ def is_wrong_type(error: BaseException) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
-def no_number(name: str) -> LockError:
+def no_number(name: str, key: str) -> LockError:
     """The error for a string that is to be counted with, and is no number."""
     return LockError(
-        f"the value of key {name!r} is not an integer: another program uses this key. get_token_lock() (and "
+        f"the value of key {key!r} is not an integer: another program uses this key. get_token_lock() (and "
         "redis-py's Lock) stores such strings. Use this, or another name",
         name=name,
     )
 
 
-async def explain_type(client: ClientCore, error: Exception, name: str, kind: str = "", where: str = "") -> Exception:
+async def explain_type(
+    client: ClientCore, error: Exception, name: str, kind: str = "", where: str = "", *, key: str | None = None
+) -> Exception:
     """Return the error to show for one that the server gave to a request about this key; itself, if it is another one.
 
     Args:
         client: Whose request it was.
         error: What the server said.
-        name: The key.
+        name: The name of the lock, semaphore or latch.
         kind: What was asked for, in words; empty if it was only looked at.
         where: What tells the key from others of its name, in words.
+        key: The key, if it is not that of the name.
     """
-    if str(error).removeprefix("ERR ").startswith(NO_NUMBER) and await _is_text(client, name):
-        explained = no_number(name)
+    key = client.key_of(name) if key is None else key
+    if str(error).removeprefix("ERR ").startswith(NO_NUMBER) and await _is_text(client, key):
+        explained = no_number(name, key)
         explained.__cause__ = error
         return explained
     if not is_wrong_type(error):
         return error
-    held = await _type_of(client, name)
+    held = await _type_of(client, key)
     wanted = f", but a {kind} is stored differently" if kind else ""
     if held == "none":
         text = f"a key that belongs to {name!r}{where} is of another type: {error}"
     elif held:
         what = "a hash of a read-write lock" if held == "read-write hash" else f"a {held}"
         fits = f"{FITS[held]}. Use one of these, or another name" if held in FITS else f"{NOTHING}. Use another name"
-        text = f"the key {name!r}{where} holds {what}{wanted}: {fits}"
+        text = f"the key {key!r}{where} holds {what}{wanted}: {fits}"
     else:
-        text = f"the key {name!r}{where} holds something of another type{wanted}. Use another name"
+        text = f"the key {key!r}{where} holds something of another type{wanted}. Use another name"
     explained = LockError(text, name=name)
     explained.__cause__ = error
     return explained
 
 
-async def _is_text(client: ClientCore, name: str) -> bool:
+async def _is_text(client: ClientCore, key: str) -> bool:
     """Whether a key holds a string that is no number."""
     try:
-        held = await client.runtime.ask(("GET", name), client.config.timeout / 3)
+        held = await client.runtime.ask(("GET", key), client.config.timeout / 3)
         int(held if isinstance(held, bytes) else 0)
     except Failure:
         return False
@@ -82,12 +86,12 @@ async def _is_text(client: ClientCore, name: str) -> bool:
     return False
 
 
-async def _type_of(client: ClientCore, name: str) -> str:
+async def _type_of(client: ClientCore, key: str) -> str:
     """What a key holds, in Redis's word; empty if the server does not say."""
     patience = client.config.timeout / 3
     try:
-        held = await client.runtime.ask(("TYPE", name), patience)
-        if held == b"hash" and await client.runtime.ask(("HGET", name, "mode"), patience) in (b"read", b"write"):
+        held = await client.runtime.ask(("TYPE", key), patience)
+        if held == b"hash" and await client.runtime.ask(("HGET", key, "mode"), patience) in (b"read", b"write"):
             return "read-write hash"
     except Failure:
         return ""

@@ -47,7 +47,7 @@ class LatchCore(NumberedCore):
     names: LatchNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str) -> None:
-        super().__init__(client, LatchNames(name))
+        super().__init__(client, LatchNames(name, client.config.prefix))
 
     async def try_set_count(self, count: int) -> bool:
         """Set the count, unless the latch has one."""
@@ -60,7 +60,7 @@ class LatchCore(NumberedCore):
 
     async def get_count(self) -> int:
         """Return the count; 0 if there is none."""
-        return number_in(await self.client.query("GET", self.names.raw), self.names.raw)
+        return number_in(await self.client.query("GET", self.names.raw), self.names)
 
     async def wait(self, timeout: Seconds | None) -> bool:
         """Wait until the count is 0, for at most ``timeout``. Returns whether it was."""
@@ -83,7 +83,7 @@ class LatchCore(NumberedCore):
                 return ACQUIRED  # Another waiter has seen it open since this one began.
             asked = client.runtime.now()
             count = await client.runtime.ask(("GET", names.raw), client.config.timeout / 3)
-            if number_in(count, names.raw) > 0:
+            if number_in(count, names) > 0:
                 return WITHOUT_END
             client.ledger.seen_open[names.raw] = asked
             client.wakeups.hint(names.channel, self.kind, 0, ALL)
@@ -95,14 +95,14 @@ class LatchCore(NumberedCore):
                 AT_ONCE if patient else WITHOUT_END,
                 runtime=client.runtime,
                 channels=(HeardOn(client.wakeups, names.channel, seen),),
-                lock=names.raw,
+                lock=names.name,
                 kind=self.kind,
                 message=latch_message,
                 deadline=Deadline.after(wait, began),
                 free_after=math.inf,
             )
         except Failure as failure:
-            error = await explain_type(client, failure.cause, names.raw, self.kind)
+            error = await explain_type(client, failure.cause, names.name, self.kind)
             raise error from error.__cause__
         finally:
             if not client.wakeups.waiting(names.channel):

@@ -40,8 +40,8 @@ UNLOCKED: Final = "0"
 
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
-    """Make the request that renews many locks, given as (name, owner)."""
-    return runtime.prepare("lock_renew", tuple(name for name, _ in held), (lease_ms, *(owner for _, owner in held)))
+    """Make the request that renews many locks, given as (key, owner)."""
+    return runtime.prepare("lock_renew", tuple(key for key, _ in held), (lease_ms, *(owner for _, owner in held)))
 
 
 class PlainKind(LockKind):
@@ -84,11 +84,11 @@ class LockCore:
 
     def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
         self.client: ClientCore = client
-        self.names: LockNames = LockNames(name) if isinstance(name, str) else name
+        self.names: LockNames = LockNames(name, client.config.prefix) if isinstance(name, str) else name
         client.check_names(self.names)
         self.kind: LockKind = kind or self.kind_type(client, self.names)
         self._plain = client.watchdog.plain_hold
-        self._covers = (self.names.raw,)
+        self._covers = (self.names.name,)
         self._caller: MadeCaller | None = None
         self._last: Ownership | None = None  # The ownership used last, so that it need not be looked up.
 
@@ -99,8 +99,8 @@ class LockCore:
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        held = [ownership for ownership in self.client.ownerships.of(self.names.raw) if ownership.holds]
-        text = repr(self.names.raw)
+        held = [ownership for ownership in self.client.ownerships.of(self.names.name) if ownership.holds]
+        text = repr(self.names.name)
         for ownership in held:
             state = "lost" if ownership.loss else "held"
             text += f" {state} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
@@ -129,7 +129,7 @@ class LockCore:
 
     def taken(self, who: Caller) -> bool:
         """Return whether this owner holds the lock, or has a request in flight."""
-        ownership = self.client.ownerships.find((self.names.raw, self.kind.field(who.number)))
+        ownership = self.client.ownerships.find((self.names.name, self.kind.field(who.number)))
         return ownership is not None and ownership.in_use()
 
     def mine(self) -> Ownership:
@@ -156,7 +156,7 @@ class LockCore:
         client = self.client
         ownership = self._last
         if ownership is None or ownership.who is not who or ownership.table is not client.ownerships:
-            key = (self.names.raw, self.kind.field(who.number))
+            key = (self.names.name, self.kind.field(who.number))
             ownership = client.ownerships.find(key)
             if ownership is None:
                 ownership = client.ownerships.enter(Ownership(key, who, client.runtime))
@@ -193,7 +193,7 @@ class LockCore:
             return lease
         if skip:
             return None
-        name, why = self.names.raw, holder_here(self.kind, ownership)
+        name, why = self.names.name, holder_here(self.kind, ownership)
         if why is None and ownership.in_flight.without_end:
             why = never_expires(name, self.kind.others)
         raise LockTimeoutError(timed_out("lock", name, wait, why), name=name)
@@ -265,8 +265,8 @@ class LockCore:
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         if ownership is None or (lease is not None and not lease._brought_up()):
             raise LockNotOwnedError(
-                f"lock {self.names.raw!r} is no longer held by this block: it was released or force-unlocked inside it",
-                name=self.names.raw,
+                f"lock {self.names.name!r} is no longer held by this block: it was released or force-unlocked inside it",
+                name=self.names.name,
             )
         await leave_block(self.client, self.kind, ownership, progress)
 

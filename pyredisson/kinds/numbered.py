@@ -38,12 +38,12 @@ def count_of(value: object, what: str, *, signed: bool = False) -> int:
     return value
 
 
-def number_in(reply: Reply, name: str) -> int:
-    """Return the number that a key holds; 0 if there is none."""
+def number_in(reply: Reply, names: NumberedNames) -> int:
+    """Return the number that the key of these names holds; 0 if there is none."""
     try:
         return int(reply) if isinstance(reply, (bytes, int)) else 0
     except ValueError:
-        raise no_number(name) from None
+        raise no_number(names.name, names.raw) from None
 
 
 class NumberedCore:
@@ -62,7 +62,7 @@ class NumberedCore:
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
         waiting = self.client.wakeups.waiting(self.names.channel)
-        return f"{self.names.raw!r}, {waiting} waiting here" if waiting else repr(self.names.raw)
+        return f"{self.names.name!r}, {waiting} waiting here" if waiting else repr(self.names.name)
 
     def begin(self, operation: Operation[T], *, left: bool = False) -> NumberedCall[T]:
         """Prepare an operation of the caller. ``left``: see :class:`NumberedCall`."""

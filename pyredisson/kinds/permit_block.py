@@ -110,7 +110,7 @@ class Block:
     ) -> None:
         if not isinstance(skip, bool):
             raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
-        self.name: str = core.names.raw
+        self.name: str = core.names.name
         self.entered: bool = False
         self.lease: Lease[None] | None = None
         self._core = core
@@ -233,8 +233,8 @@ class PlainPermits:
 
 
 def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
-    """Make the request that renews many permits, given as (name of the semaphore, id in hex digits)."""
-    keys = tuple(SemaphoreNames(name).taken for name, _ in held)
+    """Make the request that renews many permits, given as (key of the semaphore, id in hex digits)."""
+    keys = tuple(SemaphoreNames(key).taken for key, _ in held)
     return runtime.prepare("permit_renew", keys, (lease_ms, *(bytes.fromhex(permit) for _, permit in held)))
 
 

@@ -94,7 +94,7 @@ class PermitSemaphoreCore(PermitsCore):
         wait = wait_seconds(wait_time)
         permit = self._new_permit()
         hold = Hold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
-        held = RenewedPermit(self.names.raw, permit, hold)
+        held = RenewedPermit(self.names.name, permit, hold)
         return Block(self, held, self.acquiring(permit, hold.lease_ms), self.releasing(permit), wait, skip=skip)
 
     def _new_permit(self) -> bytes:
@@ -104,9 +104,9 @@ class PermitSemaphoreCore(PermitsCore):
         """Release a permit, which has to exist. ``progress``: see ``run_to_the_end``."""
         if not await self.try_release(permit_id, progress):
             raise LockNotOwnedError(
-                f"permit {permit_id} of {self.names.raw!r} does not exist: it was released, has expired, or never "
+                f"permit {permit_id} of {self.names.name!r} does not exist: it was released, has expired, or never "
                 "existed",
-                name=self.names.raw,
+                name=self.names.name,
             )
 
     async def try_release(self, permit_id: str, progress: Progress | None = None) -> bool:
@@ -161,13 +161,13 @@ class PermitSemaphoreCore(PermitsCore):
             )
         except Failure as failure:
             # Nothing is in doubt: counting twice does no harm.
-            error = await explain_type(client, failure.cause, names.raw, self.kind)
+            error = await explain_type(client, failure.cause, names.name, self.kind)
             raise error from error.__cause__
         match reply:
             case [None, int() as taken]:
                 return None, taken
             case [int() | bytes() as available, int() as taken]:
-                return number_in(available, names.raw), taken
+                return number_in(available, names), taken
         raise unusable(reply).cause
 
 

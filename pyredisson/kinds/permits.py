@@ -86,7 +86,7 @@ class PermitsCore(NumberedCore):
     names: SemaphoreNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None) -> None:
-        super().__init__(client, SemaphoreNames(name))
+        super().__init__(client, SemaphoreNames(name, client.config.prefix))
         self._first = None if permits is None else count_of(permits, "permits")
 
     async def try_set_permits(self, permits: int) -> bool:
@@ -138,7 +138,7 @@ class PermitsCore(NumberedCore):
                     answer,
                     runtime=client.runtime,
                     channels=(HeardOn(client.wakeups, channel, seen),),
-                    lock=self.names.raw,
+                    lock=self.names.name,
                     kind=label,
                     message=partial(permits_message, each=each),
                     deadline=deadline,
@@ -162,9 +162,9 @@ class PermitsCore(NumberedCore):
     def tell_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""
         client = self.client
-        if client.ledger.is_first_to_miss(self.names.raw):
+        if client.ledger.is_first_to_miss(self.names.name):
             owner = owner_field(client.id, client.runtime.owner().number)
-            client.emit(events.PermitsNeverSet(self.names.raw, owner))
+            client.emit(events.PermitsNeverSet(self.names.name, owner))
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

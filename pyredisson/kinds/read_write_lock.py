@@ -59,8 +59,8 @@ WRITTEN: Final = "1"
 
 
 def renew_readers(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
-    """Make the request that renews many readers, given as (name, owner)."""
-    keys = tuple(key for name, owner in held for key in (name, ReadWriteNames(name).read_hold(owner, 1)))
+    """Make the request that renews many readers, given as (key, owner)."""
+    keys = tuple(each for key, owner in held for each in (key, ReadWriteNames(key).read_hold(owner, 1)))
     return runtime.prepare("read_lock_renew", keys, (lease_ms, *(owner for _, owner in held)))
 
 
@@ -71,7 +71,7 @@ class ReadWriteLockCore:
 
     def __init__(self, client: ClientCore, name: str) -> None:
         self.client: ClientCore = client
-        self.names: ReadWriteNames = ReadWriteNames(name)
+        self.names: ReadWriteNames = ReadWriteNames(name, client.config.prefix)
         self._caller: MadeCaller | None = None
         client.check_names(self.names)
 
@@ -91,7 +91,7 @@ class ReadWriteLockCore:
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
         reading, writing = self.read_lock().state(" for reading"), self.write_lock().state(" for writing")
-        return f"{self.names.raw!r}{reading}{writing}"
+        return f"{self.names.name!r}{reading}{writing}"
 
 
 # ---- the kinds -------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class SideKind(LockKind):
     def of_side(self) -> list[Ownership]:
         """Return this client's ownerships on this side."""
         field = writer_field if self.writes else owner_field
-        listed = self.client.ownerships.of(self.names.raw)
+        listed = self.client.ownerships.of(self.names.name)
         return [each for each in listed if each.owner == field(self.client.id, each.who.number)]
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
@@ -241,7 +241,7 @@ class OwnRead:
         As a rule it is a hold that has expired here, where clock drift is subtracted, and not yet on the server.
         """
         await self.refuse(client, kind, ownership)
-        reader = ReadLockCore(client, ReadWriteNames(ownership.name))
+        reader = ReadLockCore(client, ReadWriteNames(ownership.name, client.config.prefix))
         own = reader.ownership_of(ownership.who)
         request_id, epoch = own.begin_force()
         call = ReleaseCall(reader.kind, own, request_id, client.watchdog.lease_ms, 0)
@@ -295,7 +295,7 @@ class SideCore(LockCore):
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        return f"{self.names.raw!r} for {'writing' if self.kind.writes else 'reading'}{self.state()}"
+        return f"{self.names.name!r} for {'writing' if self.kind.writes else 'reading'}{self.state()}"
 
     def state(self, what: str = "") -> str:
         """Return the owners of this client that hold this side, and the number of its waiters."""
@@ -315,7 +315,7 @@ class SideCore(LockCore):
         """See :meth:`LockCore.taken`; on either side."""
         client = self.client
         fields = owner_field(client.id, who.number), writer_field(client.id, who.number)
-        ownerships = [client.ownerships.find((self.names.raw, field)) for field in fields]
+        ownerships = [client.ownerships.find((self.names.name, field)) for field in fields]
         return any(ownership is not None and ownership.in_use() for ownership in ownerships)
 
     async def remain_time_to_live(self) -> float | None:

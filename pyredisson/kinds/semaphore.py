@@ -68,7 +68,7 @@ class SemaphoreCore(PermitsCore):
         """Prepare a block that holds permits."""
         wanted = count_of(permits, "permits")
         wait = wait_seconds(wait_time)
-        held = PlainPermits(self.names.raw, wanted)
+        held = PlainPermits(self.names.name, wanted)
         return Block(self, held, self.acquiring(wanted), self.releasing(wanted), wait, skip=skip)
 
     async def release(self, permits: int, progress: Progress | None = None) -> None:
@@ -102,4 +102,4 @@ class SemaphoreCore(PermitsCore):
     async def available_permits(self) -> int:
         """Return how many permits are available."""
         await self.first_use()
-        return number_in(await self.client.query("GET", self.names.raw), self.names.raw)
+        return number_in(await self.client.query("GET", self.names.raw), self.names)

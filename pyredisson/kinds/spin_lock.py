@@ -42,5 +42,5 @@ class SpinLockCore(LockCore):
     __slots__ = ()
 
     def __init__(self, client: ClientCore, name: str, delays: Delays) -> None:
-        names = LockNames(name)
+        names = LockNames(name, client.config.prefix)
         super().__init__(client, names, SpinKind(client, names, delays))

@@ -38,8 +38,8 @@ TOKEN_BYTES = 20
 
 
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
-    """Make the request that renews many locks, given as (name, token)."""
-    return runtime.prepare("token_renew", tuple(name for name, _ in held), (lease_ms, *(token for _, token in held)))
+    """Make the request that renews many locks, given as (key, token)."""
+    return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
 
 
 class HoldEnd(NamedTuple):
@@ -162,7 +162,7 @@ class TokenLockCore(LockCore):
         owner: MadeCaller | None = None,
         token: str | None = None,
     ) -> None:
-        names = LockNames(name)
+        names = LockNames(name, client.config.prefix)
         super().__init__(client, names, TokenKind(client, names, backoff, token))
         self._caller = owner
 
@@ -220,7 +220,7 @@ class TokenLockCore(LockCore):
         """Return whether that thread or task of this client holds it."""
         self.check_thread_id(thread_id)
         token = await self.client.query("GET", self.names.raw)
-        ownership = self.client.ownerships.find((self.names.raw, self.kind.field(thread_id)))
+        ownership = self.client.ownerships.find((self.names.name, self.kind.field(thread_id)))
         return ownership is not None and self._is_of(token, ownership)
 
     async def get_hold_count(self) -> int:

@@ -235,7 +235,7 @@ def _batches(several: list[MultiOwnership]) -> list[tuple[int, Batch]]:
         lease = owned.lease_ms()
         for member, ownership in owned.renewable_parts():
             client = member.client
-            place = client.runtime.place(ownership.name)
+            place = client.runtime.place(client.key_of(ownership.name))
             key = (client, member.kind.renew, lease, member.timeout(lease), place)
             batch = last.get(key)
             if batch is None or len(batch) >= client.config.lock_watchdog_batch_size:
@@ -248,5 +248,5 @@ def _batches(several: list[MultiOwnership]) -> list[tuple[int, Batch]]:
 def _renewal(lease: int, batch: Batch) -> Ask:
     member = batch[0][0]
     runtime = member.client.runtime
-    held = [(ownership.name, each.kind.stored_as(ownership)) for each, ownership, _ in batch]
+    held = [(member.client.key_of(ownership.name), each.kind.stored_as(ownership)) for each, ownership, _ in batch]
     return Ask(runtime, member.kind.renew(runtime, held, lease_ms=lease), member.timeout(lease))

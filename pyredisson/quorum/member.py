@@ -49,7 +49,7 @@ class Member:
         self._quick = quick
         self.client: ClientCore = lock.client
         self.kind: LockKind = lock.kind
-        self.name: str = lock.names.raw
+        self.name: str = lock.names.name
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         self.replicated: bool = self.client.config.min_replicas > 0
         self.last_lease_ms: int = 0

@@ -110,7 +110,7 @@ class MultiLockCore:
         self.locks: tuple[LockCore, ...] = tuple(ordered)
         self.quorum: int = quorum
         self.client: ClientCore = ordered[0].client
-        names = list(dict.fromkeys(lock.names.raw for lock in ordered))
+        names = list(dict.fromkeys(lock.names.name for lock in ordered))
         self.name: str = names[0] if len(names) == 1 else " + ".join(names)
         self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
         self.way: Way = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)

@@ -29,5 +29,5 @@ class Handle(NotPortable):
     @property
     def name(self) -> str:
         """The name that was given to the client."""
-        name: str = self._core.names.raw
+        name: str = self._core.names.name
         return name

@@ -51,6 +51,7 @@ def test_the_defaults() -> None:
         "listeners": (),
         "ping_interval": 10.0,
         "ping_timeout": 5.0,
+        "prefix": "",
     }
 
 
@@ -58,6 +59,7 @@ def test_every_setting_is_covered_here() -> None:
     others = {
         "lock_watchdog_batch_size",
         "min_replicas",
+        "prefix",
         "quorum_max_extensions",
         "restart_guard",
         "sharded_subscription_mode",
@@ -181,3 +183,19 @@ def test_extensions_are_bounded_by_a_number_or_not_at_all() -> None:
     for odd in (True, 1.0, "1"):
         with pytest.raises(TypeError, match="quorum_max_extensions"):
             Config(quorum_max_extensions=odd)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["", "app:", "{app}:", "größe", " ", "\x00"])
+def test_a_prefix_is_any_text(value: str) -> None:
+    assert Config(prefix=value).prefix == value
+
+
+@pytest.mark.parametrize("value", [None, b"app:", 1])
+def test_a_prefix_is_a_str(value: Any) -> None:
+    with pytest.raises(TypeError, match="prefix must be a str"):
+        Config(prefix=value)
+
+
+def test_a_prefix_has_to_be_sent() -> None:
+    with pytest.raises(ValueError, match="UTF-8"):
+        Config(prefix="\ud800")
