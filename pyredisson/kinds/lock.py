@@ -264,9 +264,9 @@ class LockCore:
         self.client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         if ownership is None or (lease is not None and not lease._brought_up()):
+            name = self.names.name
             raise LockNotOwnedError(
-                f"lock {self.names.name!r} is no longer held by this block: it was released or force-unlocked inside it",
-                name=self.names.name,
+                f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
             )
         await leave_block(self.client, self.kind, ownership, progress)
 
