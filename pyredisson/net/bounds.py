@@ -9,18 +9,27 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-try:
-    import hiredis
-except ImportError as _error:
-    if "subinterpreter" not in str(_error):
-        raise
-    raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
 import redis.exceptions as rx
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "pack_command"]
 
-#: Packs a command. Its own types know tuples of one element only.
-pack_command: Callable[[tuple[str | bytes, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+#: Makes a parser of replies. It has ``feed()``, and ``gets()``, which returns ``False`` if none is complete.
+new_parser: Callable[..., Any]
+
+#: Packs a command.
+pack_command: Callable[[tuple[str | bytes, ...]], bytes]
+
+try:
+    import hiredis
+except ImportError as _error:
+    if "subinterpreter" in str(_error):
+        raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
+    from pyredisson.net import parsing
+
+    new_parser, pack_command = parsing.Parser, parsing.pack_command
+else:
+    # Its own types know tuples of one element only.
+    new_parser, pack_command = hiredis.Reader, hiredis.pack_command  # type: ignore[assignment]
 
 #: The largest reply.
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -122,16 +131,16 @@ class Reader(Framing):
     """A parser of replies, within bounds.
 
     Args:
-        **settings: As for ``hiredis.Reader``.
+        **settings: As for ``hiredis.Reader``, whose place a parser in Python takes where hiredis is not installed.
     """
 
     __slots__ = ("_feed", "gets")
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        reader = hiredis.Reader(**settings)
-        self._feed = reader.feed
-        self.gets: Callable[..., Any] = reader.gets
+        parser = new_parser(**settings)
+        self._feed: Callable[[bytes], object] = parser.feed
+        self.gets: Callable[..., Any] = parser.gets
 
     def feed(self, data: bytes) -> None:
         """Take what was received. Raises as :meth:`read_along` does."""
