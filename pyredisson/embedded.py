@@ -36,6 +36,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.errors import RedissonError
+from pyredisson.shared.process import is_posix
 
 __all__ = ["EmbeddedServer", "ServerProcess", "find_binary", "private_directory"]
 
@@ -82,9 +83,10 @@ def _close_inherited_lifelines() -> None:
         _lifelines.release()
 
 
-os.register_at_fork(
-    before=_lifelines.acquire, after_in_parent=_lifelines.release, after_in_child=_close_inherited_lifelines
-)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lifelines.acquire, after_in_parent=_lifelines.release, after_in_child=_close_inherited_lifelines
+    )
 
 
 @final
@@ -240,10 +242,15 @@ class EmbeddedServer:
         pid: The server's process id.
 
     Raises:
-        RedissonError: No server program was found, or it did not start.
+        RedissonError: No server program was found, or it did not start; or this is no POSIX system.
     """
 
     def __init__(self) -> None:
+        if not is_posix():
+            raise RedissonError(
+                "embedded:// needs a POSIX system, such as Linux or macOS. Start a server, in a container for example, "
+                "and use Redisson.from_url()"
+            )
         self.binary: str = find_binary()
         directory = private_directory()
         socket_path = os.path.join(directory, "redis.sock")

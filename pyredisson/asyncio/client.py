@@ -139,7 +139,7 @@ class Redisson(Factory, NotPortable):
             config: The settings that differ from the defaults.
 
         Raises:
-            RedissonError: No server program was found.
+            RedissonError: No server program was found, or this is no POSIX system.
         """
         from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["check", "on_fork"]
+__all__ = ["check", "is_posix", "on_fork"]
 
 T = TypeVar("T", bound=Callable[[], object])
 
@@ -26,6 +26,11 @@ _pid = _begun = os.getpid()
 
 #: One for each process, since a lock that is inherited may be held by a thread that is not here.
 _mutexes: dict[int, threading.RLock] = {}
+
+
+def is_posix() -> bool:
+    """Return whether this system has forks, process groups and their signals; Windows has not."""
+    return hasattr(os, "fork") and hasattr(os, "killpg")
 
 
 def on_fork(callback: T) -> T:

@@ -31,6 +31,9 @@ READ_SIZE = 65536
 #: What is read first: nearly all replies are a few bytes, and the room for a large one would cost more than the rest.
 FIRST_READ = 256
 
+#: Whether the kernel's own timeouts are set, which cost a system call less than Python's. Windows has others.
+KERNEL_TIMEOUTS = hasattr(socket, "MSG_DONTWAIT") and hasattr(socket, "SO_RCVTIMEO")
+
 _WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
 
 
@@ -51,9 +54,8 @@ class Connection:
         self.address: Address | None = address
         self._reader: Reader | None = None
         self._timeout = -1.0
-        # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's; on a
-        # plain socket the kernel's cost a system call less each time.
-        self._plain = type(sock).__module__ == "socket"
+        # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's.
+        self._plain = KERNEL_TIMEOUTS and type(sock).__module__ == "socket"
         if self._plain:
             sock.settimeout(None)
 

@@ -10,6 +10,7 @@ import sys
 import click
 
 from pyredisson import __version__
+from pyredisson.tools.common import check_posix
 
 __all__ = ["cli"]
 
@@ -70,7 +71,7 @@ def run(
         pyredisson run nightly-report --wait 0 -- ./report.sh --all
 
     The command finds the name in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has
-    ended. Put a URL with a password into PYREDISSON_URL: other users can read a command line.
+    ended. Put a URL with a password into PYREDISSON_URL: other users can read a command line. Needs a POSIX system.
 
     \b
     Exit code: the command's own (128 + n if signal n ended it), or
@@ -81,6 +82,7 @@ def run(
      126  the command is not executable
      127  the command was not found
     """
+    check_posix("run")
     from pyredisson.tools.run import run_command
 
     sys.exit(
@@ -97,6 +99,7 @@ def run(
 )
 def demo(seats: int, workers: int, url: str | None) -> None:
     """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
+    check_posix("demo")
     from pyredisson.tools.demo import run_demo
 
     sys.exit(run_demo(seats=seats, workers=workers, url=url))

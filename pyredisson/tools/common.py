@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from enum import IntEnum
 
 import click
 
 from pyredisson import Config, Redisson
+from pyredisson.shared.process import is_posix
 
-__all__ = ["BadUsage", "ExitCode", "connect", "plain", "say"]
+__all__ = ["BadUsage", "ExitCode", "check_posix", "connect", "plain", "say", "signals"]
 
 
 class ExitCode(IntEnum):
@@ -28,6 +30,17 @@ class ExitCode(IntEnum):
 
 class BadUsage(click.UsageError):
     """The command line is not valid. The message says why, and contains no password. Click prints it."""
+
+
+def check_posix(command: str) -> None:
+    """Raise ``BadUsage`` for a command that needs what Windows does not have."""
+    if not is_posix():
+        raise BadUsage(f"pyredisson {command} needs a POSIX system, such as Linux or macOS: signals and process groups")
+
+
+def signals(*names: str) -> tuple[signal.Signals, ...]:
+    """Return the signals with these names, of those that this system has."""
+    return tuple(signal.Signals[name] for name in names if name in signal.Signals.__members__ and hasattr(signal, name))
 
 
 def connect(url: str, config: Config) -> Redisson:

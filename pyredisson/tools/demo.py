@@ -30,7 +30,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pyredisson import Config, Redisson, RedissonError
-from pyredisson.tools.common import BadUsage, ExitCode, connect, say
+from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals
 
 __all__ = ["SaleResult", "run_demo", "show_results"]
 
@@ -38,7 +38,7 @@ PAYING_SECONDS = 0.010
 LEASE_SECONDS = 3.0
 PATIENCE_SECONDS = 20.0  # for what takes much less: the demo must not hang
 CONFIG = Config(lock_watchdog_timeout=LEASE_SECONDS)
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = signals("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class DemoError(Exception):

@@ -34,15 +34,15 @@ from typing_extensions import Self
 
 from pyredisson import Config, Lease, Lock, LockLostError, LockTimeoutError, Redisson, RedissonError
 from pyredisson.core.deadline import meant
-from pyredisson.tools.common import BadUsage, ExitCode, connect, say
+from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals
 
 __all__ = ["find_program", "run_command"]
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-SENT_BY_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
+FORWARDED = signals("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+SENT_BY_THE_KEYBOARD = signals("SIGINT", "SIGQUIT")
 
 # Python ignores these two in its own process; a command expects them as they were.
-IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+IGNORED_BY_PYTHON = signals("SIGPIPE", "SIGXFSZ")
 
 # Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0
