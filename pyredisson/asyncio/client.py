@@ -205,6 +205,7 @@ def _runtime_of(
     client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, AsyncioRuntime]:
     """Return where a client connects, its password masked, and a runtime with a link to there."""
+    client = as_redis_client(client, redis.asyncio)
     if isinstance(client, redis.asyncio.RedisCluster):
         client = cluster_of(client)
     if isinstance(client, Cluster):
@@ -212,12 +213,11 @@ def _runtime_of(
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         link = link_to_cluster(client, config.sharded_subscription_mode, config.connect_timeout)
         return url, AsyncioRuntime(link, config, scattered=True)
-    users = as_redis_client(client, redis.asyncio)
-    check_client(users, redis.asyncio.Redis)
-    pool = users.connection_pool
+    check_client(client, redis.asyncio.Redis)
+    pool = client.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
     place = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return place, AsyncioRuntime(link_to(users, config.connect_timeout, sentinels), config)
+    return place, AsyncioRuntime(link_to(client, config.connect_timeout, sentinels), config)
 
 
 def _reborn(core: ClientCore) -> None:

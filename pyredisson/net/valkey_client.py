@@ -6,9 +6,11 @@ The package is a fork of redis-py, so its settings carry the same names. It need
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.urls import NOT_OURS
 
 __all__ = ["as_redis_client"]
@@ -21,7 +23,9 @@ ITS_OWN = frozenset({"encoder_class", "lib_name", "lib_version", "parser_class"}
 
 
 def as_redis_client(client: Any, api: ModuleType) -> Any:
-    """Return a client of ``api`` (``redis`` or ``redis.asyncio``) for one of valkey; anything else as it is.
+    """Return a client of ``api`` (``redis`` or ``redis.asyncio``) for one of valkey, or the cluster that it leads to.
+
+    Anything else is returned as it is.
 
     Raises:
         TypeError: It is a client of valkey whose server cannot be derived from its settings; or one for
@@ -34,25 +38,77 @@ def as_redis_client(client: Any, api: ModuleType) -> Any:
         raise TypeError("redis is a client of valkey.asyncio: use pyredisson.asyncio.Redisson, or a valkey.Valkey")
     if ".asyncio" not in origin and api.__name__.endswith(".asyncio"):
         raise TypeError("redis is a client of valkey for threads: use pyredisson.Redisson, or a valkey.asyncio.Valkey")
+    if hasattr(client, "nodes_manager"):
+        return _cluster_of(client, api)
     pool = getattr(client, "connection_pool", None)
+    if _is_valkey(type(pool)) and hasattr(pool, "sentinel_manager"):
+        return _found_by_sentinels(pool, api)
     kind = getattr(pool, "connection_class", None)
     if not isinstance(kind, type) or not _is_valkey(kind) or kind.__name__ not in CONNECTIONS:
         raise TypeError(
             f"the server's address cannot be determined from a {origin}.{type(client).__name__} with connections of "
-            f"{getattr(kind, '__qualname__', 'its own')}: use Redisson.from_url(), with redis+cluster:// for a "
-            "cluster and redis+sentinel:// for sentinels"
+            f"{getattr(kind, '__qualname__', 'its own')}: use Redisson.from_url()"
         )
+    given: dict[str, Any] = getattr(pool, "connection_kwargs", {})
     made: type[Any] = getattr(api, kind.__name__)
-    accepted = {name for base in made.__mro__ if base is not object for name in inspect.signature(base).parameters}
-    settings = {
-        name: value
-        for name, value in getattr(pool, "connection_kwargs", {}).items()
-        if name in accepted and name not in NOT_OURS and name not in ITS_OWN
-    }
-    greet = getattr(pool, "connection_kwargs", {}).get("valkey_connect_func")
+    settings = _settings_for(made, given)
+    greet = given.get("valkey_connect_func")
     if greet is not None:
         settings["redis_connect_func"] = greet
     return api.Redis(connection_pool=api.ConnectionPool(connection_class=made, **settings))
+
+
+def _settings_for(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of valkey's settings that a connection class of redis-py takes."""
+    accepted = {name for base in made.__mro__ if base is not object for name in inspect.signature(base).parameters}
+    return {
+        name: value
+        for name, value in given.items()
+        if name in accepted and name not in NOT_OURS and name not in ITS_OWN
+    }
+
+
+def _cluster_of(client: Any, api: ModuleType) -> Cluster:
+    """The cluster of a client that the user made. What is sent to it is sent past that client."""
+    manager = client.nodes_manager
+    nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
+    seeds = tuple(dict.fromkeys((node.host, node.port) for node in nodes))
+    given: Mapping[str, Any]
+    if api.__name__.endswith(".asyncio"):
+        kind, given = client.connection_kwargs["connection_class"], client.connection_kwargs
+    else:
+        pool = manager.create_valkey_node(*seeds[0], **manager.connection_kwargs).connection_pool
+        kind, given = pool.connection_class, pool.connection_kwargs
+    made: type[Any] = getattr(api, kind.__name__)
+    settings = _settings_for(made, given)
+    greet = getattr(client, "user_on_connect_func", None)
+    if greet is not None:
+        settings["redis_connect_func"] = _greeting(greet)
+    return Cluster(seeds, made, settings, manager.address_remap)
+
+
+def _greeting(greet: Callable[[Any], object]) -> Callable[[Any], None]:
+    def connected(connection: Any) -> None:
+        connection.on_connect()
+        greet(connection)
+
+    return connected
+
+
+def _found_by_sentinels(pool: Any, api: ModuleType) -> Any:
+    """Return a client of redis-py for the server that the same sentinels name."""
+    manager = pool.sentinel_manager
+    asked = [each.connection_pool.connection_kwargs for each in manager.sentinels]
+    finder = api.Sentinel(
+        [(each["host"], each["port"]) for each in asked],
+        min_other_sentinels=manager.min_other_sentinels,
+        sentinel_kwargs={name: value for name, value in manager.sentinel_kwargs.items() if name not in NOT_OURS},
+    )
+    tls = any(base.__name__ == "SSLConnection" for base in pool.connection_class.__mro__)
+    made: type[Any] = api.SSLConnection if tls else api.Connection
+    settings = _settings_for(made, pool.connection_kwargs)
+    find = finder.master_for if pool.is_master else finder.slave_for
+    return find(pool.service_name, ssl=tls, check_connection=pool.check_connection, **settings)
 
 
 def _is_valkey(kind: type) -> bool:

@@ -378,18 +378,18 @@ def _link_of(
     client: redis.Redis | redis.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, Link]:
     """Return where a client connects, its password masked, and a link to there."""
+    client = as_redis_client(client, redis)
     if isinstance(client, redis.RedisCluster):
         client = cluster_of(client)
     if isinstance(client, Cluster):
         tls = issubclass(client.connection_class, redis.SSLConnection)
         url = url_of_cluster(client.seeds, client.settings, tls=tls)
         return url, link_to_cluster(client, config.sharded_subscription_mode, config.connect_timeout)
-    users = as_redis_client(client, redis)
-    check_client(users, redis.Redis)
-    pool = users.connection_pool
+    check_client(client, redis.Redis)
+    pool = client.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
     place = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return place, link_to(users, config.connect_timeout, sentinels)
+    return place, link_to(client, config.connect_timeout, sentinels)
 
 
 def _reborn(core: ClientCore) -> None:

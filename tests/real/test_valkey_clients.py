@@ -1,0 +1,127 @@
+"""Clients of the ``valkey`` package for what is not one server by itself: a cluster, sentinels, pools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+from tests.clusters import RunningCluster
+from tests.sentinels import SERVICE, SentinelSet
+from tests.servers import HOST, VALKEY, Server
+
+threads_valkey = pytest.importorskip("valkey")
+asyncio_valkey = pytest.importorskip("valkey.asyncio")
+asyncio_cluster = pytest.importorskip("valkey.asyncio.cluster")
+
+
+@pytest.fixture
+def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
+    servers = SentinelSet(fresh_server, VALKEY)
+    yield servers
+    servers.stop()
+
+
+def lock_by(client: Any, name: str) -> str | None:
+    """Lock and unlock as a thread; return the client's URL."""
+    with pyredisson.Redisson(client) as ours:
+        lock = ours.get_lock(name)
+        with lock.hold(wait_time=5):
+            assert lock.is_locked()
+        assert not lock.is_locked()
+        return ours.url
+
+
+async def lock_in_task_by(client: Any, name: str) -> str | None:
+    """Lock and unlock as a task; return the client's URL."""
+    async with pyredisson.asyncio.Redisson(client) as ours:
+        lock = ours.get_lock(name)
+        async with lock.hold(wait_time=5):
+            assert await lock.is_locked()
+        assert not await lock.is_locked()
+        return ours.url
+
+
+def test_a_cluster(cluster: RunningCluster, unique_name: str) -> None:
+    greeted: list[Any] = []
+    users = threads_valkey.ValkeyCluster(
+        host=HOST, port=cluster.nodes[0].port, socket_timeout=5, valkey_connect_func=greeted.append
+    )
+    try:
+        before = len(greeted)
+        url = lock_by(users, unique_name)
+        assert url is not None
+        assert url.startswith("redis+cluster://")
+        assert len(greeted) > before
+        assert users.ping()  # It is not closed.
+    finally:
+        users.close()
+
+
+def test_a_cluster_in_tasks(cluster: RunningCluster, unique_name: str) -> None:
+    async def main() -> None:
+        users = asyncio_cluster.ValkeyCluster(host=HOST, port=cluster.nodes[0].port, socket_timeout=5)
+        try:
+            url = await lock_in_task_by(users, unique_name)
+            assert url is not None
+            assert url.startswith("redis+cluster://")
+        finally:
+            await users.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_settings_of_a_cluster_are_kept() -> None:
+    users = asyncio_cluster.ValkeyCluster(host="h", port=7, username="u", password="secret", ssl=True)
+    assert pyredisson.asyncio.Redisson(users).url == "rediss+cluster://u:***@h:7"
+
+
+def test_sentinels(watched: SentinelSet, unique_name: str) -> None:
+    finder = threads_valkey.Sentinel([(HOST, each.port) for each in watched.sentinels], socket_timeout=5)
+    users = finder.master_for(SERVICE, db=1)
+    lock_by(users, unique_name)
+    watched.fail_over()
+    lock_by(users, unique_name)
+    users.close()
+
+
+def test_sentinels_in_tasks(watched: SentinelSet, unique_name: str) -> None:
+    async def main() -> None:
+        finder = asyncio_valkey.Sentinel([(HOST, each.port) for each in watched.sentinels], socket_timeout=5)
+        users = finder.master_for(SERVICE)
+        await lock_in_task_by(users, unique_name)
+        await users.aclose()
+        for each in finder.sentinels:
+            await each.aclose()
+
+    asyncio.run(main())
+
+
+def test_pools(valkey: Server, unique_name: str) -> None:
+    for kind in (threads_valkey.ConnectionPool, threads_valkey.BlockingConnectionPool):
+        with kind.from_url(f"valkey://{HOST}:{valkey.port}/2") as pool:
+            assert (
+                lock_by(threads_valkey.Valkey(connection_pool=pool), unique_name) == f"redis://{HOST}:{valkey.port}/2"
+            )
+
+
+def test_pools_in_tasks(valkey: Server, unique_name: str) -> None:
+    async def main() -> None:
+        for kind in (asyncio_valkey.ConnectionPool, asyncio_valkey.BlockingConnectionPool):
+            users = asyncio_valkey.Valkey(connection_pool=kind.from_url(f"valkey://{HOST}:{valkey.port}/2"))
+            assert await lock_in_task_by(users, unique_name) == f"redis://{HOST}:{valkey.port}/2"
+            await users.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_other_form_is_refused() -> None:
+    for client in (asyncio_cluster.ValkeyCluster(host="h"), asyncio_valkey.Sentinel([("h", 1)]).master_for("s")):
+        with pytest.raises(TypeError, match=r"use pyredisson\.asyncio\.Redisson"):
+            pyredisson.Redisson(client)
+    with pytest.raises(TypeError, match=r"use pyredisson\.Redisson"):
+        pyredisson.asyncio.Redisson(threads_valkey.Sentinel([("h", 1)]).master_for("s"))
