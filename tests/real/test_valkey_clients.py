@@ -103,10 +103,9 @@ def test_sentinels_in_tasks(watched: SentinelSet, unique_name: str) -> None:
 
 def test_pools(valkey: Server, unique_name: str) -> None:
     for kind in (threads_valkey.ConnectionPool, threads_valkey.BlockingConnectionPool):
-        with kind.from_url(f"valkey://{HOST}:{valkey.port}/2") as pool:
-            assert (
-                lock_by(threads_valkey.Valkey(connection_pool=pool), unique_name) == f"redis://{HOST}:{valkey.port}/2"
-            )
+        users = threads_valkey.Valkey(connection_pool=kind.from_url(f"valkey://{HOST}:{valkey.port}/2"))
+        assert lock_by(users, unique_name) == f"redis://{HOST}:{valkey.port}/2"
+        users.close()
 
 
 def test_pools_in_tasks(valkey: Server, unique_name: str) -> None:
