@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import redis.exceptions as rx
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "pack_command"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "new_parser", "pack_command"]
 
 #: Makes a parser of replies. It has ``feed()``, and ``gets()``, which returns ``False`` if none is complete.
 new_parser: Callable[..., Any]
@@ -21,6 +21,9 @@ pack_command: Callable[[tuple[str | bytes, ...]], bytes]
 
 try:
     import hiredis
+
+    if not hasattr(hiredis, "PushNotification"):
+        raise ImportError("hiredis before 3.0 does not distinguish push messages from replies")
 except ImportError as _error:
     if "subinterpreter" in str(_error):
         raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error

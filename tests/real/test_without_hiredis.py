@@ -40,6 +40,21 @@ def test_a_part_of_the_contract_passes_without_hiredis() -> None:
 
 
 @pytest.mark.quick
+def test_a_hiredis_that_cannot_tell_a_push_from_a_reply_is_not_used() -> None:
+    """Those before 3.0: a message that nobody asked for would be taken for the reply to a request."""
+    program = """
+import sys, types
+import redis
+old = types.ModuleType("hiredis")
+old.__version__, old.Reader, old.pack_command = "2.4.0", object, object
+sys.modules["hiredis"] = old
+from pyredisson.net import bounds, parsing
+assert bounds.new_parser is parsing.Parser and bounds.pack_command is parsing.pack_command
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.quick
 def test_the_parser_in_python_serves_where_hiredis_is_missing() -> None:
     program = """
 import tests.without_hiredis
