@@ -11,6 +11,10 @@ __all__ = ["AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun",
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
 QUEUE_FOR = 900.0
 
+#: For how long, in seconds, after its lease an acquire without an answer is settled: a server that stood still may read
+#: it only then, and take the lock for nobody. As long as the server keeps the epoch that refuses such a copy.
+LATE_FOR = 60.0
+
 
 class Pending(Enum):
     """The request of an ownership whose outcome is not known (yet)."""
@@ -103,4 +107,6 @@ class InFlight:
 
     def open_until(self) -> float:
         """Until when it is worth settling."""
-        return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR) * bool(self.queued_ms)
+        if self.queued_ms:
+            return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR)
+        return self.until + LATE_FOR * (self.pending is Pending.ACQUIRE)

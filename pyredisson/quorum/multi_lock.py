@@ -24,7 +24,16 @@ from pyredisson.quorum.in_order import InOrder
 from pyredisson.quorum.member import Member
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
-from pyredisson.quorum.release import go_away, hand_over, held_by_another, release, settle_all_later, undo, undo_all
+from pyredisson.quorum.release import (
+    go_away,
+    hand_over,
+    held_by_another,
+    look_for_loss,
+    release,
+    settle_all_later,
+    undo,
+    undo_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -231,12 +240,10 @@ class MultiLockCore:
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         try:
-            if owned.holds and owned.expire(asked):
-                client.keeper.report_lost(owned)
-            if owned.loss is not None:
-                raise lost_error(owned, owned.loss)
+            _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
+                _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
             client.keeper.tidy(owned)
             if client.talkative():
@@ -376,6 +383,12 @@ class MultiLockCore:
         self._check_open()
         owned = self.client.keeper.find(self._key, self._acting())
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
+
+
+def _raise_if_lost(owned: MultiOwnership) -> None:
+    lost = look_for_loss(owned)
+    if lost is not None:
+        raise lost_error(owned, lost)
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from pyredisson.errors import RedissonError
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
-__all__ = ["RETRY", "go_away", "hand_over", "held_by_another", "release", "settle_all_later", "undo", "undo_all"]
+__all__ = [
+    "RETRY",
+    "go_away",
+    "hand_over",
+    "held_by_another",
+    "look_for_loss",
+    "release",
+    "settle_all_later",
+    "undo",
+    "undo_all",
+]
 
 #: After a round in which too few servers answered.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -105,6 +115,13 @@ def hand_over(owned: MultiOwnership) -> None:
     owned.client.keeper.tidy(owned)
 
 
+def look_for_loss(owned: MultiOwnership) -> str | None:
+    """Report a loss that nobody has noticed yet. Returns why it is lost, if it is."""
+    if owned.holds and owned.expire(owned.client.runtime.now()):
+        owned.client.keeper.report_lost(owned)
+    return owned.loss
+
+
 async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
     """Give back one hold, or go on with one that could not be confirmed.
 
@@ -119,9 +136,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     client = owned.client
     now = client.runtime.now()
     client.refuse_interrupter(owned, *owned.ownerships)
-    if owned.holds and owned.expire(now):
-        client.keeper.report_lost(owned)
-    lost = owned.loss
+    lost = look_for_loss(owned)
     hold = owned.take_over()
     if hold is None:
         if owned.take_ended():
@@ -145,6 +160,8 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
             else:
                 await _settle_now(owned)
         raise
+    # An outer hold may have been lost before the answers were read.
+    lost = lost or look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
     if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
