@@ -74,6 +74,15 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
 
 
+#: A request to a node that the map forgot meanwhile ended with the error of a closed client.
+ONCE_FOUND = (51000069, 51000096)
+
+
+@pytest.mark.parametrize("seed", ONCE_FOUND)
+def test_seeds_that_found_a_bug_before(seed: int) -> None:
+    ClusterHistory(seed, FAILING).run()
+
+
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
