@@ -12,14 +12,13 @@ import inspect
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import redis.exceptions as rx
 
 from pyredisson.net.bounds import MAX_BYTES, Framing
 
 __all__ = [
-    "LIED",
     "bound_handshake",
     "bound_handshake_async",
     "bounded_exchange",
@@ -27,9 +26,6 @@ __all__ = [
     "bounding_async",
     "unbounded",
 ]
-
-#: What redis-py raises for replies out of bounds where it reads without ours: in the handshake of a pool's connections.
-LIED: Final = (MemoryError, RecursionError, ValueError)
 
 
 class _Count:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
 import redis.exceptions as rx
+import redis.sentinel
 from redis._parsers import _AsyncHiredisParser, _AsyncRESP2Parser, _HiredisParser, _RESP2Parser
 from redis.cache import CacheConfig
 from redis.connection import CacheProxyConnection
@@ -250,6 +252,59 @@ def test_a_lie_in_the_handshake_of_a_pool_is_a_connection_error(
             actor.do(lock.is_locked)
         lies.remove()
         until(lambda: _answers(actor, lock), 10, what="the pool connects again")
+        world.run(client.close)
+
+
+@pytest.mark.parametrize("what", [*NONSENSE, "a map with an array for a key"])
+def test_a_greeting_of_another_kind_to_a_pool_is_a_connection_error(
+    world: ClockWorld, proxy: Proxy, unique_name: str, what: str
+) -> None:
+    lie(proxy, "HELLO", NONSENSE.get(what, KEYED_BY_AN_ARRAY))
+    with borrowed(world, proxy.port, "hiredis", protocol=3, socket_timeout=1.0) as made:
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0))), world.actor()
+        lock = client.get_lock(unique_name)
+        if world.runtime == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
+            assert actor.do(lock.is_locked) is False
+        else:
+            with pytest.raises(rx.ConnectionError) as error:
+                actor.do(lock.is_locked)
+            assert is_protocol_error(error.value), repr(error.value)
+            assert f"{HOST}:{proxy.port}" in str(error.value)
+        world.run(client.close)
+
+
+@pytest.mark.parametrize("reply", [b":1\r\n", b"*1\r\n:1\r\n", b"*1\r\n*1\r\n$1\r\na\r\n"])
+def test_a_lie_to_the_user_s_own_sentinels_is_a_connection_error(
+    world: ClockWorld, proxy: Proxy, unique_name: str, reply: bytes
+) -> None:
+    lies = lie(proxy, "SENTINEL", reply)
+    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
+    sentinels = kinds[world.runtime]([(HOST, proxy.port)], sentinel_kwargs={"protocol": 2})
+    made = sentinels.master_for("service")
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0)))
+    with pytest.raises(rx.ConnectionError) as error:
+        world.actor().do(client.get_lock(unique_name).is_locked)
+    assert is_protocol_error(error.value), repr(error.value)
+    assert lies.hits
+    world.run(client.close)
+    for pool in (made.connection_pool, *(each.connection_pool for each in sentinels.sentinels)):
+        world.run(pool.disconnect)
+
+
+def test_an_error_of_the_user_s_own_pool_is_raised_as_it_is(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+    class Mistaken:
+        """Connections of the user's, with a mistake."""
+
+        def _connect(self) -> Any:
+            return self.no_such_attribute  # type: ignore[attr-defined]
+
+    bases: dict[str, type[Any]] = {"threads": redis.Connection, "asyncio": redis.asyncio.Connection}
+    kind = type("MistakenConnection", (Mistaken, bases[world.runtime]), {})
+    with borrowed(world, proxy.port, "hiredis", connection_class=kind) as made:
+        client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0)))
+        # Under asyncio, redis-py itself makes a connection error of it.
+        with pytest.raises((AttributeError, rx.ConnectionError), match="no_such_attribute"):
+            world.actor().do(client.get_lock(unique_name).is_locked)
         world.run(client.close)
 
 
