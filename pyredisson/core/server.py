@@ -77,7 +77,7 @@ def read_info(info: bytes, now: float) -> ServerFacts:
 
 
 def _whole(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else 0
 
 
 class Complaint(NamedTuple):

@@ -14,6 +14,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotSent, Rejected
 from pyredisson.core.first_contact import Connecting
+from pyredisson.net.resp import as_redis_error
 from pyredisson.net.slots import SLOTS, Address, Moved, Remap, read_slots, slot_of
 
 if TYPE_CHECKING:
@@ -205,7 +206,10 @@ class ClusterMap:
         raise (Connecting if isinstance(failure, Connecting) else NotSent)(failure.cause) from failure.cause
 
     async def _ask_node(self, link: NodeLink, address: Address, timeout: float) -> None:
-        reply = await link.ask(("CLUSTER", "SLOTS"), timeout)
+        try:
+            slots = read_slots(await link.ask(("CLUSTER", "SLOTS"), timeout), address, self._cluster.remap)
+        except rx.InvalidResponse as error:
+            raise NotSent(as_redis_error(error)) from None
         if self.word is None:
             # As Redisson does: a server that has no shards for messages does not know the question.
             try:
@@ -214,7 +218,7 @@ class ClusterMap:
             except Rejected:
                 self.word = "PUBLISH"
         owners: list[NodeLink | None] = [None] * SLOTS
-        for first, last, master in read_slots(reply, address, self._cluster.remap):
+        for first, last, master in slots:
             owners[first : last + 1] = [self._link_to(master)] * (last + 1 - first)
         self._suspects.discard(address)
         changed = owners != self.owners
