@@ -159,13 +159,14 @@ def test_an_invalid_reply_on_a_borrowed_connection_is_a_connection_error(
     world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     with borrowed(world, proxy.port, parser) as made:
-        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0))), world.actor()
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=15.0))), world.actor()
+        hasty = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0)))  # It asks again until then.
         lock = client.get_lock(unique_name)
         actor.do(lock.is_locked)
         reader_before = source_of(only_connection(made.connection_pool))
         lies = lie(proxy, "EXISTS", LIES[what])
         with pytest.raises(rx.ConnectionError) as error:
-            actor.do(lock.is_locked)
+            actor.do(hasty.get_lock(unique_name).is_locked)
         assert is_protocol_error(error.value), repr(error.value)
         pool = made.connection_pool
         connection = until(lambda: returned(pool, without=reader_before), 10, what="the connection is closed")
@@ -175,10 +176,11 @@ def test_an_invalid_reply_on_a_borrowed_connection_is_a_connection_error(
         assert type(source_of(connection)) is type(reader_before), "and nothing of ours stays on it"
         scripts = lie(proxy, ANY_SCRIPT, LIES[what])
         with pytest.raises(LockError) as failure:
-            actor.do(lock.try_lock)
+            actor.do(hasty.get_lock(unique_name).try_lock)
         assert is_protocol_error(failure.value), repr(failure.value)
         scripts.remove()
         until(lambda: not actor.do(lock.is_locked), 10, what="what was not answered is given back")
+        world.run(hasty.close)
         world.run(client.close)
 
 
@@ -260,8 +262,8 @@ def test_a_greeting_of_another_kind_to_a_pool_is_a_connection_error(
     world: ClockWorld, proxy: Proxy, unique_name: str, what: str
 ) -> None:
     lie(proxy, "HELLO", NONSENSE.get(what, KEYED_BY_AN_ARRAY))
-    with borrowed(world, proxy.port, "hiredis", protocol=3, socket_timeout=1.0) as made:
-        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0))), world.actor()
+    with borrowed(world, proxy.port, "hiredis", protocol=3, socket_timeout=5.0) as made:
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0))), world.actor()
         lock = client.get_lock(unique_name)
         if world.runtime == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
             assert actor.do(lock.is_locked) is False
@@ -281,7 +283,7 @@ def test_a_lie_to_the_user_s_own_sentinels_is_a_connection_error(
     kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
     sentinels = kinds[world.runtime]([(HOST, proxy.port)], sentinel_kwargs={"protocol": 2})
     made = sentinels.master_for("service")
-    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0)))
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0)))
     with pytest.raises(rx.ConnectionError) as error:
         world.actor().do(client.get_lock(unique_name).is_locked)
     assert is_protocol_error(error.value), repr(error.value)
@@ -301,7 +303,7 @@ def test_an_error_of_the_user_s_own_pool_is_raised_as_it_is(world: ClockWorld, p
     bases: dict[str, type[Any]] = {"threads": redis.Connection, "asyncio": redis.asyncio.Connection}
     kind = type("MistakenConnection", (Mistaken, bases[world.runtime]), {})
     with borrowed(world, proxy.port, "hiredis", connection_class=kind) as made:
-        client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0)))
+        client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0)))
         # Under asyncio, redis-py itself makes a connection error of it.
         with pytest.raises((AttributeError, rx.ConnectionError), match="no_such_attribute"):
             world.actor().do(client.get_lock(unique_name).is_locked)
