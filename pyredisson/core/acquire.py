@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.first_contact import waits_through

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger

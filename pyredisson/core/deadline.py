@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Real
 from typing import TypeAlias
@@ -130,11 +129,13 @@ def certain_for(milliseconds: int) -> float:
     return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR
 
 
-@dataclass(frozen=True, slots=True)
 class Deadline:
     """A moment on the runtime's monotonic clock, or never."""
 
-    at: float
+    __slots__ = ("at",)
+
+    def __init__(self, at: float) -> None:
+        self.at: float = at
 
     @classmethod
     def after(cls, wait: float | None, now: float) -> Deadline:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.calls import PERMITS
 from pyredisson.core.ledger import Open
 from pyredisson.core.messages import INTERRUPTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.attempt import adopt, expire
 from pyredisson.core.calls import ReleaseCall, last_release
 from pyredisson.core.deadline import certain_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import GONE, lost_error

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms

@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field

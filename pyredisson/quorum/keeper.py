@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import GONE, gone_hint, holder_alive
 from pyredisson.core.owner_table import OwnerTable

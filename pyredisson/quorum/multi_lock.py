@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.holder import lost_error

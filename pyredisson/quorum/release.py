@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import held_here, not_held

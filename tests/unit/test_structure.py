@@ -288,6 +288,7 @@ def test_a_package_exports_every_public_name(package: object) -> None:
     names = package.__all__  # type: ignore[attr-defined]
     assert names == sorted(names)
     submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "asyncio").iterdir()}
+    assert all(hasattr(package, name) for name in names)  # Each is loaded when it is first used.
     public = {name for name in vars(package) if not name.startswith("_")}
     assert public - set(names) <= submodules
     assert set(names) - public == {"__version__"}
