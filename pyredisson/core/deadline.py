@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from numbers import Real
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 __all__ = [
     "DAY",
@@ -129,13 +129,10 @@ def certain_for(milliseconds: int) -> float:
     return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR
 
 
-class Deadline:
+class Deadline(NamedTuple):
     """A moment on the runtime's monotonic clock, or never."""
 
-    __slots__ = ("at",)
-
-    def __init__(self, at: float) -> None:
-        self.at: float = at
+    at: float
 
     @classmethod
     def after(cls, wait: float | None, now: float) -> Deadline:
