@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from pyredisson.core import events
 from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.failures import Failure, Rejected, Unanswered
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.holder import holder_alive
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.release import resume
-from pyredisson.core.runtime import Failure, Rejected, Unanswered
 from pyredisson.core.settling import settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, RedissonError
@@ -20,11 +20,11 @@ from pyredisson.errors import LockError, RedissonError
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from pyredisson.core.callers import Holding
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Holding
 
 __all__ = ["acquire", "check_not_stuck", "is_callers"]
 

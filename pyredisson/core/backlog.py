@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.runtime import Failure, Rejected, Unusable
+from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.settling import settle
 
 if TYPE_CHECKING:

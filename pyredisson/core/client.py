@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -15,7 +16,6 @@ from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.replies import read_stale, unusable
-from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wakeups import Wakeups
@@ -27,9 +27,10 @@ from pyredisson.quorum.restart_guard import Starts
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
+    from pyredisson.core.callers import Holding
     from pyredisson.core.calls import Call, Reader
     from pyredisson.core.names import LockNames, NumberedNames
-    from pyredisson.core.runtime import Holding, Reply, Request, Runtime
+    from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.events import Event
     from pyredisson.quorum.ownership import MultiOwnership
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyredisson.core import events
 from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import timed_out
-from pyredisson.core.runtime import is_interruption
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
@@ -29,9 +29,10 @@ from pyredisson.quorum.release import go_away, hand_over, held_by_another, relea
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Caller, MadeCaller, Progress
+    from pyredisson.core.running import Progress
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["MultiLockCore", "multi_lock"]

@@ -17,8 +17,8 @@ from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.quorum.decisions import certain_until
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Caller
     from pyredisson.quorum.member import Member
 
 __all__ = ["MultiHold", "MultiOwnership"]

@@ -13,7 +13,8 @@ from redis import Connection
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request
+from pyredisson.core.failures import Failure
+from pyredisson.core.runtime import Acknowledging, Background, Reply, Request
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.resp import prepare
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
