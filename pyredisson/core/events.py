@@ -5,30 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyredisson.events import (
-        Acquired,
-        BackgroundFailed,
-        CallbackFailed,
-        ClientCollected,
-        ConnectionDown,
-        ConnectionUp,
-        Event,
-        GivenBack,
-        HolderGone,
-        LeftBehind,
-        LockEvent,
-        Lost,
-        NodeBarred,
-        OutcomeUnknown,
-        PermitsNeverSet,
-        QuorumIsYoung,
-        Released,
-        RenewalFailed,
-        Renewed,
-        ServerUnsafe,
-        TimedOut,
-        WatchdogLate,
-    )
+    from pyredisson.events import *  # noqa: F403
 else:
 
     def __getattr__(name):
@@ -38,27 +15,4 @@ else:
         return value
 
 
-__all__ = [
-    "Acquired",
-    "BackgroundFailed",
-    "CallbackFailed",
-    "ClientCollected",
-    "ConnectionDown",
-    "ConnectionUp",
-    "Event",
-    "GivenBack",
-    "HolderGone",
-    "LeftBehind",
-    "LockEvent",
-    "Lost",
-    "NodeBarred",
-    "OutcomeUnknown",
-    "PermitsNeverSet",
-    "QuorumIsYoung",
-    "Released",
-    "RenewalFailed",
-    "Renewed",
-    "ServerUnsafe",
-    "TimedOut",
-    "WatchdogLate",
-]
+__all__: list[str] = []  # Its names are used as ``events.Lost``.

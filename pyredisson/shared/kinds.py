@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyredisson.kinds.fair_lock import FairLockCore, NonReentrantFairLockCore
-    from pyredisson.kinds.fenced_lock import FencedLockCore
-    from pyredisson.kinds.latch import LatchCore
-    from pyredisson.kinds.non_reentrant import NonReentrantLockCore
-    from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-    from pyredisson.kinds.read_write_lock import ReadWriteLockCore
-    from pyredisson.kinds.semaphore import SemaphoreCore
-    from pyredisson.kinds.spin_lock import SpinLockCore
-    from pyredisson.kinds.token_lock import TokenLockCore
-    from pyredisson.quorum.multi_lock import multi_lock
+    from pyredisson.kinds.fair_lock import FairLockCore as FairLockCore
+    from pyredisson.kinds.fair_lock import NonReentrantFairLockCore as NonReentrantFairLockCore
+    from pyredisson.kinds.fenced_lock import FencedLockCore as FencedLockCore
+    from pyredisson.kinds.latch import LatchCore as LatchCore
+    from pyredisson.kinds.non_reentrant import NonReentrantLockCore as NonReentrantLockCore
+    from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore as PermitSemaphoreCore
+    from pyredisson.kinds.read_write_lock import ReadWriteLockCore as ReadWriteLockCore
+    from pyredisson.kinds.semaphore import SemaphoreCore as SemaphoreCore
+    from pyredisson.kinds.spin_lock import SpinLockCore as SpinLockCore
+    from pyredisson.kinds.token_lock import TokenLockCore as TokenLockCore
+    from pyredisson.quorum.multi_lock import multi_lock as multi_lock
 else:
     from importlib import import_module
 
@@ -39,16 +40,4 @@ else:
         return value
 
 
-__all__ = [
-    "FairLockCore",
-    "FencedLockCore",
-    "LatchCore",
-    "NonReentrantFairLockCore",
-    "NonReentrantLockCore",
-    "PermitSemaphoreCore",
-    "ReadWriteLockCore",
-    "SemaphoreCore",
-    "SpinLockCore",
-    "TokenLockCore",
-    "multi_lock",
-]
+__all__: list[str] = []  # Its names are used as ``kinds.LatchCore``.
