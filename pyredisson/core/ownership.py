@@ -41,6 +41,10 @@ class Ownership(OwnershipState):
 
     __slots__ = ()
 
+    deadline: float
+    epoch: int
+    expired: int
+
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
     def begin_acquire(self, hold: Hold) -> AcquireBegun:
