@@ -13,7 +13,6 @@ import redis.asyncio.retry
 import redis.exceptions as rx
 from redis.backoff import NoBackoff
 
-from pyredisson.asyncio.borrowed import AsyncBorrowedTransport
 from pyredisson.asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson.asyncio.tasks import TaskDial, shielded
 from pyredisson.core.failures import NotSent
@@ -125,4 +124,6 @@ def link_to(
             kept_settings(pool.connection_kwargs),
         )
         return lambda: ServerLink(PipeTransport(kind, settings), connect_timeout, sentinels)
+    from pyredisson.asyncio.borrowed import AsyncBorrowedTransport  # Few programs need it.
+
     return lambda: ServerLink(AsyncBorrowedTransport(pool), connect_timeout)

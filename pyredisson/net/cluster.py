@@ -15,7 +15,7 @@ import redis.exceptions as rx
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.errors import ClientClosedError
-from pyredisson.net.cluster_map import Cluster, ClusterMap
+from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.link import Inspect, NodeLink, Stream, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import Address, Ask, Call, Moved, read_redirection, slot_of
@@ -24,6 +24,7 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Acknowledging, Reply
     from pyredisson.net.cluster_map import TimedMutex
+    from pyredisson.net.slots import Cluster
 
 __all__ = ["ClusterLink"]
 
@@ -57,6 +58,8 @@ class ClusterLink:
     Attributes:
         map: Which node serves which slot.
     """
+
+    scattered: bool = True
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ then it is asked for anew before the next request. Written once for threads and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
@@ -15,37 +15,16 @@ import redis.exceptions as rx
 from pyredisson.core.failures import Failure, NotSent, Rejected
 from pyredisson.core.first_contact import Connecting
 from pyredisson.net.resp import as_redis_error
-from pyredisson.net.slots import SLOTS, Address, Moved, Remap, read_slots, slot_of
+from pyredisson.net.slots import SLOTS, Address, Cluster, Moved, read_slots, slot_of
 
 if TYPE_CHECKING:
     from pyredisson.net.link import NodeLink
     from pyredisson.net.slots import Ask
 
-__all__ = ["SHARE", "Cluster", "ClusterMap", "TimedMutex"]
+__all__ = ["SHARE", "ClusterMap", "TimedMutex"]
 
 #: What one node has to say who serves what, as a share of the time there is: then another one is asked.
 SHARE = 1 / 3
-
-
-class Cluster(NamedTuple):
-    """Where a cluster is, and how to reach it.
-
-    Attributes:
-        seeds: Nodes to ask first.
-        connection_class: What redis-py makes the connections of.
-        settings: And with what, but for the address.
-        remap: What the user's client makes of the addresses that the nodes tell.
-    """
-
-    seeds: tuple[Address, ...]
-    connection_class: type[Any]
-    settings: dict[str, Any]
-    remap: Remap | None
-
-    def settings_of(self, address: Address) -> dict[str, Any]:
-        """The settings for the connections to one node."""
-        host, port = address
-        return {**self.settings, "host": host, "port": port}
 
 
 class TimedMutex(Protocol):

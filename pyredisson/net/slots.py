@@ -16,6 +16,7 @@ __all__ = [
     "Address",
     "Ask",
     "Call",
+    "Cluster",
     "Moved",
     "Remap",
     "prepare_call",
@@ -33,6 +34,27 @@ Remap: TypeAlias = Callable[[Address], Address]
 def slot_of(key: str) -> int:
     """Return the slot of a key or of a channel."""
     return key_slot(key.encode())
+
+
+class Cluster(NamedTuple):
+    """Where a cluster is, and how to reach it.
+
+    Attributes:
+        seeds: Nodes to ask first.
+        connection_class: What redis-py makes the connections of.
+        settings: And with what, but for the address.
+        remap: What the user's client makes of the addresses that the nodes tell.
+    """
+
+    seeds: tuple[Address, ...]
+    connection_class: type[Any]
+    settings: dict[str, Any]
+    remap: Remap | None
+
+    def settings_of(self, address: Address) -> dict[str, Any]:
+        """The settings for the connections to one node."""
+        host, port = address
+        return {**self.settings, "host": host, "port": port}
 
 
 class Call:

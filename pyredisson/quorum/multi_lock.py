@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import timed_out
-from pyredisson.core.runtime import is_interruption
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
@@ -38,9 +38,10 @@ from pyredisson.quorum.release import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Caller, MadeCaller, Progress
+    from pyredisson.core.running import Progress
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["MultiLockCore", "multi_lock"]

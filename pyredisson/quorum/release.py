@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import held_here, not_held
-from pyredisson.core.runtime import Failure, is_interruption
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import is_wrong_type
 from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from pyredisson.quorum.requests import release_each, settle_each
 
 if TYPE_CHECKING:
-    from pyredisson.core.runtime import Progress
+    from pyredisson.core.running import Progress
     from pyredisson.errors import RedissonError
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 

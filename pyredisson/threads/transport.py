@@ -16,7 +16,6 @@ from pyredisson.net.sentinel import sentinel_settings
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
-from pyredisson.threads.borrowed import BorrowedTransport
 from pyredisson.threads.dialling import ThreadDial
 from pyredisson.threads.inherited import Sockets
 from pyredisson.threads.sockets import Connection, SocketStream
@@ -84,4 +83,6 @@ def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | 
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
         transport = SocketTransport(pool.connection_class, kept_settings(pool.connection_kwargs))
         return ServerLink(transport, connect_timeout, sentinels)
+    from pyredisson.threads.borrowed import BorrowedTransport  # Few programs need it.
+
     return ServerLink(BorrowedTransport(pool), connect_timeout)

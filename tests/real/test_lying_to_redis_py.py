@@ -21,7 +21,7 @@ from redis.connection import CacheProxyConnection
 import pyredisson
 from pyredisson import Config
 from pyredisson.asyncio.borrowed import AsyncBorrowedTransport
-from pyredisson.core.runtime import NotSent
+from pyredisson.core.failures import NotSent
 from pyredisson.errors import LockError
 from pyredisson.threads.borrowed import BorrowedTransport
 from tests.proxy import Proxy

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.runtime import Rejected
+from pyredisson.core.failures import Rejected
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp

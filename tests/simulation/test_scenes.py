@@ -9,7 +9,8 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.config import Config
-from pyredisson.core.runtime import Rejected, Reply, Request
+from pyredisson.core.failures import Rejected
+from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import Lost
 from tests.simulator.checkers import LockRules, leftovers

@@ -14,9 +14,8 @@ from pyredisson.core.running import run
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
-from pyredisson.net.slots import Address, Call, slot_of
+from pyredisson.net.slots import Address, Call, Cluster, slot_of
 from pyredisson.threads.cluster import ThreadMutex
 
 A: Address = ("a", 1)
