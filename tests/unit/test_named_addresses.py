@@ -11,9 +11,9 @@ import redis.exceptions as rx
 from pyredisson.core.failures import NotSent
 from pyredisson.core.running import run
 from pyredisson.net.addresses import read_address, unexpected_reply
-from pyredisson.net.cluster_map import Cluster, ClusterMap
+from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url, read_master
-from pyredisson.net.slots import read_redirection, read_slots
+from pyredisson.net.slots import Cluster, read_redirection, read_slots
 
 ASKED = ("10.0.0.1", 7000)
 FIRST, SECOND = ("10.0.0.1", 26379), ("10.0.0.2", 26379)
