@@ -82,9 +82,10 @@ def _separate(
         for other in (REDISSON, *([REDSYNC] if threads > 1 else []))
         if other in samples
     ]
+    who = "One thread" if threads == 1 else f"{threads} threads, a lock each"
     how = (
-        f"{threads} on separate locks, {rounds} rounds of {seconds:g} s each. The JVM runs for {WARM_UP_SECONDS:g} s "
-        "first, and stays; redsync is started anew each time. CPU is that of the client's process."
+        f"{who}, {rounds} rounds of {seconds:g} s each. The JVM runs for {WARM_UP_SECONDS:g} s first, and stays; "
+        "redsync is started anew each time. CPU is that of the client's process."
     )
     columns, rows = _rows(samples, RAW.name, (REDISSON, REDSYNC))
     return Figure(name, title, how, columns, rows, claims, _without(samples), samples)
