@@ -166,7 +166,7 @@ WIDTH, LABEL, VALUE, ROW, GROUP, HEAD, MARGIN = 480, 108, 56, 26, 32, 46, 16
 STYLE = """
 text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
 .title { font-size: 17px; font-weight: 600 } .group { font-weight: 600 } .faint { fill: #59636e }
-.ground { fill: #ffffff; stroke: #d1d9e0 } .ours { fill: #1a5fb4 } .theirs { fill: #8c96a3 }
+.ground { fill: #ffffff; stroke: #d1d9e0 } .ours { fill: #1a5fb4 } .theirs { fill: #7f8a97 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .faint { fill: #9198a1 } .ground { fill: #0d1117; stroke: #3d444d }
 .ours { fill: #62a0ea } .theirs { fill: #7d8590 }

@@ -95,7 +95,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[str]]] = (
             "java_held_locks",
         ),
     ),
-    ("Import", "", ("import_time",)),
+    ("Start-up", "", ("import_time",)),
 )
 
 #: Figures of which another page includes the piece.
@@ -161,7 +161,7 @@ HOLDING = tuple(
     for what, quantity in (
         ("commands every 10 s to renew 10,000 locks", "commands a period"),
         ("% of a core to renew 10,000 locks", "% of a core"),
-        ("bytes of memory for each of them", "bytes"),
+        ("bytes of memory for each lock", "bytes"),
     )
 )
 

@@ -65,7 +65,7 @@ html_theme_options = {
         "color-brand-primary": "#1a5fb4",
         "color-brand-content": "#1a5fb4",
         "plot-ours": "#1a5fb4",
-        "plot-theirs": "#8c96a3",
+        "plot-theirs": "#7f8a97",
     },
     "dark_css_variables": {
         "color-brand-primary": "#62a0ea",
@@ -166,7 +166,7 @@ DESCRIPTION = 160  # characters; search engines show no more
 
 def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Describe a page to search engines and to those who receive its link, by its first paragraph."""
-    if doctree is None:
+    if doctree is None or 'name="description"' in context.get("metatags", ""):  # It describes itself.
         return
     paragraphs = (each.astext() for each in doctree.findall(nodes.paragraph))
     text = " ".join(next((each for each in paragraphs if len(each) > 40), "").split())

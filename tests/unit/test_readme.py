@@ -74,7 +74,7 @@ def test_what_is_installed_exists(command: str) -> None:
     pip, install, requirement = shlex.split(command)
     assert (pip, install) == ("pip", "install")
     name, _, extras = requirement.rstrip("]").partition("[")
-    assert name == "pyredisson"
+    assert name in ("pyredisson", ".")
     declared = PYPROJECT.split("[project.optional-dependencies]")[1]
     for extra in filter(None, extras.split(",")):
         assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
