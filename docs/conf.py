@@ -164,11 +164,11 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 DESCRIPTION = 160  # characters; search engines show no more
 
 
-def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Describe a page to search engines and to those who receive its link, by its first paragraph."""
     if doctree is None or 'name="description"' in context.get("metatags", ""):  # It describes itself.
         return
-    paragraphs = (each.astext() for each in doctree.findall(nodes.paragraph))
+    paragraphs = (each.astext() for each in doctree.findall(lambda node: node.tagname == "paragraph"))
     text = " ".join(next((each for each in paragraphs if len(each) > 40), "").split())
     if len(text) > DESCRIPTION:
         text = text[:DESCRIPTION].rsplit(" ", 1)[0] + " …"
