@@ -73,29 +73,24 @@ FIGURES: dict[str, Sequence[Panel]] = {
 }
 """What the charts of each figure show."""
 
-#: The headings of the page, what stands under them, and their figures.
-SECTIONS: Sequence[tuple[str, str, Sequence[str]]] = (
-    ("One server", "", ("one_thread", "many_threads", "many_coroutines", "readers")),
-    ("A cluster", "", ("cluster",)),
-    ("Waiting", "", ("waiters", "hand_over", "contending_processes", "fair_processes")),
-    ("Held locks", "", ("held_locks",)),
-    ("Redlock", "", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
-    (
-        "Compared with Redisson",
-        "Redisson in a warm JVM, on the same server, in the same run; and redsync, a common Redlock library for Go. "
-        "The JVM's own threads share the processors with the server. Redisson hands a lock over at nearly each "
-        "release. pyredisson lets an owner acquire it again for some 20 ms: that gives more acquisitions, and longer "
-        "waits in the worst case. The [fair lock](../howto/fair-lock.md) alternates.",
-        (
-            "java_one_thread",
-            "java_many_threads",
-            "java_redlock",
-            "java_hand_over",
-            "cross_hand_over",
-            "java_held_locks",
-        ),
-    ),
-    ("Start-up", "", ("import_time",)),
+#: The headings of the page "Performance", and their figures.
+SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
+    ("One server", ("one_thread", "many_threads", "many_coroutines", "readers")),
+    ("A cluster", ("cluster",)),
+    ("Waiting", ("waiters", "hand_over", "contending_processes", "fair_processes")),
+    ("Held locks", ("held_locks",)),
+    ("Redlock", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
+    ("Start-up", ("import_time",)),
+)
+
+#: What stands under the heading "Compared with Redisson", which is the page's own: others link to it.
+COMPARED_WITH_REDISSON = (
+    "java_one_thread",
+    "java_many_threads",
+    "java_redlock",
+    "java_hand_over",
+    "cross_hand_over",
+    "java_held_locks",
 )
 
 #: Figures of which another page includes the piece.
@@ -299,18 +294,23 @@ def piece(result: Result, usual: str = "") -> str:
 
 
 def figures(measured: Measured) -> str:
-    """The rest of the page: all that was measured."""
+    """All that was measured, without what is compared with Redisson."""
+    parts = []
+    for heading, names in SECTIONS:
+        pieces = titled(measured, names)
+        parts += [f"## {heading}", *pieces] if pieces else []
+    return "\n\n".join(parts) + "\n"
+
+
+def titled(measured: Measured, names: Sequence[str]) -> list[str]:
+    """Those of these figures that were measured, under their titles."""
     usual = conditions(measured)
     parts = []
-    for heading, text, names in SECTIONS:
-        there = [name for name in names if name in measured]
-        if not there:
-            continue
-        parts += [f"## {heading}", *([text] if text else [])]
-        for name in there:
+    for name in names:
+        if name in measured:
             title = measured[name].figure.title.removesuffix(", compared with Redisson")
             parts += [f"### {title}", piece(measured[name], usual).rstrip()]
-    return "\n\n".join(parts) + "\n"
+    return parts
 
 
 # ---- the README ------------------------------------------------------------------------------------------------------
@@ -341,6 +341,8 @@ def draw(results: Path, pieces: Path, chart: Path, readme: Path) -> None:
     measured = shown(results)
     (pieces / "summary.md").write_text(summary(measured), "utf-8")
     (pieces / "figures.md").write_text(figures(measured), "utf-8")
+    compared = "\n\n".join(titled(measured, COMPARED_WITH_REDISSON))
+    (pieces / "compared_with_redisson.md").write_text(f"{compared}\n", "utf-8")
     for name in INCLUDED_ELSEWHERE:
         text = piece(measured[name], conditions(measured)) if name in measured else ""
         (pieces / f"{name}.md").write_text(text, "utf-8")

@@ -142,7 +142,8 @@ def test_the_figures_that_compare_with_redisson_have_a_word() -> None:
 
 
 def test_each_figure_has_its_section() -> None:
-    assert sorted(name for _, _, names in plots.SECTIONS for name in names) == sorted(plots.FIGURES)
+    sections = [name for _, names in plots.SECTIONS for name in names]
+    assert sorted([*sections, *plots.COMPARED_WITH_REDISSON]) == sorted(plots.FIGURES)
 
 
 def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_path: Path) -> None:
@@ -192,6 +193,6 @@ def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_page_includes_what_is_written() -> None:
     included = re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text())
-    assert included == ["summary", "figures"]
+    assert included == ["summary", "figures", "compared_with_redisson"]
     written = {path.stem for path in plots.PIECES.iterdir()}
     assert written == {*included, *plots.INCLUDED_ELSEWHERE}
