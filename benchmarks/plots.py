@@ -245,9 +245,8 @@ def conditions(measured: Measured) -> str:
 
 
 def _conditions(about: Mapping[str, object]) -> str:
-    return (
-        f"{about['server']}, {about['python']}, redis-py {about['redis-py']}, {about['system']}, {about['cores']} cores"
-    )
+    libraries = ", ".join(f"{name} {about[name]}" for name in ("redis-py", "hiredis") if name in about)
+    return f"{about['server']}, {about['python']}, {libraries}, {about['system']}, {about['cores']} cores"
 
 
 def footnote(measured: Measured) -> str:
@@ -346,7 +345,8 @@ def draw(results: Path, pieces: Path, chart: Path, readme: Path) -> None:
     for name in INCLUDED_ELSEWHERE:
         text = piece(measured[name], conditions(measured)) if name in measured else ""
         (pieces / f"{name}.md").write_text(text, "utf-8")
-    chart.write_text(svg_groups(HEADLINE_CAPTION, groups_of(measured), footnote(measured)), "utf-8")
+    if groups := groups_of(measured):
+        chart.write_text(svg_groups(HEADLINE_CAPTION, groups, footnote(measured)), "utf-8")
     readme.write_text(with_table(readme.read_text("utf-8"), readme_table(measured)), "utf-8")
 
 
