@@ -154,7 +154,7 @@ RENEWED_BY_THREADS = "redis-py Lock, reacquire() each"
 HOLDING = tuple(
     Comparison(what, "held_locks", "pyredisson", RENEWED_BY_THREADS, quantity, "redis-py `Lock`, by a thread")
     for what, quantity in (
-        ("commands every 10 s to renew 10,000 locks", "commands a period"),
+        ("commands in a renewal period, for 10,000 locks", "commands a period"),
         ("% of a core to renew 10,000 locks", "% of a core"),
         ("bytes of memory for each lock", "bytes"),
     )
