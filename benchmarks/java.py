@@ -203,7 +203,8 @@ def java_hand_over(
     ]
     how = (
         f"Each process takes the lock, keeps it for {processes.HOLD_SECONDS * 1e3:g} ms, frees it and asks again, for "
-        f"{seconds:g} s; {rounds} rounds. The JVMs are started once, and warm."
+        f"{seconds:g} s; {rounds} rounds. The number behind a name is that of its processes. The JVMs are started "
+        "once, and warm."
     )
     heads = ("contestant, processes", "acquisitions/s", "median wait ms", "p99 wait ms", "longest wait ms")
     return Figure("java_hand_over", title, how, (*heads, "busiest / idlest"), rows, claims, samples=samples)
