@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from pyredisson.net.cluster_map import Cluster
+from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import NOT_OURS
 
 __all__ = ["as_redis_client"]

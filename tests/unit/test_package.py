@@ -122,6 +122,7 @@ def test_the_sdist_has_what_is_needed_to_build_test_and_read(built: Path) -> Non
         "CONTRIBUTING.md",
         "LICENSE",
         "Makefile",
+        "hatch_build.py",
         "SECURITY.md",
         "pyredisson/py.typed",
         "pyredisson/lua/lock_acquire.lua",
