@@ -19,7 +19,7 @@ project = "pyredisson"
 author = "the pyredisson authors"
 release = version = pyredisson.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "_generated/**"]  # Those are pieces of pages.
 language = "en"

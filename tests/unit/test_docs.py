@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples import ROOT, blocks_of, examples_of, matches, pages
+from tests.examples import ROOT, blocks_of, examples_of, matches, pages, tabs_of
 
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
@@ -17,10 +17,10 @@ KNOWN = {"python", "output", "console", "text", "lua"}
 WITHIN = 60.0  # seconds for one page; the slowest takes about two
 
 
-def run_in(directory: Path, page: Path) -> subprocess.CompletedProcess[str]:
+def run_in(directory: Path, page: Path, tab: str | None = None) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.examples", str(page)],
+        [sys.executable, "-W", "error", "-m", "tests.examples", str(page), *([tab] if tab else [])],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
@@ -36,11 +36,17 @@ def page_with(directory: Path, text: str) -> Path:
     return page
 
 
+def pages_by_tab() -> list[tuple[Path, str | None]]:
+    return [(page, tab) for page in pages() for tab in tabs_of(page) if examples_of(page, tab)]
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in pages() if examples_of(page)], ids=lambda page: str(page.relative_to(ROOT))
+    ("page", "tab"),
+    pages_by_tab(),
+    ids=[f"{page.relative_to(ROOT)}{f'-{tab}' if tab else ''}" for page, tab in pages_by_tab()],
 )
-def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
-    done = run_in(tmp_path, page)
+def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tab: str | None, tmp_path: Path) -> None:
+    done = run_in(tmp_path, page, tab)
     assert done.returncode == 0, done.stderr
 
 
