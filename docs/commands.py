@@ -25,7 +25,10 @@ from pyredisson import Redisson  # noqa: E402
 from pyredisson.tools.cli import cli  # noqa: E402
 
 FOLDER = HERE / "_generated" / "cli"
-COLUMNS = 76  # A picture of more is too small on a phone.
+COLUMNS = 62  # A picture of more is too small on a phone.
+
+#: An exit code and its meaning, which may go on in the next lines.
+CODES = re.compile(r"^ *(\d+)  (.*(?:\n +(?!\d+  ).*)*)", re.MULTILINE)
 
 #: rich names fonts of another site, which a page of ours does not load.
 FOREIGN_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
@@ -39,24 +42,36 @@ def reference_of(name: str, command: Command) -> str:
     parts = [f"```text\npyredisson {name} {usage}\n```"]
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     for paragraph in paragraphs:
-        verbatim = paragraph.startswith("\b\n")
-        text = paragraph.removeprefix("\b\n")
-        parts.append(f"```text\n{inspect.cleandoc(text)}\n```" if verbatim else " ".join(text.split()))
+        text = inspect.cleandoc(paragraph.removeprefix("\b\n"))
+        if CODES.search(text):
+            parts.append(exit_codes(text))
+        elif paragraph.startswith("\b\n"):
+            parts.append(f"```text\n{text}\n```")
+        else:
+            parts.append(prose(text))
     options = [each for each in command.get_params(context) if isinstance(each, Option)]
     records = [each.get_help_record(context) for each in options]
-    rows = [f"| {code(names)} | {cell(text)} |" for names, text in filter(None, records)]
+    rows = [f"| `{names}` | {cell(text)} |" for names, text in filter(None, records)]
     parts.append("\n".join(["| option | |", "| --- | --- |", *rows]))
     return "\n\n".join(parts) + "\n"
 
 
-def code(text: str) -> str:
-    return f"`{text}`"
+def exit_codes(text: str) -> str:
+    """A list of exit codes as a table: a terminal's columns do not fit on a phone."""
+    heading = text[: CODES.search(text).start()]  # type: ignore[union-attr]
+    rows = [f"| {number} | {prose(meaning)} |" for number, meaning in CODES.findall(text)]
+    return "\n".join([prose(heading), "", "| exit code | |", "| ---: | --- |", *rows])
+
+
+def prose(text: str) -> str:
+    """A text as one line, with options and variables set as code."""
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*|[A-Z]+_[A-Z_]+)", r"`\1`", " ".join(text.split()))
 
 
 def cell(text: str) -> str:
-    """The help of an option: as one line, with its defaults after it."""
+    """The help of an option, with its defaults after it."""
     text, _, extra = " ".join(text.split()).partition(" [")
-    return text + (f" ({code(extra.rstrip(']'))})" if extra else "")
+    return prose(text) + (f" (`{extra.rstrip(']').replace('] [', '; ')}`)" if extra else "")
 
 
 def references() -> dict[str, str]:
