@@ -9,7 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import pyredisson
 
@@ -17,7 +19,7 @@ project = "pyredisson"
 author = "the pyredisson authors"
 release = version = pyredisson.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "_generated/**"]  # Those are pieces of pages.
 language = "en"
@@ -42,6 +44,22 @@ html_copy_source = False
 NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
 
 
+class CliHelp(SphinxDirective):
+    """``{cli-help} run``: what ``pyredisson run --help`` prints."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        from click import Context
+
+        from pyredisson.tools.cli import cli
+
+        name = self.arguments[0]
+        parent = Context(cli, info_name="pyredisson", max_content_width=90, terminal_width=90, **cli.context_settings)
+        text = Context(cli.commands[name], parent=parent, info_name=name).get_help()
+        return [nodes.literal_block(text, text, language="text")]
+
+
 def drop_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
     return ("", None) if NOT_FOR_USERS_TO_MAKE.fullmatch(name) else None
 
@@ -54,5 +72,6 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.add_directive("cli-help", CliHelp)
     app.connect("autodoc-process-signature", drop_signature)
     app.connect("autodoc-process-docstring", keep_colons, priority=900)
