@@ -42,8 +42,12 @@ def page_with(directory: Path, text: str) -> Path:
     return page
 
 
+#: Run by tests/unit/test_tutorial.py, in an interpreter.
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+
+
 def pages_by_tab() -> list[tuple[Path, str | None]]:
-    return [(page, tab) for page in pages() for tab in tabs_of(page) if examples_of(page, tab)]
+    return [(page, tab) for page in pages() if page != TUTORIAL for tab in tabs_of(page) if examples_of(page, tab)]
 
 
 @pytest.mark.parametrize(

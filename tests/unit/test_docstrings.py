@@ -56,10 +56,6 @@ def methods(form: str) -> list[tuple[str, str, str]]:
     return list(documented(FORMS[form]))
 
 
-def ids(form: str) -> list[str]:
-    return [f"{owner}.{method}".rstrip(".") for owner, method, _ in methods(form)]
-
-
 def names_for(owner: str, package: Any, clients: list[Any]) -> dict[str, Any]:
     """What the examples of a class may use without making it: fresh objects, named for what they are."""
     client, number = clients[0], next(_numbers)
@@ -101,20 +97,29 @@ def urls() -> Iterator[list[str]]:
 CONFIG = Config(quorum_node_timeout=2, quorum_retry_timeout=60)
 
 
-@pytest.mark.parametrize(("owner", "method", "docstring"), methods("threads"), ids=ids("threads"))
-def test_the_example_of_a_docstring_runs_for_threads(owner: str, method: str, docstring: str, urls: list[str]) -> None:
+def examples(form: str, owner: str) -> list[tuple[str, str]]:
+    """The examples of a class, each with the method that it belongs to."""
+    return [(name, code) for of, name, doc in methods(form) if of == owner for code in examples_in(doc)]
+
+
+def owners(form: str) -> list[str]:
+    return [owner for owner, method, _ in methods(form) if not method and examples(form, owner)]
+
+
+@pytest.mark.parametrize("owner", owners("threads"))
+def test_the_examples_of_a_class_run_for_threads(owner: str, urls: list[str]) -> None:
     clients = [pyredisson.Redisson.from_url(url, config=CONFIG) for url in urls]
-    for code in examples_in(docstring):
-        exec(private(code), names_for(owner, pyredisson, clients))
+    for method, code in examples("threads", owner):
+        exec(compile(private(code), f"{owner}.{method}", "exec"), names_for(owner, pyredisson, clients))
     for client in clients:
         client.close()
 
 
-@pytest.mark.parametrize(("owner", "method", "docstring"), methods("asyncio"), ids=ids("asyncio"))
-def test_the_example_of_a_docstring_runs_for_asyncio(owner: str, method: str, docstring: str, urls: list[str]) -> None:
+@pytest.mark.parametrize("owner", owners("asyncio"))
+def test_the_examples_of_a_class_run_for_asyncio(owner: str, urls: list[str]) -> None:
     async def main() -> None:
         clients = [pyredisson.asyncio.Redisson.from_url(url, config=CONFIG) for url in urls]
-        for code in examples_in(docstring):
+        for method, code in examples("asyncio", owner):
             compiled = compile(private(code), f"{owner}.{method}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             awaited = eval(compiled, names_for(owner, pyredisson.asyncio, clients))
             if awaited is not None:

@@ -74,7 +74,7 @@ def test_a_console_prints_what_the_tutorial_says_and_nothing_else(
     with (
         open("stderr", "w", encoding="utf-8") as stderr,
         subprocess.Popen(
-            [sys.executable, "-u", "-c", CONSOLE, tab],
+            [sys.executable, "-u", "-W", "error", "-c", CONSOLE, tab],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,  # tracebacks, and the log line of a lost lock
