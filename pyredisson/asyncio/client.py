@@ -54,6 +54,11 @@ class Redisson(Factory, NotPortable):
     It serves one event loop at a time. If that loop was closed, the client starts afresh on the next one, and its
     earlier holds are lost; use from a second live loop raises ``RuntimeError``.
 
+    Example::
+
+        async with Redisson.from_url("redis://localhost:6379") as client:
+            lock = client.get_lock("orders")
+
     Args:
         redis: A redis-py client to copy the settings from (a ``redis.asyncio.Redis`` or a
             ``redis.asyncio.RedisCluster``). It remains the caller's and is not closed. ``None``:

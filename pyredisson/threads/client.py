@@ -85,6 +85,11 @@ class Redisson(NotPortable):
     handles are gone, or after :meth:`close`, its threads and connections end. In the child of a fork it is a different
     client, which holds none of its parent's locks.
 
+    Example::
+
+        with Redisson.from_url("redis://localhost:6379") as client:
+            lock = client.get_lock("orders")
+
     Args:
         redis: A redis-py client to copy the settings from (a ``redis.Redis`` or a ``redis.RedisCluster``). It remains
             the caller's and is not closed. ``None``: ``redis://localhost:6379``.
