@@ -204,6 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  short: {claim.what}: {claim.measured_text}, bound {claim.bound_text}")
     for name in failed:
         print(f"  failed: {name}")
+    if output == RESULTS:
+        print("python -m benchmarks.plots shows the results in the README and in the documentation.")
     return 1 if failed or (short and options.strict) else 0
 
 

@@ -82,9 +82,10 @@ def _separate(
         for other in (REDISSON, *([REDSYNC] if threads > 1 else []))
         if other in samples
     ]
+    who = "One thread" if threads == 1 else f"{threads} threads, a lock each"
     how = (
-        f"{threads} on separate locks, {rounds} rounds of {seconds:g} s each. The JVM runs for {WARM_UP_SECONDS:g} s "
-        "first, and stays; redsync is started anew each time. CPU is that of the client's process."
+        f"{who}, {rounds} rounds of {seconds:g} s each. The JVM runs for {WARM_UP_SECONDS:g} s first, and stays; "
+        "redsync is started anew each time. CPU is that of the client's process."
     )
     columns, rows = _rows(samples, RAW.name, (REDISSON, REDSYNC))
     return Figure(name, title, how, columns, rows, claims, _without(samples), samples)
@@ -202,7 +203,8 @@ def java_hand_over(
     ]
     how = (
         f"Each process takes the lock, keeps it for {processes.HOLD_SECONDS * 1e3:g} ms, frees it and asks again, for "
-        f"{seconds:g} s; {rounds} rounds. The JVMs are started once, and warm."
+        f"{seconds:g} s; {rounds} rounds. The number behind a name is that of its processes. The JVMs are started "
+        "once, and warm."
     )
     heads = ("contestant, processes", "acquisitions/s", "median wait ms", "p99 wait ms", "longest wait ms")
     return Figure("java_hand_over", title, how, (*heads, "busiest / idlest"), rows, claims, samples=samples)

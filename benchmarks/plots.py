@@ -1,195 +1,40 @@
-"""``python -m benchmarks.plots``: draw the committed results for the documentation.
+"""``python -m benchmarks.plots``: show the committed results in the README and in the documentation.
 
-For each figure a picture (SVG, written here) and a piece of page that shows it: with a text for those who do not see
-it, what was done, and the bounds. A figure without results has a piece that says so: the pages can include any. The
-summary of all results, ``latest.md``, is written anew as well.
+It writes, of the results that are there:
+
+* ``results/latest.md``: every table, and the bounds that the project set itself;
+* the pieces of the page "Performance" (``docs/_generated/benchmarks``): the summary, and each figure with its charts;
+* the README's chart (``docs/_static/performance.svg``) and the README's table, between its two markers.
+
+A figure without results, or measured while other programs kept the machine busy, is left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
-from .report import Figure, Result, claim_table, markdown_table, read, show, write_summary
+from .charts import Bar, Bars, Group, Panel, Waits, html_groups, svg_groups, values_of
+from .report import Figure, Result, markdown_table, read, show, write_summary
+from .rounds import disturbance, is_disturbed
 
-__all__ = ["FIGURES", "PICTURES", "RESULTS", "Bars", "Waits", "draw", "main", "picture", "piece"]
+__all__ = ["CHART", "FIGURES", "PIECES", "README", "RESULTS", "draw", "main", "shown"]
 
+ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
-PICTURES = Path(__file__).parent.parent / "docs" / "_generated" / "benchmarks"
-SHORT = "short"
+PIECES = ROOT / "docs" / "_generated" / "benchmarks"
+CHART = ROOT / "docs" / "_static" / "performance.svg"
+README = ROOT / "README.md"
 
-WIDTH, LABEL, VALUE, ROW, HEAD, AXIS, MARGIN = 760, 284, 96, 30, 44, 62, 12
-ROOM = WIDTH - LABEL - VALUE
-
-#: The picture brings its own ground, so that it can be read on any page; dark for those whose system is dark.
-STYLE = """
-text { font: 13px sans-serif; fill: #1f2328 } .title { font-size: 16px; font-weight: bold }
-.ground { fill: #ffffff } .faint { fill: #59636e } .grid { stroke: #d8dee4 }
-.value { paint-order: stroke; stroke: #ffffff; stroke-width: 4 } .mark { stroke: #1f2328; fill: #1f2328 }
-.ours { fill: #1f6feb } .theirs { fill: #9aa4b2 }
-.span { stroke-width: 3; stroke: #9aa4b2 } .span.ours { stroke: #1f6feb }
-.tail { fill: #ffffff; stroke: #1f2328; stroke-width: 1.5 }
-@media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .ground { fill: #0d1117 } .faint { fill: #9198a1 } .grid { stroke: #30363d }
-.value { stroke: #0d1117 } .mark { stroke: #e6edf3; fill: #e6edf3 }
-.ours { fill: #4493f8 } .theirs { fill: #6e7681 }
-.span { stroke: #6e7681 } .span.ours { stroke: #4493f8 }
-.tail { fill: #0d1117; stroke: #e6edf3 }
-}
-"""
-
-
-def _values(figure: Figure, quantity: str) -> dict[str, list[float]]:
-    """What each contestant's rounds measured; what a round did not measure is left out."""
-    values = {who: [each[quantity] for each in samples if quantity in each] for who, samples in figure.samples.items()}
-    return {who: each for who, each in values.items() if each}
-
-
-def _rounds(values: Mapping[str, Sequence[float]]) -> str:
-    count = max(map(len, values.values()))
-    return f"median of {count} rounds" if count > 1 else "one round"
-
-
-def _is_ours(who: str) -> bool:
-    return "pyredisson" in who or who.startswith("Python to Python")
-
-
-# ---- scales ----------------------------------------------------------------------------------------------------------
-
-
-def linear_ticks(largest: float) -> list[float]:
-    """From 0 on, round numbers, some four of them."""
-    step = 10 ** math.floor(math.log10(largest / 4)) if largest > 0 else 1.0
-    step *= next(factor for factor in (1, 2, 5, 10) if largest / (step * factor) <= 5)
-    return [step * number for number in range(int(largest / step) + 1)]
-
-
-def decades(smallest: float, largest: float) -> list[float]:
-    """The powers of ten from below the one to above the other."""
-    first, last = math.floor(math.log10(smallest)), math.ceil(math.log10(largest))
-    return [10.0**power for power in range(first, max(last, first + 1) + 1)]
-
-
-# ---- panels ----------------------------------------------------------------------------------------------------------
-
-
-def _axis(at: float, rows: int, ticks: Mapping[float, float], label: str) -> list[str]:
-    """Grid, numbers and label. ``ticks`` are the places of the numbers."""
-    bottom = at + ROW * rows
-    lines = [
-        f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{at}" y2="{bottom}"/>'
-        f'<text class="faint" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:,.6g}</text>'
-        for tick, x in ticks.items()
-    ]
-    return [*lines, f'<text class="faint" x="{LABEL}" y="{bottom + 38}">{escape(label)}</text>']
-
-
-def _row(at: float, index: int, who: str) -> tuple[float, str]:
-    middle = at + ROW * (index + 0.5)
-    return middle, f'<text x="{LABEL - 10}" y="{middle + 4.5:.1f}" text-anchor="end">{escape(who)}</text>'
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """A bar for the median of each contestant, and a thin line from its slowest round to its fastest.
-
-    Attributes:
-        quantity: What it is called in the samples.
-        label: What the axis says, with the unit.
-    """
-
-    quantity: str
-    label: str
-
-    def rows(self, figure: Figure) -> int:
-        """How many contestants it shows."""
-        return len(_values(figure, self.quantity))
-
-    def draw(self, figure: Figure, at: float) -> list[str]:
-        """Its lines of SVG, from there down."""
-        values = _values(figure, self.quantity)
-        longest = max(max(each) for each in values.values()) or 1.0
-        scale = ROOM / longest
-        label = f"{self.label}; {_rounds(values)}"
-        parts = _axis(at, len(values), {tick: LABEL + tick * scale for tick in linear_ticks(longest)}, label)
-        for index, (who, each) in enumerate(values.items()):
-            middle, name = _row(at, index, who)
-            low, high = LABEL + min(each) * scale, LABEL + max(each) * scale
-            median = statistics.median(each)
-            parts += [
-                name,
-                f'<rect class="{"ours" if _is_ours(who) else "theirs"}" x="{LABEL}" y="{middle - 9:.1f}" '
-                f'width="{max(1.0, median * scale):.1f}" height="18" rx="2"/>',
-                f'<line class="mark" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>',
-                f'<text class="value" x="{high + 8:.1f}" y="{middle + 4.5:.1f}">{show(median)}</text>',
-            ]
-        return parts
-
-    def says(self, figure: Figure) -> str:
-        """The same in words."""
-        parts = (f"{who} {show(statistics.median(each))}" for who, each in _values(figure, self.quantity).items())
-        return f"{self.label}: {', '.join(parts)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """From the median wait to the 99th percentile of each contestant, on a scale of powers of ten.
-
-    Attributes:
-        label: What the axis says, with the unit.
-    """
-
-    label: str
-
-    def rows(self, figure: Figure) -> int:
-        """How many contestants it shows."""
-        return len(_values(figure, "median ms"))
-
-    def draw(self, figure: Figure, at: float) -> list[str]:
-        """Its lines of SVG, from there down."""
-        waits = self._waits(figure)
-        ticks = decades(min(low for low, _ in waits.values()), max(high for _, high in waits.values()))
-        first, last = math.log10(ticks[0]), math.log10(ticks[-1])
-
-        def place(wait: float) -> float:
-            return LABEL + (math.log10(wait) - first) / (last - first) * ROOM
-
-        parts = _axis(
-            at, len(waits), {tick: place(tick) for tick in ticks}, f"{self.label}: ● median, ○ 99th percentile"
-        )
-        for index, (who, (low, high)) in enumerate(waits.items()):
-            middle, name = _row(at, index, who)
-            parts += [
-                name,
-                f'<line class="span {"ours" if _is_ours(who) else "theirs"}" x1="{place(low):.1f}" '
-                f'x2="{place(high):.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>',
-                f'<circle class="mark" cx="{place(low):.1f}" cy="{middle:.1f}" r="5"/>',
-                f'<circle class="tail" cx="{place(high):.1f}" cy="{middle:.1f}" r="5"/>',
-                f'<text class="value" x="{place(high) + 12:.1f}" y="{middle + 4.5:.1f}">'
-                f"{show(low)} / {show(high)}</text>",
-            ]
-        return parts
-
-    def says(self, figure: Figure) -> str:
-        """The same in words."""
-        parts = (f"{who} {show(low)} and {show(high)}" for who, (low, high) in self._waits(figure).items())
-        return f"{self.label}, median and 99th percentile: {', '.join(parts)}"
-
-    @staticmethod
-    def _waits(figure: Figure) -> dict[str, tuple[float, float]]:
-        medians, tails = _values(figure, "median ms"), _values(figure, "p99 ms")
-        return {who: (statistics.median(medians[who]), statistics.median(tails[who])) for who in medians}
-
-
-Panel = Bars | Waits
+BEGIN = "<!-- performance: written by `python -m benchmarks.plots` -->"
+END = "<!-- performance: end -->"
 
 RATE = Bars("pairs/s", "pairs of acquire and release a second")
-TAKEN = Bars("acquisitions/s", "acquisitions a second")
+ACQUISITIONS = Bars("acquisitions/s", "acquisitions a second")
 KEPT = (
     Bars("commands a period", "commands in a renewal period"),
     Bars("% of a core", "processor time, % of a core"),
@@ -210,8 +55,8 @@ FIGURES: dict[str, Sequence[Panel]] = {
         Bars("commands/s", "commands a second while they wait"),
         Bars("ms to serve all", "time to serve all, ms"),
     ],
-    "contending_processes": [TAKEN, WAIT],
-    "fair_processes": [TAKEN, WAIT],
+    "contending_processes": [ACQUISITIONS, WAIT],
+    "fair_processes": [ACQUISITIONS, WAIT],
     "hand_over": [
         Bars("commands a hand-over", "commands a hand-over"),
         Bars("ms a hand-over", "time of a hand-over, ms"),
@@ -221,95 +66,300 @@ FIGURES: dict[str, Sequence[Panel]] = {
     "java_one_thread": [RATE],
     "java_many_threads": [RATE],
     "java_redlock": [RATE],
-    "java_hand_over": [TAKEN, WAIT],
+    "java_hand_over": [ACQUISITIONS, WAIT],
     "cross_hand_over": [Waits("from unlock() to the other's lock(), ms")],
     "java_held_locks": KEPT,
     "import_time": [Bars("whole ms", "start of an interpreter and import, ms")],
 }
-"""What the picture of each figure shows."""
+"""What the charts of each figure show."""
+
+#: The headings of the page "Performance", and their figures.
+SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
+    ("One server", ("one_thread", "many_threads", "many_coroutines", "readers")),
+    ("A cluster", ("cluster",)),
+    ("Waiting", ("waiters", "hand_over", "contending_processes", "fair_processes")),
+    ("Held locks", ("held_locks",)),
+    ("Redlock", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
+    ("Start-up", ("import_time",)),
+)
+
+#: What stands under the heading "Compared with Redisson", which is the page's own: others link to it.
+COMPARED_WITH_REDISSON = (
+    "java_one_thread",
+    "java_many_threads",
+    "java_redlock",
+    "java_hand_over",
+    "cross_hand_over",
+    "java_held_locks",
+)
+
+#: Figures of which another page includes the piece.
+INCLUDED_ELSEWHERE = ("cross_hand_over",)
 
 
-# ---- pictures and pieces ---------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One line of the summary: this library and another in one quantity of one figure.
+
+    Attributes:
+        what: What was measured, with its unit.
+        figure: Where.
+        ours: The contestant that is this library.
+        other: The other contestant.
+        quantity: What it is called in the samples.
+        named: What a reader knows the other contestant as.
+    """
+
+    what: str
+    figure: str
+    ours: str
+    other: str
+    quantity: str
+    named: str
 
 
-def picture(figure: Figure, panels: Sequence[Panel]) -> str:
-    """The picture of one figure."""
-    parts: list[str] = []
-    at = HEAD
-    for panel in panels:
-        parts += panel.draw(figure, at)
-        at += ROW * panel.rows(figure) + AXIS
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {at}" role="img">',
-        f"<title>{escape(figure.title)}</title>",
-        f"<style>{STYLE}</style>",
-        f'<rect class="ground" width="{WIDTH}" height="{at}" rx="6"/>',
-        f'<text class="title" x="{MARGIN}" y="26">{escape(figure.title)}</text>',
+PAIRS = "pairs/s"
+SPEED = (
+    Comparison("one thread", "one_thread", "pyredisson", "redis-py Lock", PAIRS, "redis-py `Lock`"),
+    Comparison("64 threads", "many_threads", "pyredisson", "redis-py Lock", PAIRS, "redis-py `Lock`"),
+    Comparison(
+        "100 tasks", "many_coroutines", "pyredisson.asyncio", "redis.asyncio.Lock", PAIRS, "redis-py's asyncio `Lock`"
+    ),
+    Comparison("quorum of five, one thread", "redlock", "pyredisson", "redlock-ng", PAIRS, "redlock-ng"),
+    Comparison("quorum of five, one thread", "redlock", "pyredisson", "pottery", PAIRS, "pottery"),
+    Comparison("one thread", "java_one_thread", "pyredisson", "Redisson 4.7.0", PAIRS, "Redisson (Java)"),
+    Comparison("64 threads", "java_many_threads", "pyredisson", "Redisson 4.7.0", PAIRS, "Redisson (Java)"),
+    Comparison("64 threads", "java_many_threads", "pyredisson", "redsync (Go)", PAIRS, "redsync (Go)"),
+    Comparison("one thread", "one_thread", "pyredisson", "raw socket", PAIRS, "a raw socket, the limit"),
+)
+WAITING = (
+    Comparison(
+        "commands a second while 20 threads wait",
+        "waiters",
+        "pyredisson",
+        "redis-py Lock",
+        "commands/s",
+        "redis-py `Lock`",
+    ),
+    Comparison(
+        "ms to serve the 20 after the release",
+        "waiters",
+        "pyredisson",
+        "redis-py Lock",
+        "ms to serve all",
+        "redis-py `Lock`",
+    ),
+)
+RENEWED_BY_THREADS = "redis-py Lock, reacquire() each"
+HOLDING = tuple(
+    Comparison(what, "held_locks", "pyredisson", RENEWED_BY_THREADS, quantity, "redis-py `Lock`, by a thread")
+    for what, quantity in (
+        ("commands in a renewal period, for 10,000 locks", "commands a period"),
+        ("% of a core to renew 10,000 locks", "% of a core"),
+        ("bytes of memory for each lock", "bytes"),
+    )
+)
+
+#: What the chart of the README and of the summary shows: contestants by figure.
+HEADLINE: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
+    ("One thread", "one_thread", (("redis-py Lock", "redis-py Lock"), ("pyredisson", "pyredisson"))),
+    ("64 threads, a lock each", "many_threads", (("redis-py Lock", "redis-py Lock"), ("pyredisson", "pyredisson"))),
+    (
+        "100 tasks, a lock each",
+        "many_coroutines",
+        (("redis.asyncio.Lock", "redis-py Lock"), ("pyredisson.asyncio", "pyredisson")),
+    ),
+    (
+        "Five servers (Redlock), one thread",
+        "redlock",
+        (("pottery", "pottery"), ("redlock-ng", "redlock-ng"), ("pyredisson", "pyredisson")),
+    ),
+)
+HEADLINE_CAPTION = "Pairs of acquire and release a second"
+
+Measured = Mapping[str, Result]
+
+
+def shown(results: Path) -> dict[str, Result]:
+    """The results that count, by figure: those that were measured on a quiet machine."""
+    return {result.figure.name: result for result in read(results, FIGURES) if not is_disturbed(result.figure.samples)}
+
+
+# ---- the summary -----------------------------------------------------------------------------------------------------
+
+
+def ratio(figure: Figure, comparison: Comparison) -> float:
+    """The median over the rounds of ours by the other's; of the medians, if they have not the same rounds."""
+    values = values_of(figure, comparison.quantity)
+    ours, other = values[comparison.ours], values[comparison.other]
+    if len(ours) != len(other):
+        return statistics.median(ours) / statistics.median(other)
+    return statistics.median(mine / theirs for mine, theirs in zip(ours, other, strict=True))
+
+
+def rows_of(measured: Measured, comparisons: Sequence[Comparison]) -> list[tuple[str, str, str, str, str]]:
+    """What, ours, the other, its name, the ratio: of what was measured."""
+    rows = []
+    for each in comparisons:
+        if each.figure not in measured:
+            continue
+        figure = measured[each.figure].figure
+        values = values_of(figure, each.quantity)
+        if each.ours in values and each.other in values:
+            ours, other = (show(statistics.median(values[who])) for who in (each.ours, each.other))
+            rows.append((each.what, ours, other, each.named, f"{ratio(figure, each):.2g} ×"))
+    return rows
+
+
+def charts_of(measured: Measured, comparisons: Sequence[Comparison]) -> list[str]:
+    """A chart for each line of what was measured: the lines have not the same unit."""
+    return [
+        html_groups(each.what, [Group("", [bar_of(measured, each, who) for who in (each.other, each.ours)])])
+        for each in comparisons
+        if each.figure in measured
     ]
-    return "\n".join([*head, *parts, "</svg>", ""])
 
 
-def piece(result: Result, panels: Sequence[Panel]) -> str:
+def bar_of(measured: Measured, comparison: Comparison, who: str) -> Bar:
+    """The median of one contestant."""
+    values = values_of(measured[comparison.figure].figure, comparison.quantity)[who]
+    label = comparison.named.replace("`", "") if who == comparison.other else who
+    return Bar(label, statistics.median(values))
+
+
+def groups_of(measured: Measured) -> list[Group]:
+    """The chart of the README."""
+    groups = []
+    for title, name, contestants in HEADLINE:
+        if name in measured:
+            values = values_of(measured[name].figure, PAIRS)
+            bars = [Bar(label, statistics.median(values[who])) for who, label in contestants if who in values]
+            groups.append(Group(title, bars))
+    return groups
+
+
+def conditions(measured: Measured) -> str:
+    """What all or most of the figures were measured with."""
+    said = [_conditions(result.about) for result in measured.values()]
+    return statistics.mode(said) if said else ""
+
+
+def _conditions(about: Mapping[str, object]) -> str:
+    libraries = ", ".join(f"{name} {about[name]}" for name in ("redis-py", "hiredis") if name in about)
+    return f"{about['server']}, {about['python']}, {libraries}, {about['system']}, {about['cores']} cores"
+
+
+def footnote(measured: Measured) -> str:
+    """What stands under the chart of the README: there is room for a few words."""
+    about = measured[next(name for _, name, _ in HEADLINE if name in measured)].about
+    return f"Medians. {about['server']}, {about['python']}, {about['cores']} cores"
+
+
+def summary(measured: Measured) -> str:
+    """The beginning of the page: what users ask."""
+    parts: list[str] = []
+    groups = groups_of(measured)
+    if groups:
+        parts += ["### How fast is it?", html_groups(HEADLINE_CAPTION, groups)]
+    speed = [(f"{what}, {named}", other, ours, times) for what, ours, other, named, times in rows_of(measured, SPEED)]
+    if speed:
+        parts.append(markdown_table(("pairs a second; compared with", "other", "pyredisson", "ratio"), speed))
+    for heading, comparisons in (
+        ("What does a wait cost?", WAITING),
+        ("What do 10,000 locks cost?", HOLDING),
+    ):
+        charts = charts_of(measured, comparisons)
+        parts += [f"### {heading}", *charts] if charts else []
+    if usual := conditions(measured):
+        parts.append(f"Measured with {usual}.")
+    return "\n\n".join(parts) + "\n"
+
+
+# ---- each figure -----------------------------------------------------------------------------------------------------
+
+
+def piece(result: Result, usual: str = "") -> str:
     """What a page says of a figure."""
     figure, about = result
-    said = ". ".join(_begun(panel.says(figure)) for panel in panels)
-    where = f"{about['server']}, {about['python']}, redis-py {about['redis-py']}, {about['cores']} cores"
-    lines = [
-        f"```{{image}} ../_generated/benchmarks/{figure.name}.svg",
-        f":alt: {figure.title}. {said}.",
-        "```",
-        "",
-        figure.how,
-        *(f"{note.removesuffix('.')}." for note in figure.notes),
-        f"{where}. Every sample is in `benchmarks/results/{figure.name}.json`.",
-        *(["", claim_table(figure)] if figure.claims else []),
+    how = re.sub(r"\b1 rounds\b", "1 round", figure.how)
+    notes = [
+        f"{note[:1].upper()}{note[1:].removesuffix('.')}."
+        for note in figure.notes
+        if note != disturbance(figure.samples)
     ]
-    return "\n".join(lines) + "\n"
+    where = _conditions(about)
+    said = [how, *notes, *([f"Measured with {where}."] if where != usual else [])]
+    return "\n\n".join([*(panel.html(figure) for panel in FIGURES[figure.name]), " ".join(said)]) + "\n"
 
 
-def missing(name: str) -> str:
-    """What a page says of a figure without results."""
-    return f"*Not measured yet: `python -m benchmarks {name}` does that.*\n"
+def figures(measured: Measured) -> str:
+    """All that was measured, without what is compared with Redisson."""
+    parts = []
+    for heading, names in SECTIONS:
+        pieces = titled(measured, names)
+        parts += [f"## {heading}", *pieces] if pieces else []
+    return "\n\n".join(parts) + "\n"
 
 
-def _begun(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
-
-
-def short(results: Sequence[Result]) -> str:
-    """What did not keep its bound, of all figures."""
-    rows = [
-        (figure.title, claim.what, claim.measured_text, claim.bound_text)
-        for figure, _ in results
-        for claim in figure.claims
-        if not claim.passed
-    ]
-    if not rows:
-        return "Nothing: every bound is kept.\n"
-    return markdown_table(("figure", "what", "measured", "wanted"), rows) + "\n"
-
-
-def draw(results: Path, pictures: Path) -> None:
-    """Draw what there are results for, and write the pieces of all figures."""
-    pictures.mkdir(parents=True, exist_ok=True)
-    measured = {result.figure.name: result for result in read(results, FIGURES)}
-    for name, panels in FIGURES.items():
+def titled(measured: Measured, names: Sequence[str]) -> list[str]:
+    """Those of these figures that were measured, under their titles."""
+    usual = conditions(measured)
+    parts = []
+    for name in names:
         if name in measured:
-            (pictures / f"{name}.svg").write_text(picture(measured[name].figure, panels), "utf-8")
-            (pictures / f"{name}.md").write_text(piece(measured[name], panels), "utf-8")
-        else:
-            (pictures / f"{name}.md").write_text(missing(name), "utf-8")
-    (pictures / f"{SHORT}.md").write_text(short(list(measured.values())), "utf-8")
+            title = measured[name].figure.title.removesuffix(", compared with Redisson")
+            parts += [f"### {title}", piece(measured[name], usual).rstrip()]
+    return parts
+
+
+# ---- the README ------------------------------------------------------------------------------------------------------
+
+
+def readme_table(measured: Measured) -> str:
+    """What stands between the markers of the README."""
+    rows = [(what, other, ours) for what, ours, other, _, _ in rows_of(measured, (*WAITING, *HOLDING))]
+    return markdown_table(("median", "redis-py `Lock`", "pyredisson"), rows)
+
+
+def with_table(readme: str, table: str) -> str:
+    """The README with that table between its markers.
+
+    Raises:
+        ValueError: The markers are missing.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the README has no table between {BEGIN} and {END}")
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
+def draw(results: Path, pieces: Path, chart: Path, readme: Path) -> None:
+    """Write what is shown of the results that are there."""
+    pieces.mkdir(parents=True, exist_ok=True)
+    measured = shown(results)
+    (pieces / "summary.md").write_text(summary(measured), "utf-8")
+    (pieces / "figures.md").write_text(figures(measured), "utf-8")
+    compared = "\n\n".join(titled(measured, COMPARED_WITH_REDISSON))
+    (pieces / "compared_with_redisson.md").write_text(f"{compared}\n", "utf-8")
+    for name in INCLUDED_ELSEWHERE:
+        text = piece(measured[name], conditions(measured)) if name in measured else ""
+        (pieces / f"{name}.md").write_text(text, "utf-8")
+    if groups := groups_of(measured):
+        chart.write_text(svg_groups(HEADLINE_CAPTION, groups, footnote(measured)), "utf-8")
+    readme.write_text(with_table(readme.read_text("utf-8"), readme_table(measured)), "utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description="Draw the results.")
+    """Write all of it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description="Show the results.")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--pictures", type=Path, default=PICTURES, help="folder for the pictures and their texts")
+    parser.add_argument("--pieces", type=Path, default=PIECES, help="folder for the pieces of the documentation")
+    parser.add_argument("--chart", type=Path, default=CHART, help="file for the README's chart")
+    parser.add_argument("--readme", type=Path, default=README, help="README to write the table to")
     options = parser.parse_args(arguments)
     write_summary(options.results, FIGURES)
-    draw(options.results, options.pictures)
+    draw(options.results, options.pieces, options.chart, options.readme)
 
 
 if __name__ == "__main__":

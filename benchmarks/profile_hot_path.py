@@ -307,7 +307,7 @@ def parts_of(runtime: Any) -> dict[str, float]:
     """Pieces of the path, timed alone, in nanoseconds."""
     import threading
 
-    from pyredisson.core.runtime import run
+    from pyredisson.core.running import run
 
     async def one() -> None:
         return None

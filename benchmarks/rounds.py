@@ -10,7 +10,7 @@ from statistics import median
 
 from .load import ForeignLoad, wait_for_quiet
 
-__all__ = ["FOREIGN", "Samples", "Tournament", "disturbance", "median_of", "median_ratio", "say"]
+__all__ = ["FOREIGN", "Samples", "Tournament", "disturbance", "is_disturbed", "median_of", "median_ratio", "say"]
 
 FOREIGN = "foreign cores"
 """How many cores other programs kept busy during a turn."""
@@ -89,13 +89,23 @@ def _is_calm(played: Mapping[str, Mapping[str, float]]) -> bool:
 
 def disturbance(samples: Samples) -> str | None:
     """Describe the load of other programs during the run."""
-    cores = [sample[FOREIGN] for turns in samples.values() for sample in turns if FOREIGN in sample]
+    cores = _foreign_cores(samples)
     if not cores:
         return None
     load = f"Other programs kept {median(cores):.2f} cores busy in the median turn, {max(cores):.2f} at most."
-    if median(cores) < CALM_CORES:
+    if not is_disturbed(samples):
         return load
     return f"{load} That is too much for these figures to count: run them again when the machine is quiet."
+
+
+def is_disturbed(samples: Samples) -> bool:
+    """Whether other programs kept the machine too busy for the figures to count."""
+    cores = _foreign_cores(samples)
+    return bool(cores) and median(cores) >= CALM_CORES
+
+
+def _foreign_cores(samples: Samples) -> list[float]:
+    return [sample[FOREIGN] for turns in samples.values() for sample in turns if FOREIGN in sample]
 
 
 def median_of(samples: Samples, contestant: str, number: str) -> float:

@@ -21,6 +21,7 @@ __all__ = ["waiters"]
 SETTLE_SECONDS = 1.0
 SERVE_SECONDS = 60.0
 HELD_LOCK = 0
+SERVED = "ms to serve all"
 
 
 @contextmanager
@@ -127,7 +128,7 @@ def turn(server: Server, contestant: Contestant, count: int, watch_seconds: floa
         give_up = begin + SERVE_SECONDS
         for thread in threads:
             thread.join(max(0.0, give_up - time.perf_counter()))
-        result["ms to serve all"] = (time.perf_counter() - begin) * 1e3
+        result[SERVED] = (time.perf_counter() - begin) * 1e3
         left = server.keys()
     if section.served != count or section.overlaps:
         raise RuntimeError(f"{contestant.name} served {section.served} of {count}, {section.overlaps} at the same time")
@@ -139,7 +140,7 @@ def turn(server: Server, contestant: Contestant, count: int, watch_seconds: floa
 def _rows(watched: Samples, served: Samples) -> Sequence[Sequence[str]]:
     rows = []
     for name, turns in served.items():
-        times = [one["ms to serve all"] for one in turns]
+        times = [one[SERVED] for one in turns]
         quiet = watched[name][0]
         rows.append(
             (
@@ -166,7 +167,7 @@ def waiters(server: Server, *, rounds: int, watch_seconds: float, tournament: To
         at_most("commands while waiting, pings included", quiet["commands/s"], 1.0, "/s"),
         at_most(
             "time to serve all, of redis-py's Lock",
-            median_ratio(served, PYREDISSON.name, REDIS_PY.name, "ms to serve all"),
+            median_ratio(served, PYREDISSON.name, REDIS_PY.name, SERVED),
             0.25,
             "x",
         ),
@@ -180,12 +181,13 @@ def waiters(server: Server, *, rounds: int, watch_seconds: float, tournament: To
         or "nothing"
         for name in names
     }
-    columns = ("contestant", "commands/s", "with scripts' own", "ms to serve all", "fastest - slowest round")
+    columns = ("contestant", "commands/s", "with scripts' own", SERVED, "fastest - slowest round")
     how = (
         f"{count} threads wait while another client holds the lock; the server is watched for {watch_seconds:g} s "
         f"after {SETTLE_SECONDS:g} s, the holder's renewals included; then the lock is freed, and each takes and frees "
         f"it once. {rounds} rounds for the time. redis-py with its default sleep of 0.1 s."
     )
     notes = [f"sent in {watch_seconds:g} s by {name}: {what}" for name, what in sent.items()]
-    samples = {name: [*watched[name], *served[name]] for name in names}
+    quiet_only = {name: {what: value for what, value in watched[name][0].items() if what != SERVED} for name in names}
+    samples = {name: [quiet_only[name], *served[name]] for name in names}
     return Figure("waiters", title, how, columns, _rows(watched, served), claims, notes, samples)

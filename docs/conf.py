@@ -5,7 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import zlib
+from collections.abc import Mapping
+from html import escape
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -16,10 +20,18 @@ from sphinx.util.docutils import SphinxDirective
 import pyredisson
 
 project = "pyredisson"
-author = "the pyredisson authors"
+author = "the pyredisson contributors"
+copyright = author
 release = version = pyredisson.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "_generated/**"]  # Those are pieces of pages.
 language = "en"
@@ -34,11 +46,90 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+# What a reader types is copied, without prompts; what a program prints has no button.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.highlight-output) > div.highlight > pre"
+
 html_theme = "furo"
 html_title = f"pyredisson {release}"
+html_favicon = "_static/favicon.svg"
+html_static_path = ["_static"]
+html_css_files = ["pyredisson.css"]
 html_show_sphinx = False
 html_copy_source = False
+html_theme_options = {
+    "light_logo": "logo.svg",
+    "dark_logo": "logo-dark.svg",
+    "light_css_variables": {
+        "color-brand-primary": "#1a5fb4",
+        "color-brand-content": "#1a5fb4",
+        "plot-ours": "#1a5fb4",
+        "plot-theirs": "#7f8a97",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#62a0ea",
+        "color-brand-content": "#62a0ea",
+        "plot-ours": "#62a0ea",
+        "plot-theirs": "#7d8590",
+    },
+}
 
+#: Where other projects document what our pages mention: project, address, and page by name. A list of our own, so that
+#: the documentation is built without a network, and always with the same links.
+ELSEWHERE: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "python": (
+        "https://docs.python.org/3",
+        {
+            "collections.abc.Callable": "library/collections.abc.html#$",
+            "collections.abc.Coroutine": "library/collections.abc.html#$",
+            "collections.abc.Iterable": "library/collections.abc.html#$",
+            "collections.abc.Iterator": "library/collections.abc.html#$",
+            "collections.abc.Mapping": "library/collections.abc.html#$",
+            "contextlib.AbstractContextManager": "library/contextlib.html#$",
+            "datetime.timedelta": "library/datetime.html#$",
+            "BaseException": "library/exceptions.html#$",
+            "Exception": "library/exceptions.html#$",
+            "RuntimeError": "library/exceptions.html#$",
+            "TypeError": "library/exceptions.html#$",
+            "ValueError": "library/exceptions.html#$",
+            "bool": "library/functions.html#$",
+            "bytes": "library/stdtypes.html#$",
+            "dict": "library/stdtypes.html#$",
+            "float": "library/functions.html#$",
+            "int": "library/functions.html#$",
+            "str": "library/stdtypes.html#$",
+            "tuple": "library/stdtypes.html#$",
+        },
+    ),
+    "redis": (
+        "https://redis.readthedocs.io/en/stable",
+        {
+            "redis.Redis": "connections.html#$",
+            "redis.client.Redis": "connections.html#redis.Redis",
+            "redis.asyncio.Redis": "connections.html#redis.asyncio.client.Redis",
+            "redis.asyncio.client.Redis": "connections.html#$",
+            "redis.cluster.RedisCluster": "connections.html#$",
+            "redis.asyncio.cluster.RedisCluster": "connections.html#$",
+            "redis.exceptions.LockError": "exceptions.html#$",
+            "redis.exceptions.LockNotOwnedError": "exceptions.html#$",
+            "redis.exceptions.RedisError": "exceptions.html#$",
+        },
+    ),
+}
+
+
+def inventory(name: str) -> str:
+    """Write the inventory of another project, for intersphinx, and return its path."""
+    lines = "".join(f"{each} py:class 1 {page} -\n" for each, page in ELSEWHERE[name][1].items())
+    head = f"# Sphinx inventory version 2\n# Project: {name}\n# Version: \n# The rest is compressed using zlib.\n"
+    path = Path(__file__).parent / "_build" / "inventories" / f"{name}.inv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head.encode() + zlib.compress(lines.encode()))
+    return str(path)
+
+
+intersphinx_mapping = {name: (address, (inventory(name),)) for name, (address, _) in ELSEWHERE.items()}
 
 #: What a user receives from the library and never makes: its signature is not shown.
 NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
@@ -70,8 +161,29 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
 
 
+DESCRIPTION = 160  # characters; search engines show no more
+
+
+def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Describe a page to search engines and to those who receive its link, by its first paragraph."""
+    if doctree is None or 'name="description"' in context.get("metatags", ""):  # It describes itself.
+        return
+    paragraphs = (each.astext() for each in doctree.findall(lambda node: node.tagname == "paragraph"))
+    text = " ".join(next((each for each in paragraphs if len(each) > 40), "").split())
+    if len(text) > DESCRIPTION:
+        text = text[:DESCRIPTION].rsplit(" ", 1)[0] + " …"
+    tags = {"name": {"description": text}, "property": {"og:title": context["title"], "og:description": text}}
+    context["metatags"] = context.get("metatags", "") + "".join(
+        f'<meta {kind}="{name}" content="{escape(re.sub("<[^>]*>", "", value))}" />'
+        for kind, each in tags.items()
+        for name, value in each.items()
+        if value
+    )
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_directive("cli-help", CliHelp)
     app.connect("autodoc-process-signature", drop_signature)
     app.connect("autodoc-process-docstring", keep_colons, priority=900)
+    app.connect("html-page-context", describe)

@@ -3,39 +3,42 @@
 These names are for threads; :mod:`pyredisson.asyncio` has the same names for asyncio.
 """
 
-from pyredisson import events as events
-from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
-from pyredisson.errors import (
-    ClientClosedError,
-    LockError,
-    LockLostError,
-    LockNotOwnedError,
-    LockTimeoutError,
-    NoSyncedSlavesError,
-    OutcomeUnknownError,
-    QuorumUnreachableError,
-    RedissonError,
-    StaleTokenError,
-)
-from pyredisson.lease import Lease
-from pyredisson.shared.made_owners import Owner
-from pyredisson.shared.owners import current_thread_id
-from pyredisson.threads.client import Redisson
-from pyredisson.threads.permit_hold import PermitHold
-from pyredisson.threads.primitives import (
-    FairLock,
-    FencedLock,
-    Hold,
-    Lock,
-    MultiLock,
-    NonReentrantFairLock,
-    NonReentrantLock,
-    ReadWriteLock,
-    RedLock,
-    SpinLock,
-    TokenLock,
-)
-from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyredisson import events as events
+    from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
+    from pyredisson.errors import (
+        ClientClosedError,
+        LockError,
+        LockLostError,
+        LockNotOwnedError,
+        LockTimeoutError,
+        NoSyncedSlavesError,
+        OutcomeUnknownError,
+        QuorumUnreachableError,
+        RedissonError,
+        StaleTokenError,
+    )
+    from pyredisson.lease import Lease
+    from pyredisson.shared.made_owners import Owner
+    from pyredisson.shared.owners import current_thread_id
+    from pyredisson.threads.client import Redisson
+    from pyredisson.threads.permit_hold import PermitHold
+    from pyredisson.threads.primitives import (
+        FairLock,
+        FencedLock,
+        Hold,
+        Lock,
+        MultiLock,
+        NonReentrantFairLock,
+        NonReentrantLock,
+        ReadWriteLock,
+        RedLock,
+        SpinLock,
+        TokenLock,
+    )
+    from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 
 __all__ = [
     "ClientClosedError",
@@ -74,3 +77,37 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+if not TYPE_CHECKING:
+    from importlib import import_module as _import_module
+
+    _import_module("pyredisson.shared.patching")  # It notes what threads are when this library is imported.
+    del TYPE_CHECKING
+
+    _SUBMODULES = ("config", "errors", "events", "lease")
+    #: Where the names come from. A module is loaded when a name is first used that none before it has: a program for
+    #: asyncio does not need the half that is for threads.
+    _SOURCES = (
+        "errors",
+        "config",
+        "lease",
+        "shared.made_owners",
+        "shared.owners",
+        "threads.client",
+        "threads.primitives",
+        "threads.permit_hold",
+        "threads.semaphores",
+    )
+
+    def __getattr__(name):
+        if name in _SUBMODULES:
+            return _import_module(f"{__name__}.{name}")
+        for source in _SOURCES if name in __all__ else ():
+            module = _import_module(f"{__name__}.{source}")
+            if name in module.__all__:
+                value = globals()[name] = getattr(module, name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
 from pyredisson.core.deadline import MAX_SECONDS, check_meant, seconds
-from pyredisson.events import Event
+from pyredisson.core.event import Event
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
 

@@ -6,18 +6,22 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, final
 
-from typing_extensions import TypeVar
-
 from pyredisson.core.holder import lost_error
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from pyredisson.core.holder import Held, HoldView
     from pyredisson.core.runtime import Runtime
 
-__all__ = ["Lease"]
+    TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
+else:  # typing_extensions is slow to import, and the default is for type checkers.
+    from typing import TypeVar
 
-TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
+    TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True)
+
+__all__ = ["Lease"]
 
 
 @final

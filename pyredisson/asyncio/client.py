@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import redis.asyncio
 
-from pyredisson.asyncio.cluster import cluster_of, link_to_cluster
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
-from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
@@ -28,7 +27,6 @@ from pyredisson.net.urls import (
     settings_of,
     url_from_env,
     url_of,
-    url_of_cluster,
 )
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
@@ -228,13 +226,11 @@ def _runtime_of(
     client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, AsyncioRuntime]:
     """Return where a client connects, its password masked, and a runtime with a link to there."""
-    if isinstance(client, redis.asyncio.RedisCluster):
-        client = cluster_of(client)
-    if isinstance(client, Cluster):
-        tls = issubclass(client.connection_class, redis.asyncio.SSLConnection)
-        url = url_of_cluster(client.seeds, client.settings, tls=tls)
-        link = link_to_cluster(client, config.sharded_subscription_mode, config.connect_timeout)
-        return url, AsyncioRuntime(link, config, scattered=True)
+    if isinstance(client, (redis.asyncio.RedisCluster, Cluster)):
+        from pyredisson.asyncio.cluster import link_to_cluster  # Most programs have one server.
+
+        url, make_link = link_to_cluster(client, config)
+        return url, AsyncioRuntime(make_link, config, scattered=True)
     users = as_redis_client(client, redis.asyncio)
     check_client(users, redis.asyncio.Redis)
     pool = users.connection_pool

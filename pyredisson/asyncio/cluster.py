@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 
 from pyredisson.asyncio.transport import PipeTransport
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.urls import kept_settings
+from pyredisson.net.slots import Cluster
+from pyredisson.net.urls import kept_settings, url_of_cluster
 from pyredisson.shared.clock import monotonic
 
-__all__ = ["cluster_of", "link_to_cluster"]
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+
+__all__ = ["link_to_cluster"]
 
 
 class TaskMutex:
@@ -44,7 +47,7 @@ class TaskMutex:
 NOT_FOR_CONNECTIONS = frozenset({"connection_class", "max_connections", "redis_connect_func", "response_callbacks"})
 
 
-def cluster_of(client: redis.asyncio.RedisCluster) -> Cluster:
+def _cluster_of(client: redis.asyncio.RedisCluster) -> Cluster:
     """The cluster of a client that the user made. What is sent to it is sent past that client."""
     manager: Any = client.nodes_manager
     nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
@@ -54,10 +57,17 @@ def cluster_of(client: redis.asyncio.RedisCluster) -> Cluster:
     return Cluster(seeds, given["connection_class"], settings, manager.address_remap)
 
 
-def link_to_cluster(cluster: Cluster, mode: str, connect_timeout: float) -> Callable[[], ClusterLink]:
-    """Return what makes the link to a cluster in each loop; ``mode`` is ``Config.sharded_subscription_mode``."""
+def link_to_cluster(
+    client: redis.asyncio.RedisCluster | Cluster, config: Config
+) -> tuple[str, Callable[[], ClusterLink]]:
+    """Return the URL of a cluster, its password masked, and what makes a link to it in each loop."""
+    cluster = client if isinstance(client, Cluster) else _cluster_of(client)
 
     def link_to_node(address: tuple[str, int]) -> ServerLink:
-        return ServerLink(PipeTransport(cluster.connection_class, cluster.settings_of(address)), connect_timeout)
+        transport = PipeTransport(cluster.connection_class, cluster.settings_of(address))
+        return ServerLink(transport, config.connect_timeout)
 
-    return lambda: ClusterLink(cluster, mode, link_to_node, TaskMutex, asyncio.sleep)
+    url = url_of_cluster(
+        cluster.seeds, cluster.settings, tls=issubclass(cluster.connection_class, redis.asyncio.SSLConnection)
+    )
+    return url, lambda: ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, TaskMutex, asyncio.sleep)

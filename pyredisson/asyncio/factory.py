@@ -21,19 +21,10 @@ from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemapho
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import check_name
-from pyredisson.kinds.fair_lock import FairLockCore, NonReentrantFairLockCore
-from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.latch import LatchCore
 from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.non_reentrant import NonReentrantLockCore
-from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.read_write_lock import ReadWriteLockCore
-from pyredisson.kinds.semaphore import SemaphoreCore
-from pyredisson.kinds.spin_lock import SpinLockCore
-from pyredisson.kinds.token_lock import TokenLockCore
+from pyredisson.shared import kinds
 from pyredisson.shared.arguments import backoff_of
 from pyredisson.shared.made_owners import Owner, caller_of
-from pyredisson.shared.synchronized import synchronized_task
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -82,7 +73,7 @@ class Factory:
         """
         self._core.check_open()
         return NonReentrantLock(
-            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+            self, kinds.NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
@@ -94,7 +85,7 @@ class Factory:
                 ...
         """
         self._core.check_open()
-        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FairLock(self, kinds.FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
@@ -106,7 +97,7 @@ class Factory:
         """
         self._core.check_open()
         return NonReentrantFairLock(
-            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+            self, kinds.NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
@@ -125,7 +116,9 @@ class Factory:
         """
         self._core.check_open()
         return SpinLock(
-            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+            self,
+            kinds.SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)),
+            owner,
         )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
@@ -137,7 +130,7 @@ class Factory:
                 print(lease.token)
         """
         self._core.check_open()
-        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FencedLock(self, kinds.FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
@@ -149,7 +142,9 @@ class Factory:
                 ...
         """
         self._core.check_open()
-        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return ReadWriteLock(
+            self, kinds.ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
@@ -165,7 +160,7 @@ class Factory:
                 then; every process may pass it. ``None``: they are set elsewhere.
         """
         self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
+        return Semaphore(self, kinds.SemaphoreCore(self._core, check_name(name), permits))
 
     def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
@@ -182,7 +177,7 @@ class Factory:
             permits: As for :meth:`get_semaphore`.
         """
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
+        return PermitExpirableSemaphore(self, kinds.PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.
@@ -193,7 +188,7 @@ class Factory:
             await latch.try_set_count(3)
         """
         self._core.check_open()
-        return CountDownLatch(self, LatchCore(self._core, check_name(name)))
+        return CountDownLatch(self, kinds.LatchCore(self._core, check_name(name)))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
@@ -204,7 +199,7 @@ class Factory:
                 ...
         """
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return TokenLock(self, kinds.TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
@@ -276,4 +271,6 @@ class Factory:
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
+        from pyredisson.shared.synchronized import synchronized_task  # Few programs need it.
+
         return synchronized_task(self.get_lock, key, wait_time, lease_time)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.asyncio.hold import HoldContext as Hold
-from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.read_write_lock import ReadWriteLockCore
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
-from pyredisson.quorum.multi_lock import MultiLockCore, multi_lock
+from pyredisson.shared import kinds
 from pyredisson.shared.arguments import cores_of, wait_of
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.kinds.fenced_lock import FencedLockCore
+    from pyredisson.kinds.lock import LockCore
+    from pyredisson.kinds.read_write_lock import ReadWriteLockCore
+    from pyredisson.quorum.multi_lock import MultiLockCore
     from pyredisson.shared.made_owners import Owner
 
 __all__ = [
@@ -297,7 +298,6 @@ class Lock(AnyLock):
     __slots__ = ("_owner",)
 
     _core: LockCore  # pyright: ignore[reportIncompatibleVariableOverride]
-    _made_of: ClassVar[type[Any]] = LockCore
 
     def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core)
@@ -409,7 +409,6 @@ class FencedLock(Lock):
     __slots__ = ()
 
     _core: FencedLockCore  # pyright: ignore[reportIncompatibleVariableOverride]
-    _made_of = FencedLockCore
 
     async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """Acquire the lock as :meth:`lock` does, and return the token of the hold.
@@ -504,7 +503,6 @@ class ReadWriteLock(Handle):
     __slots__ = ("_owner",)
 
     _core: ReadWriteLockCore
-    _made_of = ReadWriteLockCore
 
     def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core)
@@ -587,7 +585,7 @@ class MultiLock(AnyLock):
     _core: MultiLockCore
 
     def __init__(self, *locks: Lock, quorum: int | None = None) -> None:
-        self._core = multi_lock(cores_of(locks, Lock), quorum)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._core = kinds.multi_lock(cores_of(locks, Lock), quorum)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._locks = locks  # They keep their clients going.
 
     @property

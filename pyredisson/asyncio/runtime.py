@@ -15,7 +15,7 @@ from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
-from pyredisson.net.node_subscribers import subscriber_for
+from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared import process
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.failures import Failure, Rejected, Unanswered
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.holder import holder_alive
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
 from pyredisson.core.release import resume
-from pyredisson.core.runtime import Failure, Rejected, Unanswered
 from pyredisson.core.settling import settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, RedissonError
@@ -20,11 +20,11 @@ from pyredisson.errors import LockError, RedissonError
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from pyredisson.core.callers import Holding
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Holding
 
 __all__ = ["acquire", "check_not_stuck", "is_callers"]
 
@@ -49,9 +49,7 @@ async def acquire(
     before = -1  # How many holds there are is not known yet.
     try:
         if ownership.holds or ownership.in_flight.pending:
-            if ownership.who.pooled:
-                ownership.who.look_behind(ownership, client.tell_left_behind)
-            await make_ready(client, kind, ownership)
+            await _join(client, kind, ownership)
         elif covers:
             ownership.who.mark(ownership, covers, client.tell_left_behind)
         if ownership.kind is not kind:
@@ -75,8 +73,9 @@ async def acquire(
                 answer = AT_ONCE
         acquired = type(answer) is Acquired
         if type(answer) is Refused and wait != 0:
-            attempts = Attempt(client, kind, ownership, hold)
-            acquired = await _keep_trying(attempts, answer, seen, Deadline.after(wait, asked))
+            acquired = await _keep_trying(
+                Attempt(client, kind, ownership, hold), answer, seen, Deadline.after(wait, asked)
+            )
             if ownership.queued_ms:
                 await leave_queue(client, ownership)
         if acquired and not before and covers and ownership.who.shared and not is_callers(ownership):
@@ -87,18 +86,29 @@ async def acquire(
         return acquired
     except Failure as failure:
         raise await _failed(client, kind, ownership, hold, failure) from failure.cause
-    except RedissonError:
+    except BaseException as error:
+        await _leave(client, ownership, before, hold, error)
+        raise
+
+
+async def _join(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Make ready to acquire a lock that its owner holds already, or has a request under way for."""
+    if ownership.who.pooled:
+        ownership.who.look_behind(ownership, client.tell_left_behind)
+    await make_ready(client, kind, ownership)
+
+
+async def _leave(client: ClientCore, ownership: Ownership, before: int, hold: Hold, error: BaseException) -> None:
+    """Leave with an error of ours, or since the caller leaves in the middle; then nothing may remain acquired."""
+    if isinstance(error, RedissonError):
         if ownership.queued_ms:
             await leave_queue(client, ownership)
-        raise
-    except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+    elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(before):
             client.settle_later(ownership, hold.lease_ms)
         resume(client, ownership)
-        raise
-    except BaseException:
+    else:
         await go_away(client, ownership, before, hold)
-        raise
 
 
 async def _failed(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, failure: Failure) -> Exception:

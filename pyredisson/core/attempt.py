@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.calls import AcquireCall, first_acquire
+from pyredisson.core.failures import Failure, Unanswered
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
 from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, Acquired, Refused, SelfBlocked, Stale
 from pyredisson.core.replicas import NotAcknowledged, unasked
-from pyredisson.core.runtime import Failure, Unanswered
 from pyredisson.core.settling import settle
 from pyredisson.errors import LockError
 

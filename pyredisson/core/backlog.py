@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.runtime import Failure, Rejected, Unusable
+from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.settling import settle
 
 if TYPE_CHECKING:

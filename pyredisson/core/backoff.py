@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias, final
 
 __all__ = ["DoublingBackoff", "Uniform"]
@@ -17,12 +16,14 @@ MOST_DOUBLINGS = 64
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class DoublingBackoff:
     """Pauses that begin with ``first`` seconds and double with each failure, up to ``maximum`` seconds."""
 
-    first: float
-    maximum: float
+    __slots__ = ("first", "maximum")
+
+    def __init__(self, first: float, maximum: float) -> None:
+        self.first: float = first
+        self.maximum: float = maximum
 
     def longest(self, failures: int) -> float:
         """Return the longest pause, in seconds, after ``failures`` earlier pauses."""

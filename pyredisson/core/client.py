@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -15,7 +16,6 @@ from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.replies import read_stale, unusable
-from pyredisson.core.runtime import Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wakeups import Wakeups
@@ -27,9 +27,10 @@ from pyredisson.quorum.restart_guard import Starts
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
+    from pyredisson.core.callers import Holding
     from pyredisson.core.calls import Call, Reader
     from pyredisson.core.names import LockNames, NumberedNames
-    from pyredisson.core.runtime import Holding, Reply, Request, Runtime
+    from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.events import Event
     from pyredisson.quorum.ownership import MultiOwnership
 
@@ -182,8 +183,7 @@ class ClientCore:
             NotAcknowledged: Something was acquired, and too few replicas know of it.
         """
         ownership, request_id = call.ownership, call.request_id
-        if budget is None:
-            budget = self.config.timeout
+        budget = self.config.timeout if budget is None else budget
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
@@ -206,12 +206,7 @@ class ClientCore:
                 case NotNow() if repeat and isinstance(in_doubt, Unanswered):
                     setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
                 case _:
-                    if not repeat and not isinstance(setback, NotNow):
-                        raise setback
-                    if repeat:  # This copy had no effect; an earlier one may have had.
-                        if isinstance(setback, Rejected):
-                            raise Unusable(setback.cause) from setback.cause
-                        setback = Unanswered(setback.cause)
+                    setback = _without_effect(setback, repeat)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
@@ -224,20 +219,16 @@ class ClientCore:
                 sent = runtime.now()
             epoch = ownership.epoch_of(request_id)
             if epoch is None:
-                raise Unanswered(
-                    OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name)
-                )
+                raise _superseded(ownership)
+            left = max(min(patience, over - sent), 0.001)
             try:
-                reply = await self.send(
-                    call.request(epoch, repeat), max(min(patience, over - sent), 0.001), call.reader
-                )
+                reply = await self.send(call.request(epoch, repeat), left, call.reader)
                 stale = read_stale(reply)
+                if stale is None:
+                    return reply, sent, repeat
+                setback = stale
             except Failure as failure:
                 setback = failure
-                continue
-            if stale is None:
-                return reply, sent, repeat
-            setback = stale
 
     async def send(self, request: Request, timeout: float, reader: Reader | None) -> Reply:
         """Run a script once. What ``reader`` says was acquired is for replicas to acknowledge.
@@ -364,3 +355,22 @@ class ClientCore:
         """Refuse everything from now on, and wake those who wait. Holds are left to their leases."""
         self.closed = True
         self.wakeups.close(ClientClosedError("this client was closed while waiting"))
+
+
+def _without_effect(failure: Failure, repeat: bool) -> Failure:
+    """Return what a copy of a request says of it that surely had no effect, after others that may have had one or not.
+
+    Raises:
+        Failure: Another copy is of no use.
+    """
+    if not repeat:
+        if not isinstance(failure, NotNow):
+            raise failure
+        return failure
+    if isinstance(failure, Rejected):
+        raise Unusable(failure.cause) from failure.cause
+    return Unanswered(failure.cause)
+
+
+def _superseded(ownership: Ownership) -> Unanswered:
+    return Unanswered(OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name))

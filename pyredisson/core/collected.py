@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Real
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 __all__ = [
     "DAY",
@@ -130,8 +129,7 @@ def certain_for(milliseconds: int) -> float:
     return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(NamedTuple):
     """A moment on the runtime's monotonic clock, or never."""
 
     at: float

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.attempt import expire
 from pyredisson.core.calls import ForceCall
+from pyredisson.core.failures import Failure
 from pyredisson.core.release import settle_or_explain
 from pyredisson.core.replies import unusable
-from pyredisson.core.runtime import Failure
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError
 

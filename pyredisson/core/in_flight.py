@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -10,6 +9,10 @@ __all__ = ["AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun",
 
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
 QUEUE_FOR = 900.0
+
+#: For how long, in seconds, after its lease an acquire without an answer is settled: a server that stood still may read
+#: it only then, and take the lock for nobody. As long as the server keeps the epoch that refuses such a copy.
+LATE_FOR = 60.0
 
 
 class Pending(Enum):
@@ -58,7 +61,6 @@ class SettleBegun(NamedTuple):
     repeat: bool  # whether an earlier copy of it may have run
 
 
-@dataclass(slots=True, eq=False)
 class InFlight:
     """The last request of an ownership. Changed by :class:`Ownership` alone, under its mutex.
 
@@ -76,17 +78,32 @@ class InFlight:
         released_behind: A release that had failed was settled since, and its owner has not heard of that yet.
     """
 
-    request_id: int = 0
-    pending: Pending | None = None
-    until: float = 0.0
-    doubtful: bool = False
-    settling: bool = False
-    lease_ms: int = 1
-    of_block: bool = False
-    queued_ms: int = 0
-    releases_due: int = 0
-    without_end: bool = False
-    released_behind: bool = False
+    __slots__ = (
+        "doubtful",
+        "lease_ms",
+        "of_block",
+        "pending",
+        "queued_ms",
+        "released_behind",
+        "releases_due",
+        "request_id",
+        "settling",
+        "until",
+        "without_end",
+    )
+
+    def __init__(self) -> None:
+        self.request_id: int = 0
+        self.pending: Pending | None = None
+        self.until: float = 0.0
+        self.doubtful: bool = False
+        self.settling: bool = False
+        self.lease_ms: int = 1
+        self.of_block: bool = False
+        self.queued_ms: int = 0
+        self.releases_due: int = 0
+        self.without_end: bool = False
+        self.released_behind: bool = False
 
     def begin(self, pending: Pending) -> int:
         """Note a request that no earlier copy of can have run. Returns its number."""
@@ -103,4 +120,6 @@ class InFlight:
 
     def open_until(self) -> float:
         """Until when it is worth settling."""
-        return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR) * bool(self.queued_ms)
+        if self.queued_ms:
+            return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR)
+        return self.until + LATE_FOR * (self.pending is Pending.ACQUIRE)

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.calls import PERMITS
+from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption
 from pyredisson.core.ledger import Open
 from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import Granted, NeverSet, Refused
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.replies import read_stale
-from pyredisson.core.runtime import Failure, Rejected, Unanswered, is_interruption
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, OutcomeUnknownError
@@ -37,7 +37,8 @@ from pyredisson.errors import LockError, OutcomeUnknownError
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.names import NumberedNames
-    from pyredisson.core.runtime import Progress, Reply, Request
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Reply, Request
 
 __all__ = ["NumberedCall", "Operation", "Script"]
 

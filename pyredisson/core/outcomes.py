@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 __all__ = [
@@ -26,76 +25,112 @@ __all__ = [
 ]
 
 
+class Value:
+    """One of the outcomes: equal to another of its class with the same part. No dataclass: those are slow to import."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(repr(part) for part in self._parts())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._parts() == self._parts()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._parts()))
+
+    def _parts(self) -> list[object]:
+        names: tuple[str, ...] = self.__slots__
+        return [getattr(self, name) for name in names]
+
+
 @final
-@dataclass(frozen=True, slots=True)
-class Acquired:
+class Acquired(Value):
     """The owner holds the lock.
 
     Attributes:
         token: The fencing token of the hold, if its kind has one.
     """
 
-    token: int | None = None
+    __slots__ = ("token",)
+    __match_args__ = ("token",)
+
+    def __init__(self, token: int | None = None) -> None:
+        self.token: int | None = token
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Value):
     """Somebody else holds it.
 
     Attributes:
         retry_in_ms: Milliseconds for which asking again is in vain; ``None``: until somebody releases it.
     """
 
-    retry_in_ms: int | None
+    __slots__ = ("retry_in_ms",)
+    __match_args__ = ("retry_in_ms",)
+
+    def __init__(self, retry_in_ms: int | None) -> None:
+        self.retry_in_ms: int | None = retry_in_ms
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Value):
     """The owner does not hold the lock as often as its client counts."""
 
+    __slots__ = ()
+
 
 @final
-@dataclass(frozen=True, slots=True)
-class SelfBlocked:
+class SelfBlocked(Value):
     """The owner would wait for a hold of its own."""
 
+    __slots__ = ()
+
 
 @final
-@dataclass(frozen=True, slots=True)
-class Stale:
+class Stale(Value):
     """The request arrived after a later one of the same owner.
 
     Attributes:
         epoch: The owner's epoch, as the server knows it.
     """
 
-    epoch: int
+    __slots__ = ("epoch",)
+    __match_args__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch: int = epoch
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Value):
     """The permits were granted.
 
     Attributes:
         next_in_ms: After how many ms another waiter may be granted permits without a release; ``None``: never.
     """
 
-    next_in_ms: int | None
+    __slots__ = ("next_in_ms",)
+    __match_args__ = ("next_in_ms",)
+
+    def __init__(self, next_in_ms: int | None) -> None:
+        self.next_in_ms: int | None = next_in_ms
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NeverSet:
+class NeverSet(Value):
     """The semaphore was never given any permits.
 
     Attributes:
         retry_in_ms: As for :class:`Refused`.
     """
 
-    retry_in_ms: int | None
+    __slots__ = ("retry_in_ms",)
+    __match_args__ = ("retry_in_ms",)
+
+    def __init__(self, retry_in_ms: int | None) -> None:
+        self.retry_in_ms: int | None = retry_in_ms
 
 
 ACQUIRED: Final = Acquired()

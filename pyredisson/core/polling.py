@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.kind import Waiting
 from pyredisson.core.outcomes import Acquired
-from pyredisson.core.runtime import Failure, Rejected
 
 if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
 __all__ = ["PreparedRequests"]
 
 
-@dataclass(slots=True, eq=False)
 class PreparedRequests:
     """Requests that are the same each time, under one epoch.
 
@@ -22,10 +20,13 @@ class PreparedRequests:
         release: The last release.
     """
 
-    epoch: int = 0
-    acquire: Request | None = None
-    acquire_lease_ms: int = 0
-    release: Request | None = None
+    __slots__ = ("acquire", "acquire_lease_ms", "epoch", "release")
+
+    def __init__(self) -> None:
+        self.epoch: int = 0
+        self.acquire: Request | None = None
+        self.acquire_lease_ms: int = 0
+        self.release: Request | None = None
 
     def forget(self) -> None:
         """They are of no use any more."""

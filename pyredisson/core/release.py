@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.attempt import adopt, expire
 from pyredisson.core.calls import ReleaseCall, last_release
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.failures import Failure, Rejected, is_interruption
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
 from pyredisson.core.messages import held_here, not_held
 from pyredisson.core.replies import read_release
-from pyredisson.core.runtime import Failure, Rejected, is_interruption
 from pyredisson.core.settling import settle, settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Progress, Reply, Request
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Reply, Request
 
 __all__ = [
     "begin_release",

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pyredisson import events
-from pyredisson.core.runtime import Failure, Rejected, Unanswered, count_as_ours
+from pyredisson.core import events
+from pyredisson.core.failures import Failure, Rejected, Unanswered, count_as_ours
 from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pyredisson.core.failures import Unusable
 from pyredisson.core.outcomes import ACQUIRED, LOST, Acquired, Lost, Refused, Stale
-from pyredisson.core.runtime import Reply, Unusable
+from pyredisson.core.runtime import Reply
 from pyredisson.errors import RedissonError
 
 __all__ = [

@@ -12,18 +12,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from pyredisson.core.callers import Caller, Holding, MadeCaller, Mark
-from pyredisson.core.failures import (
-    Failure,
-    NotNow,
-    NotSent,
-    Rejected,
-    Unanswered,
-    Unusable,
-    count_as_ours,
-    is_interruption,
-)
-from pyredisson.core.running import Progress, run, run_to_the_end
+from pyredisson.core.callers import Caller
+from pyredisson.core.failures import Failure
 
 __all__ = [
     "PUBLISH",
@@ -32,25 +22,10 @@ __all__ = [
     "Answer",
     "Ask",
     "Background",
-    "Caller",
-    "Failure",
-    "Holding",
-    "MadeCaller",
-    "Mark",
-    "NotNow",
-    "NotSent",
-    "Progress",
-    "Rejected",
     "Reply",
     "Request",
     "Runtime",
     "Ticket",
-    "Unanswered",
-    "Unusable",
-    "count_as_ours",
-    "is_interruption",
-    "run",
-    "run_to_the_end",
 ]
 
 T = TypeVar("T")

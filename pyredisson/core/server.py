@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias
 
 from pyredisson.core.failures import Rejected
 from pyredisson.errors import RedissonError
@@ -17,9 +16,7 @@ from pyredisson.errors import RedissonError
 __all__ = ["Complaint", "Learned", "Server", "ServerFacts", "complaints", "lack_of_persistence", "read_info"]
 
 
-@final
-@dataclass(frozen=True)
-class ServerFacts:
+class ServerFacts(NamedTuple):
     """What a server says of itself.
 
     Attributes:
@@ -77,7 +74,7 @@ def read_info(info: bytes, now: float) -> ServerFacts:
 
 
 def _whole(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else 0
 
 
 class Complaint(NamedTuple):

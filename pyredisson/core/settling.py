@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
 from pyredisson.core.replies import unusable
-from pyredisson.core.runtime import Failure, Rejected
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -43,18 +42,20 @@ class Party(NamedTuple):
     every: float
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Seat:
     """One waiter on a bench."""
 
-    bench: Bench  # Of its own as long as it sits on it alone.
-    channel: Channel  # What it hears.
-    ticket: Ticket
-    what: Any  # What it waits for, so that others can look on its behalf.
-    called: bool = False  # It is to look now.
-    rung: bool = False  # That is why it looks, not for the others.
-    again: float = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
-    sleeps_until: float = -math.inf
+    __slots__ = ("again", "bench", "called", "channel", "rung", "sleeps_until", "ticket", "what")
+
+    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any) -> None:
+        self.bench: Bench = bench  # Of its own as long as it sits on it alone.
+        self.channel: Channel = channel  # What it hears.
+        self.ticket: Ticket = ticket
+        self.what: Any = what  # What it waits for, so that others can look on its behalf.
+        self.called: bool = False  # It is to look now.
+        self.rung: bool = False  # That is why it looks, not for the others.
+        self.again: float = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
+        self.sleeps_until: float = -math.inf
 
     def call(self) -> None:
         """Let it look now."""
@@ -62,22 +63,36 @@ class Seat:
         self.ticket.ring()
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Bench:
     """The waiters of one channel who all want the same, so that one answer serves them all."""
 
-    channel: Channel
-    kind: str
-    message: Message
-    party: Party | None = None
-    seats: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
-    next_check: float = 0.0
-    trouble: Exception | None = None
-    # Of a party:
-    looked: float = -math.inf  # When the last look began.
-    soon: float = math.inf  # When another one is wanted, whatever the last one says.
-    look_by: float = math.inf  # When one has to be for everybody.
-    newcomers: dict[Seat, None] = field(default_factory=dict)  # No look was on their behalf yet.
+    __slots__ = (
+        "channel",
+        "kind",
+        "look_by",
+        "looked",
+        "message",
+        "newcomers",
+        "next_check",
+        "party",
+        "seats",
+        "soon",
+        "trouble",
+    )
+
+    def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
+        self.channel: Channel = channel
+        self.kind: str = kind
+        self.message: Message = message
+        self.party: Party | None = party
+        self.seats: OrderedDict[Seat, None] = OrderedDict()
+        self.next_check: float = 0.0
+        self.trouble: Exception | None = None
+        # Of a party:
+        self.looked: float = -math.inf  # When the last look began.
+        self.soon: float = math.inf  # When another one is wanted, whatever the last one says.
+        self.look_by: float = math.inf  # When one has to be for everybody.
+        self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
 
     def due(self) -> float:
         """When the first has to look."""
@@ -97,33 +112,37 @@ class Bench:
             seat.call()
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Channel:
     """One channel of the server's, as the waiters here see it."""
 
-    name: str
-    line: Line  # Where it is heard.
-    benches: dict[str, Bench] = field(default_factory=dict)
-    seat: Seat | None = None  # Whose own channel it is.
-    asked_for: bool = False
-    confirmed: bool = False
-    rings: int = 0
-    idle_since: float = math.inf
-    error: Exception | None = None
+    __slots__ = ("asked_for", "benches", "confirmed", "error", "idle_since", "line", "name", "rings", "seat")
+
+    def __init__(self, name: str, line: Line, benches: dict[str, Bench] | None = None) -> None:
+        self.name: str = name
+        self.line: Line = line  # Where it is heard.
+        self.benches: dict[str, Bench] = {} if benches is None else benches
+        self.seat: Seat | None = None  # Whose own channel it is.
+        self.asked_for: bool = False
+        self.confirmed: bool = False
+        self.rings: int = 0
+        self.idle_since: float = math.inf
+        self.error: Exception | None = None
 
     def waited_for(self) -> bool:
         """Whether it has waiters."""
         return self.seat is not None or bool(self.benches)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Line:
     """One connection on which messages come, and the channels that are heard there."""
 
-    channels: dict[str, Channel] = field(default_factory=dict)
-    idle: dict[str, Channel] = field(default_factory=dict)  # Those of them without waiters at present.
-    looks_at: float = math.inf  # When the subscriber looks for idle ones next.
-    down: Exception | None = None
+    __slots__ = ("channels", "down", "idle", "looks_at")
+
+    def __init__(self, channels: dict[str, Channel] | None = None) -> None:
+        self.channels: dict[str, Channel] = {} if channels is None else channels
+        self.idle: dict[str, Channel] = {}  # Those of them without waiters at present.
+        self.looks_at: float = math.inf  # When the subscriber looks for idle ones next.
+        self.down: Exception | None = None
 
 
 #: Of a channel that is one waiter's own.

@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
+from pyredisson.core.failures import Failure
 from pyredisson.core.holder import GONE, gone_hint, holder_alive
 from pyredisson.core.ownership import Hold
 from pyredisson.core.replies import read_renewed
-from pyredisson.core.runtime import Failure
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.runtime import Failure
+from pyredisson.core.failures import Failure
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import Deadline, wait_seconds
+from pyredisson.core.failures import Failure
 from pyredisson.core.names import LatchNames
 from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
-from pyredisson.core.runtime import PUBLISH, Failure
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiters import ALL
 from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.runtime import Progress
+    from pyredisson.core.running import Progress
 
 __all__ = ["LatchCore", "latch_message"]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyredisson.core.acquire import acquire, is_callers
 from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.force import force_unlock
 from pyredisson.core.kind import LockKind
 from pyredisson.core.messages import never_expires, timed_out
@@ -20,17 +21,19 @@ from pyredisson.core.names import LockNames
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.release import holder_here, leave_block, unlock
 from pyredisson.core.replies import read_count, unusable
-from pyredisson.core.runtime import PUBLISH, is_interruption
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.runtime import Caller, MadeCaller, Progress, Request, Runtime
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Request, Runtime
 
 __all__ = ["UNLOCKED", "LockCore", "PlainKind", "renew_locks"]
 

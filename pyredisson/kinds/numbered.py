@@ -12,7 +12,8 @@ from pyredisson.core.wrong_type import no_number
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.names import NumberedNames
-    from pyredisson.core.runtime import Progress, Reply
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Reply
 
 __all__ = ["MAX_COUNT", "NumberedCore", "count_of", "number_in"]
 

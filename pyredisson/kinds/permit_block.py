@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.core.runtime import is_interruption
 from pyredisson.errors import LockError, LockTimeoutError
 from pyredisson.lease import Lease
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.runtime import Progress, Request, Runtime
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
 
 __all__ = ["Block", "PlainPermits", "RenewedPermit", "renew_permits"]

@@ -10,11 +10,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.failures import Failure
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
 from pyredisson.core.ownership import Hold
 from pyredisson.core.replies import read_int, unusable
-from pyredisson.core.runtime import PUBLISH, Failure
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.numbered import count_of, number_in
@@ -24,7 +25,8 @@ from pyredisson.kinds.permits import PermitsCore
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.runtime import Progress, Reply
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Reply
 
 __all__ = ["PermitSemaphoreCore"]
 

@@ -6,12 +6,12 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
-from pyredisson.core.runtime import Failure, is_interruption
 from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import Answer, PermitOutcome
-    from pyredisson.core.runtime import Progress
+    from pyredisson.core.running import Progress
 
 __all__ = ["PermitsCore", "permits_message"]
 

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from pyredisson.core.attempt import Attempt, attempt, check_layout, expire
 from pyredisson.core.by_message import ByMessage, until_acquired
 from pyredisson.core.calls import ReleaseCall
+from pyredisson.core.failures import Failure
 from pyredisson.core.holder import lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import SELF_BLOCKED, Refused
 from pyredisson.core.replies import read_count, unusable
-from pyredisson.core.runtime import PUBLISH, Failure
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.settling import settle
 from pyredisson.core.waiters import lock_message
 from pyredisson.errors import LockError
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Caller, MadeCaller, Reply, Request, Runtime
+    from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.core.yielding import Yielding
 
 __all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteLockCore"]

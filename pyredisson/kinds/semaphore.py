@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.replies import read_int, unusable
-from pyredisson.core.runtime import PUBLISH, is_interruption
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block, PlainPermits
 from pyredisson.kinds.permits import PermitsCore
@@ -21,7 +22,8 @@ from pyredisson.kinds.permits import PermitsCore
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.runtime import Progress, Reply
+    from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Reply
 
 __all__ = ["SemaphoreCore"]
 

@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson.core.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
 from pyredisson.core.outcomes import LOST, Lost
 from pyredisson.core.polling import Polling
 from pyredisson.core.replies import unusable
-from pyredisson.core.runtime import Failure
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyredisson.core.callers import MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import MadeCaller, Reply, Request, Runtime
+    from pyredisson.core.runtime import Reply, Request, Runtime
 
 __all__ = ["TOKEN_BYTES", "TokenKind", "TokenLockCore", "TokenPair"]
 

@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import redis.exceptions as rx
 
 from pyredisson.net.bounds import MAX_BYTES, Framing
 
-__all__ = ["LIED", "bound_handshake", "bound_handshake_async", "bounded_exchange", "unbounded"]
-
-#: What redis-py raises for replies out of bounds where it reads without ours: in the handshake of a pool's connections.
-LIED: Final = (MemoryError, RecursionError, ValueError)
+__all__ = [
+    "bound_handshake",
+    "bound_handshake_async",
+    "bounded_exchange",
+    "bounding",
+    "bounding_async",
+    "unbounded",
+]
 
 
 class _Count:
@@ -101,20 +105,35 @@ def unbounded(source: Any) -> Any:
 
 def bound_handshake(connection: Any) -> Any:
     """Bound all replies on a connection of our own that is not connected yet, from the handshake on. Returns it."""
-    greet = getattr(connection, "redis_connect_func", None) or _greet
+    connection.redis_connect_func = bounding(getattr(connection, "redis_connect_func", None))
+    return connection
+
+
+def bounding(connect_func: Callable[[Any], Any] | None = None) -> Callable[[Any], None]:
+    """Return a ``redis_connect_func`` that bounds all replies on a connection, from the handshake on.
+
+    Args:
+        connect_func: What the user gave as such; ``None``: what redis-py does by itself.
+    """
+    greet = connect_func or _greet
 
     def connected(connection: Any) -> None:
         connection._sock = _bounded(connection._sock, Framing())
         with _sensible(connection):
             greet(connection)
 
-    connection.redis_connect_func = connected
-    return connection
+    return connected
 
 
 def bound_handshake_async(connection: Any) -> Any:
     """As :func:`bound_handshake`, for asyncio."""
-    greet = getattr(connection, "redis_connect_func", None) or _greet
+    connection.redis_connect_func = bounding_async(getattr(connection, "redis_connect_func", None))
+    return connection
+
+
+def bounding_async(connect_func: Callable[[Any], Any] | None = None) -> Callable[[Any], Awaitable[None]]:
+    """As :func:`bounding`, for asyncio."""
+    greet = connect_func or _greet
 
     async def connected(connection: Any) -> None:
         connection._reader = _bounded(connection._reader, Framing())
@@ -123,8 +142,7 @@ def bound_handshake_async(connection: Any) -> Any:
             if inspect.isawaitable(greeting):
                 await greeting
 
-    connection.redis_connect_func = connected
-    return connection
+    return connected
 
 
 def _greet(connection: Any) -> Any:

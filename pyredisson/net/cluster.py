@@ -14,7 +14,8 @@ import redis.exceptions as rx
 
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
-from pyredisson.net.cluster_map import Cluster, ClusterMap
+from pyredisson.errors import ClientClosedError
+from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.link import Inspect, NodeLink, Stream, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import Address, Ask, Call, Moved, read_redirection, slot_of
@@ -23,6 +24,7 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Acknowledging, Reply
     from pyredisson.net.cluster_map import TimedMutex
+    from pyredisson.net.slots import Cluster
 
 __all__ = ["ClusterLink"]
 
@@ -56,6 +58,8 @@ class ClusterLink:
     Attributes:
         map: Which node serves which slot.
     """
+
+    scattered: bool = True
 
     def __init__(
         self,
@@ -91,7 +95,7 @@ class ClusterLink:
             return await link.eval(packed, timeout)
         except Failure as failure:
             left = timeout - (self._now() - sent)
-            return await self._execute(request.slot, self._sender(request), left, (link, failure))
+            return await self._execute(request.slot, self._sender(request), left, (link, self._said(link, failure)))
 
     async def eval_synced(
         self, request: Call, timeout: float, sync: Acknowledging, sync_timeout: float
@@ -173,6 +177,7 @@ class ClusterLink:
             for index, answer in zip(chunk, await link.eval_all(packed, over - self._now()), strict=True):
                 answers[index] = answer
                 if isinstance(answer, Failure):
+                    answers[index] = answer = self._said(link, answer)
                     redirection = self._redirection(link, answer)
                     if redirection is not None:
                         astray.append(index)
@@ -239,7 +244,14 @@ class ClusterLink:
         try:
             return await send(link, max(0.001, over - self._now()), asking)
         except Failure as failure:
+            return self._said(link, failure)
+
+    def _said(self, link: NodeLink, failure: Failure) -> Failure:
+        """A node that was forgotten meanwhile has not been asked: it is its link that was closed, not the client."""
+        if not isinstance(failure.cause, ClientClosedError) or self.map.knows(link):
             return failure
+        host, port = self.map.address_of(link)
+        return NotSent(rx.ConnectionError(f"{host}:{port} has left the cluster"))
 
     async def _is_replaced(self, link: NodeLink, slot: int, failure: Failure, over: float) -> bool:
         """Whether a request can be brought to another node, since the first cannot be reached and serves no more.

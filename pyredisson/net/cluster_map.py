@@ -7,44 +7,24 @@ then it is asked for anew before the next request. Written once for threads and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotSent, Rejected
 from pyredisson.core.first_contact import Connecting
-from pyredisson.net.slots import SLOTS, Address, Moved, Remap, read_slots, slot_of
+from pyredisson.net.resp import as_redis_error
+from pyredisson.net.slots import SLOTS, Address, Cluster, Moved, read_slots, slot_of
 
 if TYPE_CHECKING:
     from pyredisson.net.link import NodeLink
     from pyredisson.net.slots import Ask
 
-__all__ = ["SHARE", "Cluster", "ClusterMap", "TimedMutex"]
+__all__ = ["SHARE", "ClusterMap", "TimedMutex"]
 
 #: What one node has to say who serves what, as a share of the time there is: then another one is asked.
 SHARE = 1 / 3
-
-
-class Cluster(NamedTuple):
-    """Where a cluster is, and how to reach it.
-
-    Attributes:
-        seeds: Nodes to ask first.
-        connection_class: What redis-py makes the connections of.
-        settings: And with what, but for the address.
-        remap: What the user's client makes of the addresses that the nodes tell.
-    """
-
-    seeds: tuple[Address, ...]
-    connection_class: type[Any]
-    settings: dict[str, Any]
-    remap: Remap | None
-
-    def settings_of(self, address: Address) -> dict[str, Any]:
-        """The settings for the connections to one node."""
-        host, port = address
-        return {**self.settings, "host": host, "port": port}
 
 
 class TimedMutex(Protocol):
@@ -205,7 +185,10 @@ class ClusterMap:
         raise (Connecting if isinstance(failure, Connecting) else NotSent)(failure.cause) from failure.cause
 
     async def _ask_node(self, link: NodeLink, address: Address, timeout: float) -> None:
-        reply = await link.ask(("CLUSTER", "SLOTS"), timeout)
+        try:
+            slots = read_slots(await link.ask(("CLUSTER", "SLOTS"), timeout), address, self._cluster.remap)
+        except rx.InvalidResponse as error:
+            raise NotSent(as_redis_error(error)) from None
         if self.word is None:
             # As Redisson does: a server that has no shards for messages does not know the question.
             try:
@@ -214,7 +197,7 @@ class ClusterMap:
             except Rejected:
                 self.word = "PUBLISH"
         owners: list[NodeLink | None] = [None] * SLOTS
-        for first, last, master in read_slots(reply, address, self._cluster.remap):
+        for first, last, master in slots:
             owners[first : last + 1] = [self._link_to(master)] * (last + 1 - first)
         self._suspects.discard(address)
         changed = owners != self.owners

@@ -44,11 +44,13 @@ class Link(Protocol):
     """Connections to one server: of our own, or borrowed from the user's pool; or to all the nodes of a cluster.
 
     Attributes:
+        scattered: Whether names are on several servers, by their slots.
         inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
             new when it is first used here.
         on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
     """
 
+    scattered: bool
     inspect: Inspect | None
     on_change: Callable[[], None]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.failures import Failure
 from pyredisson.core.waiters import Line
-from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.cluster_map import SHARE
 from pyredisson.net.subscriber import Subscriber
 
@@ -16,9 +15,10 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime
     from pyredisson.core.wakeups import Wakeups
     from pyredisson.events import Event
-    from pyredisson.net.link import Link, NodeLink
+    from pyredisson.net.cluster import ClusterLink
+    from pyredisson.net.link import NodeLink
 
-__all__ = ["NodeSubscribers", "subscriber_for"]
+__all__ = ["NodeSubscribers"]
 
 
 class NodeSubscribers:
@@ -116,19 +116,3 @@ class NodeSubscribers:
                 del self._by_line[subscriber.line]
         for subscriber in subscribers:
             subscriber.close()
-
-
-def subscriber_for(
-    link: Link,
-    start: Callable[[Subscriber], None],
-    runtime: Runtime,
-    config: Config,
-    wakeups: Wakeups,
-    emit: Callable[[Event], None],
-) -> Subscriber | NodeSubscribers:
-    """What hears the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
-    if isinstance(link, ClusterLink):
-        return NodeSubscribers(link, start, runtime, config, wakeups, emit)
-    subscriber = Subscriber(link.stream, start, runtime, config, wakeups, emit, follow=link.follow)
-    link.on_change = subscriber.move
-    return subscriber

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent
+from pyredisson.net.addresses import Address, read_address, unexpected_reply
 from pyredisson.net.resp import as_redis_error
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "Sentinels",
     "Whereabouts",
     "parse_sentinel_url",
+    "read_master",
+    "sentinel_settings",
 ]
 
 SCHEME = "redis+sentinel://"
@@ -37,9 +40,6 @@ _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:,\[\]]+)(?::(?P<port>\d{1,5}))?")
 ASK_AGAIN = 1.0
 #: And so often while no sentinel answers: each time may cost a request a quarter of a second.
 ASK_LATER = 5.0
-
-Address = tuple[str, int]
-"""Host and port."""
 
 AskSentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Awaitable[Any]]
 """Runs one command on a sentinel: with redis-py's settings for the connection, and within a timeout in seconds."""
@@ -192,12 +192,32 @@ class Sentinels:
                 reply = await ask(
                     {**settings, "host": host, "port": port}, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), each
                 )
+                master = read_master(reply)
             except (rx.RedisError, OSError) as error:
                 said.append(f"{host}:{port}: {as_redis_error(error)}")
                 continue
-            if reply:
+            if master is not None:
                 self._order = [sentinel, *(other for other in self._order if other != sentinel)]
-                found, at = (word.decode() if isinstance(word, bytes) else str(word) for word in reply)
-                return found, int(at)
+                return master
             said.append(f"{host}:{port} does not know {service!r}")
         raise NotSent(rx.ConnectionError(f"no sentinel knows the master of {service!r} ({'; '.join(said)})"))
+
+
+def sentinel_settings(settings: dict[str, Any], bound: Callable[[Any], object]) -> dict[str, Any]:
+    """Return settings for a client of a sentinel whose replies are bytes, and within bounds by ``bound``."""
+    connect_func = bound(settings.get("redis_connect_func"))
+    return {**settings, "redis_connect_func": connect_func, "decode_responses": False}
+
+
+def read_master(reply: object) -> Address | None:
+    """Read a sentinel's reply to ``GET-MASTER-ADDR-BY-NAME``; ``None`` if it does not know the service.
+
+    Raises:
+        redis.exceptions.InvalidResponse: It names no address.
+    """
+    match reply:
+        case None | []:
+            return None
+        case [host, port] if (address := read_address(host, port)) is not None:
+            return address
+    raise unexpected_reply("SENTINEL GET-MASTER-ADDR-BY-NAME", reply, "a sentinel")

@@ -47,6 +47,8 @@ class ServerLink:
         away: Whether the server did not answer the last time; only for those who ask many servers at once.
     """
 
+    scattered: bool = False
+
     def __init__(self, transport: Transport, connect_timeout: float, sentinels: Sentinels | None = None) -> None:
         self._transport = transport
         self._now = transport.now

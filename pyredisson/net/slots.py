@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from pyredisson.core.runtime import Announce
+from pyredisson.net.addresses import Address, read_address, unexpected_reply
 from pyredisson.net.resp import Packed, prepare
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Address",
     "Ask",
     "Call",
+    "Cluster",
     "Moved",
     "Remap",
     "prepare_call",
@@ -25,9 +27,6 @@ __all__ = [
 
 SLOTS = REDIS_CLUSTER_HASH_SLOTS
 
-Address: TypeAlias = tuple[str, int]
-"""A node's host and port."""
-
 Remap: TypeAlias = Callable[[Address], Address]
 """Makes the address that a client can reach of the one that the cluster tells."""
 
@@ -35,6 +34,27 @@ Remap: TypeAlias = Callable[[Address], Address]
 def slot_of(key: str) -> int:
     """Return the slot of a key or of a channel."""
     return key_slot(key.encode())
+
+
+class Cluster(NamedTuple):
+    """Where a cluster is, and how to reach it.
+
+    Attributes:
+        seeds: Nodes to ask first.
+        connection_class: What redis-py makes the connections of.
+        settings: And with what, but for the address.
+        remap: What the user's client makes of the addresses that the nodes tell.
+    """
+
+    seeds: tuple[Address, ...]
+    connection_class: type[Any]
+    settings: dict[str, Any]
+    remap: Remap | None
+
+    def settings_of(self, address: Address) -> dict[str, Any]:
+        """The settings for the connections to one node."""
+        host, port = address
+        return {**self.settings, "host": host, "port": port}
 
 
 class Call:
@@ -77,12 +97,25 @@ def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[in
         reply: The raw reply.
         asked: Who said it; a node that does not know its own address means the one by which it was reached.
         remap: What the user's client makes of addresses.
+
+    Raises:
+        redis.exceptions.InvalidResponse: It reports no slots, or some twice.
     """
-    found = []
-    for first, last, master, *_ in reply:
-        address = _address(master[0], master[1], asked)
-        found.append((int(first), int(last), address if remap is None else remap(address)))
-    return found
+    ranges = [_range(each, asked) for each in reply] if isinstance(reply, list) else [None]
+    found = [each for each in ranges if each is not None]
+    if len(found) < len(ranges) or sum(last - first + 1 for first, last, _ in found) > SLOTS:
+        raise unexpected_reply(
+            f"CLUSTER SLOTS from {asked[0]}:{asked[1]}", reply, "a node of a Redis or Valkey cluster"
+        )
+    return found if remap is None else [(first, last, remap(address)) for first, last, address in found]
+
+
+def _range(entry: Any, asked: Address) -> tuple[int, int, Address] | None:
+    match entry:
+        case [int(first), int(last), [host, port, *_], *_] if 0 <= first <= last < SLOTS:
+            address = _address(host, port, asked)
+            return None if address is None else (first, last, address)
+    return None
 
 
 class Moved(NamedTuple):
@@ -100,19 +133,19 @@ class Ask(NamedTuple):
 
 
 def read_redirection(error: BaseException, asked: Address, remap: Remap | None) -> Moved | Ask | None:
-    """Read an error reply that says who serves a slot; ``None`` for any other."""
+    """Read an error reply that says who serves a slot; ``None`` for any other, and for one that says it of no slot."""
     kind, _, rest = str(error).partition(" ")
     if kind not in ("MOVED", "ASK"):
         return None
     slot, _, where = rest.partition(" ")
     host, _, port = where.strip().rpartition(":")
     address = _address(host, port, asked)
+    if address is None or not (slot.isdecimal() and len(slot) <= 5 and int(slot) < SLOTS):
+        return None
     if remap is not None:
         address = remap(address)
     return (Moved if kind == "MOVED" else Ask)(int(slot), address)
 
 
-def _address(host: str | bytes | None, port: str | int, asked: Address) -> Address:
-    if isinstance(host, bytes):
-        host = host.decode()
-    return (asked[0] if not host or host == "?" else host, int(port))
+def _address(host: object, port: object, asked: Address) -> Address | None:
+    return read_address(asked[0] if host in (None, b"", "", b"?", "?") else host, port)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import redis.exceptions as rx
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.runtime import Runtime

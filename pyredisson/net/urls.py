@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyredisson.config import Config
-from pyredisson.net.cluster_map import Cluster
+from pyredisson.net.slots import Cluster
 
 __all__ = [
     "DEFAULT_URL",

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from pyredisson import events
+from pyredisson.core import events
 
 __all__ = ["log_collected", "log_event", "wants_all"]
 

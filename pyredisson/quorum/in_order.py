@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.acquire import acquire
 from pyredisson.core.deadline import Deadline
-from pyredisson.core.runtime import Failure
+from pyredisson.core.failures import Failure
 from pyredisson.quorum.release import RETRY, undo
 from pyredisson.quorum.round import unreachable
 

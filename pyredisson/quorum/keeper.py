@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure
 from pyredisson.core.holder import GONE, gone_hint, holder_alive
 from pyredisson.core.owner_table import OwnerTable
 from pyredisson.core.replies import read_renewed
-from pyredisson.core.runtime import Ask, Failure
+from pyredisson.core.runtime import Ask
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Caller
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiOwnership
 

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyredisson.core.calls import Call
+from pyredisson.core.failures import Failure, Unanswered
 from pyredisson.core.replicas import NotAcknowledged, Taking
 from pyredisson.core.replies import read_stale
-from pyredisson.core.runtime import Ask, Failure, Unanswered
+from pyredisson.core.runtime import Ask
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Caller, Reply, Request, Runtime
+    from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["Member", "MemberAsk", "send"]

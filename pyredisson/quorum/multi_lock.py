@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import timed_out
-from pyredisson.core.runtime import is_interruption
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
@@ -24,14 +24,24 @@ from pyredisson.quorum.in_order import InOrder
 from pyredisson.quorum.member import Member
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
-from pyredisson.quorum.release import go_away, hand_over, held_by_another, release, settle_all_later, undo, undo_all
+from pyredisson.quorum.release import (
+    go_away,
+    hand_over,
+    held_by_another,
+    look_for_loss,
+    release,
+    settle_all_later,
+    undo,
+    undo_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.runtime import Caller, MadeCaller, Progress
+    from pyredisson.core.running import Progress
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["MultiLockCore", "multi_lock"]
@@ -231,12 +241,10 @@ class MultiLockCore:
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         try:
-            if owned.holds and owned.expire(asked):
-                client.keeper.report_lost(owned)
-            if owned.loss is not None:
-                raise lost_error(owned, owned.loss)
+            _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
+                _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
             client.keeper.tidy(owned)
             if client.talkative():
@@ -376,6 +384,12 @@ class MultiLockCore:
         self._check_open()
         owned = self.client.keeper.find(self._key, self._acting())
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
+
+
+def _raise_if_lost(owned: MultiOwnership) -> None:
+    lost = look_for_loss(owned)
+    if lost is not None:
+        raise lost_error(owned, lost)
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.holder import OVERLAPS
+from pyredisson.core.owned import Owned
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.quorum.decisions import certain_until
 
 if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Caller
     from pyredisson.quorum.member import Member
 
 __all__ = ["MultiHold", "MultiOwnership"]
@@ -57,7 +58,7 @@ class MultiHold:
         return Hold(self.lease_ms, watchdog=False, block=False, part=True)
 
 
-class MultiOwnership:
+class MultiOwnership(Owned):
     """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
 
     what = "lock"
@@ -67,15 +68,11 @@ class MultiOwnership:
         "client",
         "extensions",
         "failed_renewals",
-        "holds",
         "key",
         "listed_in",
         "loss",
-        "mark",
         "members",
-        "mutex",
         "name",
-        "on_loss",
         "open",
         "over",
         "owner",
@@ -136,36 +133,9 @@ class MultiOwnership:
         """The clients of its members, each once."""
         return list(dict.fromkeys(member.client for member in self.members))
 
-    def has(self, hold: MultiHold) -> bool:
-        """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""
-        return hold in self.holds
-
     def in_use(self) -> bool:
         """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
         return not self.idle()
-
-    def bound(self) -> bool:
-        """Whether any of it can only be released by its owner."""
-        return any(hold.block is None for hold in self.holds)
-
-    def bring_up(self, hold: MultiHold) -> None:
-        """Make this hold the one that is released next."""
-        with self.mutex:
-            if self.holds and self.holds[-1] is not hold:
-                self.holds.remove(hold)
-                self.holds.append(hold)
-
-    def marked(self, mark: Callable[[], Any]) -> None:
-        """It has left this in the context of its owner."""
-        self.mark = mark
-
-    def call_when_lost(self, callback: Callable[[], None]) -> None:
-        """Call this, too, when it is lost."""
-        self.on_loss = (*self.on_loss, callback)
-
-    def call_no_more(self, callback: Callable[[], None]) -> None:
-        """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each != callback)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""

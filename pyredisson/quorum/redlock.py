@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pyredisson.core.acquire import check_not_stuck
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED as GRANTED
 from pyredisson.core.outcomes import Acquired, Refused
-from pyredisson.core.runtime import Failure, Rejected
 from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type

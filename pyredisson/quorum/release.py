@@ -8,22 +8,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyredisson import events
+from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import held_here, not_held
-from pyredisson.core.runtime import Failure, is_interruption
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import is_wrong_type
 from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from pyredisson.quorum.requests import release_each, settle_each
 
 if TYPE_CHECKING:
-    from pyredisson.core.runtime import Progress
+    from pyredisson.core.running import Progress
     from pyredisson.errors import RedissonError
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
-__all__ = ["RETRY", "go_away", "hand_over", "held_by_another", "release", "settle_all_later", "undo", "undo_all"]
+__all__ = [
+    "RETRY",
+    "go_away",
+    "hand_over",
+    "held_by_another",
+    "look_for_loss",
+    "release",
+    "settle_all_later",
+    "undo",
+    "undo_all",
+]
 
 #: After a round in which too few servers answered.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -105,6 +115,13 @@ def hand_over(owned: MultiOwnership) -> None:
     owned.client.keeper.tidy(owned)
 
 
+def look_for_loss(owned: MultiOwnership) -> str | None:
+    """Report a loss that nobody has noticed yet. Returns why it is lost, if it is."""
+    if owned.holds and owned.expire(owned.client.runtime.now()):
+        owned.client.keeper.report_lost(owned)
+    return owned.loss
+
+
 async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
     """Give back one hold, or go on with one that could not be confirmed.
 
@@ -119,9 +136,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     client = owned.client
     now = client.runtime.now()
     client.refuse_interrupter(owned, *owned.ownerships)
-    if owned.holds and owned.expire(now):
-        client.keeper.report_lost(owned)
-    lost = owned.loss
+    lost = look_for_loss(owned)
     hold = owned.take_over()
     if hold is None:
         if owned.take_ended():
@@ -145,6 +160,8 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
             else:
                 await _settle_now(owned)
         raise
+    # An outer hold may have been lost before the answers were read.
+    lost = lost or look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
     if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyredisson.core.attempt import adopt, begin_attempt, check_reentrant, end_attempt, must_settle
+from pyredisson.core.failures import Failure, Rejected, Unanswered
 from pyredisson.core.outcomes import AT_ONCE, SelfBlocked
 from pyredisson.core.release import begin_release, end_failed_release, end_release
 from pyredisson.core.replicas import NotAcknowledged, Taking
 from pyredisson.core.replies import unusable
-from pyredisson.core.runtime import Failure, Rejected, Unanswered
 from pyredisson.core.settling import call_to_settle, left_open, settled
 from pyredisson.errors import RedissonError
 from pyredisson.quorum.member import MemberAsk, send

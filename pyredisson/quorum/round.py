@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyredisson.core.failures import Failure
 from pyredisson.core.outcomes import Acquired, Refused
-from pyredisson.core.runtime import Failure
 from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.decisions import free_in_ms, spread
 from pyredisson.quorum.release import RETRY

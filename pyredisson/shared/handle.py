@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pyredisson.shared.misuse import BY_HAND, NotPortable, core_of
 
@@ -16,12 +16,10 @@ class Handle(NotPortable):
 
     _core: Any
     _client: Any  # It lives as long as a handle is in use.
-    _made_of: ClassVar[type[Any]]
-    """The class of its core."""
 
     def __init__(self, client: object = BY_HAND, core: object = BY_HAND) -> None:
         self._client = client
-        self._core = core_of(self._made_of, core, self, client)
+        self._core = core_of(core, self, client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.describe()}>"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, NoReturn, SupportsIndex, TypeVar
+from typing import Any, NoReturn, SupportsIndex
 
 __all__ = ["BY_HAND", "NotPortable", "core_of", "no_event_loop", "warn_never_entered"]
-
-C = TypeVar("C")
 
 #: Stands for an argument that only a client gives.
 BY_HAND: Any = None
@@ -31,13 +29,13 @@ class NotPortable:
         )
 
 
-def core_of(kind: type[C], core: object, handle: object, client: object) -> C:
+def core_of(core: Any, handle: object, client: object) -> Any:
     """Return the core that a client made for a handle.
 
     Raises:
         TypeError: Somebody made the handle by hand.
     """
-    if isinstance(core, kind):
+    if hasattr(core, "describe"):
         return core
     name = next((repr(each) for each in (core, client) if isinstance(each, str)), "name")
     made = type(handle).__name__

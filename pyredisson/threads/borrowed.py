@@ -17,7 +17,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.borrowed import RETRY, BorrowedWire, PoolTransport, own_settings_of, place_of
-from pyredisson.net.bounded_sources import LIED, bound_handshake, bounded_exchange
+from pyredisson.net.bounded_sources import bound_handshake, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
 from pyredisson.shared.clock import monotonic
@@ -95,8 +95,12 @@ class BorrowedTransport(PoolTransport):
             except rx.MaxConnectionsError as error:
                 if monotonic() + pause > until:
                     raise NotSent(error) from None
-            except (rx.RedisError, OSError, *LIED) as error:
+            except (rx.RedisError, OSError) as error:
                 raise NotSent(as_redis_error(error)) from None
+            except Exception as error:
+                if (failure := self.misread(error)) is None:
+                    raise
+                raise failure from None
             time.sleep(pause)
             failures += 1
 

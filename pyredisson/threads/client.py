@@ -15,18 +15,9 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.names import check_name
 from pyredisson.errors import ClientClosedError
-from pyredisson.kinds.fair_lock import FairLockCore, NonReentrantFairLockCore
-from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.latch import LatchCore
 from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.non_reentrant import NonReentrantLockCore
-from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.read_write_lock import ReadWriteLockCore
-from pyredisson.kinds.semaphore import SemaphoreCore
-from pyredisson.kinds.spin_lock import SpinLockCore
-from pyredisson.kinds.token_lock import TokenLockCore
-from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
@@ -37,17 +28,14 @@ from pyredisson.net.urls import (
     settings_of,
     url_from_env,
     url_of,
-    url_of_cluster,
 )
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.shared import process
+from pyredisson.shared import kinds, process
 from pyredisson.shared.arguments import backoff_of
 from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
 from pyredisson.shared.patching import check_patched, is_patched
-from pyredisson.shared.synchronized import synchronized_function
-from pyredisson.threads.cluster import cluster_of, link_to_cluster
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
@@ -257,7 +245,7 @@ class Redisson(NotPortable):
         """
         self._core.check_open()
         return NonReentrantLock(
-            self, NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+            self, kinds.NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
@@ -269,7 +257,7 @@ class Redisson(NotPortable):
                 ...
         """
         self._core.check_open()
-        return FairLock(self, FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FairLock(self, kinds.FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
@@ -281,7 +269,7 @@ class Redisson(NotPortable):
         """
         self._core.check_open()
         return NonReentrantFairLock(
-            self, NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+            self, kinds.NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
@@ -300,7 +288,9 @@ class Redisson(NotPortable):
         """
         self._core.check_open()
         return SpinLock(
-            self, SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)), owner
+            self,
+            kinds.SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)),
+            owner,
         )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
@@ -312,7 +302,7 @@ class Redisson(NotPortable):
                 print(lease.token)
         """
         self._core.check_open()
-        return FencedLock(self, FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FencedLock(self, kinds.FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
@@ -324,7 +314,9 @@ class Redisson(NotPortable):
                 ...
         """
         self._core.check_open()
-        return ReadWriteLock(self, ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return ReadWriteLock(
+            self, kinds.ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+        )
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
@@ -340,7 +332,7 @@ class Redisson(NotPortable):
                 then; every process may pass it. ``None``: they are set elsewhere.
         """
         self._core.check_open()
-        return Semaphore(self, SemaphoreCore(self._core, check_name(name), permits))
+        return Semaphore(self, kinds.SemaphoreCore(self._core, check_name(name), permits))
 
     def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
@@ -357,7 +349,7 @@ class Redisson(NotPortable):
             permits: As for :meth:`get_semaphore`.
         """
         self._core.check_open()
-        return PermitExpirableSemaphore(self, PermitSemaphoreCore(self._core, check_name(name), permits))
+        return PermitExpirableSemaphore(self, kinds.PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.
@@ -368,7 +360,7 @@ class Redisson(NotPortable):
             latch.try_set_count(3)
         """
         self._core.check_open()
-        return CountDownLatch(self, LatchCore(self._core, check_name(name)))
+        return CountDownLatch(self, kinds.LatchCore(self._core, check_name(name)))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
@@ -379,7 +371,7 @@ class Redisson(NotPortable):
                 ...
         """
         self._core.check_open()
-        return TokenLock(self, TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return TokenLock(self, kinds.TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
@@ -451,6 +443,8 @@ class Redisson(NotPortable):
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
+        from pyredisson.shared.synchronized import synchronized_function  # Few programs need it.
+
         return synchronized_function(self.get_lock, key, wait_time, lease_time)
 
     def close(self) -> None:
@@ -484,12 +478,10 @@ def _link_of(
     client: redis.Redis | redis.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, Link]:
     """Return where a client connects, its password masked, and a link to there."""
-    if isinstance(client, redis.RedisCluster):
-        client = cluster_of(client)
-    if isinstance(client, Cluster):
-        tls = issubclass(client.connection_class, redis.SSLConnection)
-        url = url_of_cluster(client.seeds, client.settings, tls=tls)
-        return url, link_to_cluster(client, config.sharded_subscription_mode, config.connect_timeout)
+    if isinstance(client, (redis.RedisCluster, Cluster)):
+        from pyredisson.threads.cluster import link_to_cluster  # Most programs have one server.
+
+        return link_to_cluster(client, config)
     users = as_redis_client(client, redis)
     check_client(users, redis.Redis)
     pool = users.connection_pool

@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.urls import kept_settings
+from pyredisson.net.slots import Cluster
+from pyredisson.net.urls import kept_settings, url_of_cluster
 from pyredisson.threads.transport import SocketTransport
 
-__all__ = ["cluster_of", "link_to_cluster"]
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+
+__all__ = ["link_to_cluster"]
 
 
 class ThreadMutex:
@@ -35,7 +38,7 @@ async def _sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def cluster_of(client: redis.RedisCluster) -> Cluster:
+def _cluster_of(client: redis.RedisCluster) -> Cluster:
     """The cluster of a client that the user made. What is sent to it is sent past that client."""
     manager: Any = client.nodes_manager
     nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
@@ -58,10 +61,13 @@ def _greeting(greet: Callable[[Any], object]) -> Callable[[Any], None]:
     return connected
 
 
-def link_to_cluster(cluster: Cluster, mode: str, connect_timeout: float) -> ClusterLink:
-    """Return the link to a cluster; ``mode`` is ``Config.sharded_subscription_mode``."""
+def link_to_cluster(client: redis.RedisCluster | Cluster, config: Config) -> tuple[str, ClusterLink]:
+    """Return the URL of a cluster, its password masked, and a link to it."""
+    cluster = client if isinstance(client, Cluster) else _cluster_of(client)
 
     def link_to_node(address: tuple[str, int]) -> ServerLink:
-        return ServerLink(SocketTransport(cluster.connection_class, cluster.settings_of(address)), connect_timeout)
+        transport = SocketTransport(cluster.connection_class, cluster.settings_of(address))
+        return ServerLink(transport, config.connect_timeout)
 
-    return ClusterLink(cluster, mode, link_to_node, ThreadMutex, _sleep)
+    url = url_of_cluster(cluster.seeds, cluster.settings, tls=issubclass(cluster.connection_class, redis.SSLConnection))
+    return url, ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, ThreadMutex, _sleep)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, final
 
-from typing_extensions import TypeVar
-
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
@@ -15,12 +13,18 @@ from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.running import Progress
 
-__all__ = ["HoldContext"]
+    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+else:  # typing_extensions is slow to import, and the default is for type checkers.
+    from typing import TypeVar
 
-LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True)
+
+__all__ = ["HoldContext"]
 
 
 @final

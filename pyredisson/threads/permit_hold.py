@@ -5,18 +5,22 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, final
 
-from typing_extensions import TypeVar
-
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from pyredisson.kinds.permit_block import Block
 
-__all__ = ["PermitHold"]
+    EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
+else:  # typing_extensions is slow to import, and the default is for type checkers.
+    from typing import TypeVar
 
-EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
+    EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True)
+
+__all__ = ["PermitHold"]
 
 
 @final

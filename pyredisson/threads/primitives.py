@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.core.running import run, run_to_the_end
-from pyredisson.kinds.fenced_lock import FencedLockCore
-from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.read_write_lock import ReadWriteLockCore
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
-from pyredisson.quorum.multi_lock import MultiLockCore, multi_lock
+from pyredisson.shared import kinds
 from pyredisson.shared.arguments import cores_of, wait_of
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND
@@ -19,6 +16,10 @@ from pyredisson.threads.hold import HoldContext as Hold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.kinds.fenced_lock import FencedLockCore
+    from pyredisson.kinds.lock import LockCore
+    from pyredisson.kinds.read_write_lock import ReadWriteLockCore
+    from pyredisson.quorum.multi_lock import MultiLockCore
     from pyredisson.shared.made_owners import Owner
 
 __all__ = [
@@ -272,7 +273,6 @@ class Lock(AnyLock):
     __slots__ = ("_owner",)
 
     _core: LockCore  # pyright: ignore[reportIncompatibleVariableOverride]
-    _made_of: ClassVar[type[Any]] = LockCore
 
     def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core)
@@ -384,7 +384,6 @@ class FencedLock(Lock):
     __slots__ = ()
 
     _core: FencedLockCore  # pyright: ignore[reportIncompatibleVariableOverride]
-    _made_of = FencedLockCore
 
     def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
         """Acquire the lock as :meth:`lock` does, and return the token of the hold.
@@ -462,7 +461,6 @@ class ReadWriteLock(Handle):
     __slots__ = ("_owner",)
 
     _core: ReadWriteLockCore
-    _made_of = ReadWriteLockCore
 
     def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
         super().__init__(client, core)
@@ -545,7 +543,7 @@ class MultiLock(AnyLock):
     _core: MultiLockCore
 
     def __init__(self, *locks: Lock, quorum: int | None = None) -> None:
-        self._core = multi_lock(cores_of(locks, Lock), quorum)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._core = kinds.multi_lock(cores_of(locks, Lock), quorum)  # pyright: ignore[reportIncompatibleVariableOverride]
         self._locks = locks  # They keep their clients going.
 
     @property

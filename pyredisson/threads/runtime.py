@@ -15,8 +15,7 @@ from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
-from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.node_subscribers import subscriber_for
+from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.owners import current_owner
@@ -155,7 +154,7 @@ class ThreadsRuntime(BaseRuntime):
     suspends = False
 
     def __init__(self, link: Link, config: Config) -> None:
-        super().__init__(config, scattered=isinstance(link, ClusterLink))
+        super().__init__(config, scattered=link.scattered)
         self.link = link
         # Not methods around them: this is the hot path.
         self.eval: Callable[[Request, float], Answer[Reply]] = link.eval

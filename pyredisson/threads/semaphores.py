@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.running import run, run_to_the_end
-from pyredisson.kinds.latch import LatchCore
-from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.semaphore import SemaphoreCore
 from pyredisson.lease import Lease
 from pyredisson.shared.handle import Handle
 from pyredisson.threads.permit_hold import PermitHold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.kinds.latch import LatchCore
+    from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
+    from pyredisson.kinds.semaphore import SemaphoreCore
 
 __all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
 
@@ -93,7 +93,6 @@ class Semaphore(AnySemaphore):
     __slots__ = ()
 
     _core: SemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
-    _made_of = SemaphoreCore
 
     def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
@@ -233,7 +232,6 @@ class PermitExpirableSemaphore(AnySemaphore):
     __slots__ = ()
 
     _core: PermitSemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
-    _made_of = PermitSemaphoreCore
 
     def set_permits(self, n: int) -> None:
         """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
@@ -419,7 +417,6 @@ class CountDownLatch(Handle):
     __slots__ = ()
 
     _core: LatchCore
-    _made_of = LatchCore
 
     def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.

@@ -10,11 +10,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pyredisson.net.bounded_sources import bounding
 from pyredisson.net.pool import Pool
+from pyredisson.net.sentinel import sentinel_settings
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
-from pyredisson.threads.borrowed import BorrowedTransport
 from pyredisson.threads.dialling import ThreadDial
 from pyredisson.threads.inherited import Sockets
 from pyredisson.threads.sockets import Connection, SocketStream
@@ -55,7 +56,7 @@ class SocketTransport:
         return self._sockets.open(self._class, settings, timeout)
 
     async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
-        sentinel: Any = redis.Redis(**settings, retry=Retry(NoBackoff(), 0))
+        sentinel: Any = redis.Redis(**sentinel_settings(settings, bounding), retry=Retry(NoBackoff(), 0))
         with sentinel:
             return sentinel.execute_command(*command)
 
@@ -82,4 +83,6 @@ def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | 
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
         transport = SocketTransport(pool.connection_class, kept_settings(pool.connection_kwargs))
         return ServerLink(transport, connect_timeout, sentinels)
+    from pyredisson.threads.borrowed import BorrowedTransport  # Few programs need it.
+
     return ServerLink(BorrowedTransport(pool), connect_timeout)

@@ -70,13 +70,14 @@ class SaleResult(NamedTuple):
         return self.sold == self.seats and self.duplicates == 0 and self.left == 0
 
 
-def run_demo(*, seats: int, workers: int, url: str | None = None) -> int:
+def run_demo(*, seats: int, workers: int, url: str | None = None, console: Console | None = None) -> int:
     """Run the demo and print what happened.
 
     Args:
         seats: How many seats are in stock.
         workers: How many processes sell them.
         url: A single server; the demo removes its keys at the end. ``None``: a private server.
+        console: Where to print; by default the standard output.
 
     Returns:
         0 if the run with the lock was exact and the lock of the killed holder was taken over; 1 if not; 69 without a
@@ -87,7 +88,7 @@ def run_demo(*, seats: int, workers: int, url: str | None = None) -> int:
     """
     if url is not None and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise BadUsage("--url must be that of a single server: redis://, rediss:// or unix://")
-    console = Console()
+    console = console or Console()
     try:
         with (
             _signals_handled(_end),

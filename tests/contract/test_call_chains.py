@@ -15,7 +15,8 @@ import pytest
 
 import pyredisson
 from pyredisson import LockError, LockNotOwnedError
-from pyredisson.core.runtime import Ticket, run
+from pyredisson.core.running import run
+from pyredisson.core.runtime import Ticket
 from tests.worlds.base import Actor
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld

@@ -31,7 +31,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.core.names import LockNames
-from pyredisson.core.runtime import run as step
+from pyredisson.core.running import run as step
 from tests.real.handles import handle
 from tests.waiting import soon, until
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -13,7 +11,9 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
 import redis.exceptions as rx
+import redis.sentinel
 from redis._parsers import _AsyncHiredisParser, _AsyncRESP2Parser, _HiredisParser, _RESP2Parser
 from redis.cache import CacheConfig
 from redis.connection import CacheProxyConnection
@@ -21,25 +21,16 @@ from redis.connection import CacheProxyConnection
 import pyredisson
 from pyredisson import Config
 from pyredisson.asyncio.borrowed import AsyncBorrowedTransport
-from pyredisson.core.runtime import NotSent
+from pyredisson.core.failures import NotSent
 from pyredisson.errors import LockError
 from pyredisson.threads.borrowed import BorrowedTransport
-from tests.proxy import Cutter, Proxy, parse_request
+from tests.proxy import Proxy
+from tests.real.liars import LIES, MOST_GROWN_KIB, MOST_SENT, EndlessServer, is_protocol_error
 from tests.real.observation import ANY_SCRIPT
 from tests.real.test_lying_server import NONSENSE, lie
-from tests.servers import HOST, free_port
+from tests.servers import HOST
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
-
-LIES = {
-    "a bulk of 65 MB": b"$%d\r\n" % (65 * 1024 * 1024),
-    "a bulk of 10 GB": b"$10000000000\r\n",
-    "an array of a trillion": b"*%d\r\n" % 2**40,
-    "an array of four billion": b"*4294967295\r\n",
-    "arrays nested 9 deep": b"*1\r\n" * 9 + b":1\r\n",
-    "arrays nested 10,000 deep": b"*1\r\n" * 10_000 + b":1\r\n",
-    "a length that is no number": b"$x\r\n",
-}
 
 PARSERS: dict[str, dict[str, type[Any]]] = {
     "hiredis": {"threads": _HiredisParser, "asyncio": _AsyncHiredisParser},
@@ -52,50 +43,6 @@ HANDSHAKE: dict[str, dict[str, Any]] = {
     "SELECT": {"protocol": 2},
     "AUTH": {"protocol": 2, "password": "secret"},
 }
-
-ENDLESS = b"$10000000000\r\n"
-#: More than the kernel's buffers of both ends hold, and much less than would be noticed as a growth of memory.
-MOST_SENT = 24 * 1024 * 1024
-MOST_GROWN_KIB = 100_000
-
-
-class EndlessServer:
-    """Answers ``+OK`` to everything, but a reply without end, of which it sends up to 300 MB, to one command."""
-
-    def __init__(self, command: bytes) -> None:
-        self.most_sent = 0  # Of one reply.
-        self.lies = 0
-        self._command = command
-        self._listener = socket.create_server((HOST, free_port()))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
-
-    def _serve(self, sock: socket.socket) -> None:
-        cutter = Cutter(parse_request)
-        with contextlib.suppress(OSError), sock:
-            while data := sock.recv(65536):
-                for args, _ in cutter.feed(data):
-                    if args[0].upper() == self._command:
-                        self._lie(sock)
-                    sock.sendall(b"+OK\r\n")
-
-    def _lie(self, sock: socket.socket) -> None:
-        self.lies += 1
-        sock.sendall(ENDLESS)
-        chunk = b"x" * 1024 * 1024
-        for count in range(1, 301):
-            sock.sendall(chunk)
-            self.most_sent = max(self.most_sent, count * len(chunk))
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
 
 
 @pytest.fixture
@@ -150,15 +97,6 @@ def returned(pool: Any, *, without: Any) -> Any:
     if len(found) != 1 or (found[0].is_connected and source_of(found[0]) is without):
         return None
     return found[0]
-
-
-def is_protocol_error(error: BaseException | None) -> bool:
-    """Whether this is a connection error that says what was wrong with a reply."""
-    while error is not None:
-        if isinstance(error, rx.ConnectionError) and "Protocol error" in str(error):
-            return True
-        error = error.__cause__
-    return False
 
 
 @pytest.mark.parametrize("what", LIES)
@@ -221,13 +159,14 @@ def test_an_invalid_reply_on_a_borrowed_connection_is_a_connection_error(
     world: ClockWorld, proxy: Proxy, unique_name: str, what: str, parser: str
 ) -> None:
     with borrowed(world, proxy.port, parser) as made:
-        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=1.0))), world.actor()
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=15.0))), world.actor()
+        hasty = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0)))  # It asks again until then.
         lock = client.get_lock(unique_name)
         actor.do(lock.is_locked)
         reader_before = source_of(only_connection(made.connection_pool))
         lies = lie(proxy, "EXISTS", LIES[what])
         with pytest.raises(rx.ConnectionError) as error:
-            actor.do(lock.is_locked)
+            actor.do(hasty.get_lock(unique_name).is_locked)
         assert is_protocol_error(error.value), repr(error.value)
         pool = made.connection_pool
         connection = until(lambda: returned(pool, without=reader_before), 10, what="the connection is closed")
@@ -237,10 +176,11 @@ def test_an_invalid_reply_on_a_borrowed_connection_is_a_connection_error(
         assert type(source_of(connection)) is type(reader_before), "and nothing of ours stays on it"
         scripts = lie(proxy, ANY_SCRIPT, LIES[what])
         with pytest.raises(LockError) as failure:
-            actor.do(lock.try_lock)
+            actor.do(hasty.get_lock(unique_name).try_lock)
         assert is_protocol_error(failure.value), repr(failure.value)
         scripts.remove()
         until(lambda: not actor.do(lock.is_locked), 10, what="what was not answered is given back")
+        world.run(hasty.close)
         world.run(client.close)
 
 
@@ -314,6 +254,59 @@ def test_a_lie_in_the_handshake_of_a_pool_is_a_connection_error(
             actor.do(lock.is_locked)
         lies.remove()
         until(lambda: _answers(actor, lock), 10, what="the pool connects again")
+        world.run(client.close)
+
+
+@pytest.mark.parametrize("what", [*NONSENSE, "a map with an array for a key"])
+def test_a_greeting_of_another_kind_to_a_pool_is_a_connection_error(
+    world: ClockWorld, proxy: Proxy, unique_name: str, what: str
+) -> None:
+    lie(proxy, "HELLO", NONSENSE.get(what, KEYED_BY_AN_ARRAY))
+    with borrowed(world, proxy.port, "hiredis", protocol=3, socket_timeout=5.0) as made:
+        client, actor = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0))), world.actor()
+        lock = client.get_lock(unique_name)
+        if world.runtime == "asyncio" and what in NONSENSE:  # redis-py makes nothing of what it is told there.
+            assert actor.do(lock.is_locked) is False
+        else:
+            with pytest.raises(rx.ConnectionError) as error:
+                actor.do(lock.is_locked)
+            assert is_protocol_error(error.value), repr(error.value)
+            assert f"{HOST}:{proxy.port}" in str(error.value)
+        world.run(client.close)
+
+
+@pytest.mark.parametrize("reply", [b":1\r\n", b"*1\r\n:1\r\n", b"*1\r\n*1\r\n$1\r\na\r\n"])
+def test_a_lie_to_the_user_s_own_sentinels_is_a_connection_error(
+    world: ClockWorld, proxy: Proxy, unique_name: str, reply: bytes
+) -> None:
+    lies = lie(proxy, "SENTINEL", reply)
+    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
+    sentinels = kinds[world.runtime]([(HOST, proxy.port)], sentinel_kwargs={"protocol": 2})
+    made = sentinels.master_for("service")
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0)))
+    with pytest.raises(rx.ConnectionError) as error:
+        world.actor().do(client.get_lock(unique_name).is_locked)
+    assert is_protocol_error(error.value), repr(error.value)
+    assert lies.hits
+    world.run(client.close)
+    for pool in (made.connection_pool, *(each.connection_pool for each in sentinels.sentinels)):
+        world.run(pool.disconnect)
+
+
+def test_an_error_of_the_user_s_own_pool_is_raised_as_it_is(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+    class Mistaken:
+        """Connections of the user's, with a mistake."""
+
+        def _connect(self) -> Any:
+            return self.no_such_attribute  # type: ignore[attr-defined]
+
+    bases: dict[str, type[Any]] = {"threads": redis.Connection, "asyncio": redis.asyncio.Connection}
+    kind = type("MistakenConnection", (Mistaken, bases[world.runtime]), {})
+    with borrowed(world, proxy.port, "hiredis", connection_class=kind) as made:
+        client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=2.0)))
+        # Under asyncio, redis-py itself makes a connection error of it.
+        with pytest.raises((AttributeError, rx.ConnectionError), match="no_such_attribute"):
+            world.actor().do(client.get_lock(unique_name).is_locked)
         world.run(client.close)
 
 

@@ -8,6 +8,7 @@ order of the draws from ``world.rng`` is part of it: in another order, the seeds
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -114,7 +115,7 @@ def _no_garbage_collected() -> Iterator[None]:
             gc.enable()
 
 
-class History:
+class History(ABC):
     """One history: build it from a seed, run it, and let the checkers decide whether it is one that may happen."""
 
     #: The last time at which something begins to go wrong, in seconds.
@@ -142,29 +143,29 @@ class History:
 
     # ---- what each kind says -------------------------------------------------------------------------------------
 
+    @abstractmethod
     def clients_in(self, process: Process) -> list[Any]:
         """Return the clients of a process."""
-        raise NotImplementedError
 
     def watch(self) -> Any:
         """Return the rules that are checked all along."""
         return None
 
-    def disturb(self) -> None:
+    def disturb(self) -> None:  # noqa: B027  # Nothing, unless a kind says otherwise.
         """Plan pauses, crashes, restarts and cancellations, at random."""
 
-    def heal(self) -> None:
+    def heal(self) -> None:  # noqa: B027  # Nothing, unless a kind says otherwise.
         """Bring back what is still away when all users have finished."""
 
+    @abstractmethod
     def handle(self, clients: list[Any], number: int, previous: Any) -> Any:
         """Return what a user uses in its round of this number; ``previous`` is that of the round before."""
-        raise NotImplementedError
 
+    @abstractmethod
     def uses(self, lock: Any) -> tuple[Callable[[Process, Any, float], Awaitable[None]], ...]:
         """Return the ways to use a lock. Each is called with the process, the lock and a lease."""
-        raise NotImplementedError
 
-    def failed(self, error: Exception, began: float) -> None:
+    def failed(self, error: Exception, began: float) -> None:  # noqa: B027
         """Judge a call that failed, or had an unknown outcome, in a round that began at this time."""
 
     def remains(self, left: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.runtime import Rejected
+from pyredisson.core.failures import Rejected
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp
@@ -72,6 +72,15 @@ def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callabl
     seen = counted(partial(ClusterHistory, plan=FAILING), range(chunk, max(80, volume(600)), CHUNKS))
     assert overlaps_of(seen) <= {"hold", "lease", "isolated"}
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
+
+
+#: A request to a node that the map forgot meanwhile ended with the error of a closed client.
+ONCE_FOUND = (51000069, 51000096)
+
+
+@pytest.mark.parametrize("seed", ONCE_FOUND)
+def test_seeds_that_found_a_bug_before(seed: int) -> None:
+    ClusterHistory(seed, FAILING).run()
 
 
 @pytest.mark.volume

@@ -20,10 +20,10 @@ import pytest
 from pyredisson.core import acquire, client, hold, release, settling, waiting
 from pyredisson.core import ownership as ownership_module
 from pyredisson.core.backlog import Backlog
+from pyredisson.core.failures import Failure
 from pyredisson.core.outcomes import ACQUIRED, Acquired
 from pyredisson.core.ownership import Hold, Ownership
 from pyredisson.core.ownership_table import OwnershipTable
-from pyredisson.core.runtime import Failure
 from pyredisson.core.settling import settle
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.kinds import fair_lock

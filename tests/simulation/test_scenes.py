@@ -9,7 +9,8 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.config import Config
-from pyredisson.core.runtime import Rejected, Reply, Request
+from pyredisson.core.failures import Rejected
+from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import Lost
 from tests.simulator.checkers import LockRules, leftovers
@@ -210,6 +211,20 @@ def a_lease_that_is_over_when_the_answer_is_read_is_given_back(stage: Stage) -> 
     stage.end()
 
 
+def an_acquire_that_a_stopped_server_reads_late_holds_nothing(stage: Stage) -> None:
+    """The server stands still with an acquire in its input; its client is cut off from it until the lease is over."""
+    node = stage.world.node
+    node.pause()
+    with pytest.raises(OutcomeUnknownError):
+        stage.do(stage.lock.try_lock(0, 3.0))
+    stage.client.runtime.cut()
+    stage.let_pass(5)
+    stage.client.runtime.heal()
+    node.resume()
+    assert stage.other_gets_it(1), "a late copy has taken it for nobody"
+    stage.end()
+
+
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
     for scene in (
@@ -221,6 +236,7 @@ SCENES: dict[str, Callable[[Stage], None]] = {
         what_is_held_is_not_forgotten,
         a_renewal_that_crosses_with_the_unlock_is_no_loss,
         a_lease_that_is_over_when_the_answer_is_read_is_given_back,
+        an_acquire_that_a_stopped_server_reads_late_holds_nothing,
     )
 }
 

@@ -144,6 +144,15 @@ class TokenHistory(LockHistory):
                 await self.world.pause_of(process, 0.5)
 
 
+#: The server stood still for longer than the lease of an acquire, and read a late copy of it for nobody.
+ONCE_FOUND = (20000425,)
+
+
+@pytest.mark.parametrize("seed", ONCE_FOUND)
+def test_seeds_that_found_a_bug_before(seed: int) -> None:
+    TokenHistory(seed).run()
+
+
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -93,20 +94,21 @@ class TopologyHistory(History):
 
     # ---- what each set of servers says ---------------------------------------------------------------------------
 
+    @abstractmethod
     def client(self, process: Process) -> RoutedClient:
         """Return a client of the servers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def watch(self) -> FailoverRules:
-        raise NotImplementedError
+        """See :class:`History`."""
 
+    @abstractmethod
     def disturb_servers(self) -> None:
         """Let something happen to the servers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def whole(self) -> bool:
         """Return whether all servers are up and connected."""
-        raise NotImplementedError
 
     # ---- the history ---------------------------------------------------------------------------------------------
 

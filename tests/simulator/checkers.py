@@ -7,7 +7,7 @@ Beside the system, not inside it: a checker looks at what the servers did and at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyredisson.core.in_flight import Pending
@@ -66,15 +66,24 @@ class LockRules(OwnershipRules):
        unlock has been asked for. (So an owner that lost a lock could know it before the next one got it.)
     2. Only the release of a last hold, a forced unlock, or the end of a lease shortens the life of a lock.
     3. A lock has at most one holder, and always a TTL.
+    4. A lock is granted only to somebody who asks for it at that time: a late copy of a request takes it for nobody.
     """
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if not script.startswith(("lock_", "fair_")):
             return
         if script in ("lock_acquire", "fair_acquire") and result is None:
-            self._granted(keys[0], args[0].decode())
+            owner = args[0].decode()
+            if any(owner.startswith(client.core.id) for client in self._clients):  # Else it looks at what they left.
+                self._check_asked(keys[0], lambda ownership: ownership.owner == owner)
+            self._granted(keys[0], owner)
         ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
         self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
+
+    def _check_asked(self, key: bytes, is_grantee: Callable[[Ownership], bool]) -> None:
+        ownerships = [ownership for client in self._clients for ownership in client.core.ownerships.of(key.decode())]
+        if not any((each.pending or each.holds) and is_grantee(each) for each in ownerships):
+            raise Violation(f"{key!r} was granted at {self._world.now:.6f} s, and nobody had asked for it")
 
     def _granted(self, key: bytes, owner: str) -> None:
         self.grants += 1
@@ -104,23 +113,15 @@ class LockRules(OwnershipRules):
 
 
 class TokenRules(LockRules):
-    """The same rules, for locks that are a string, the token of their hold; and one more.
-
-    4. A lock is granted only to somebody who asks for it at that time: a late copy of a request takes it for nobody.
-    """
+    """The same rules, for locks that are a string, the token of their hold."""
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if not script.startswith("token_"):
             return
         if script == "token_acquire" and result is None:
+            token = args[0].decode()
+            self._check_asked(keys[0], lambda ownership: ownership.kind.stored_as(ownership) == token)
             # The token is new; the owner stands behind the epoch's key.
-            name, token = keys[0].decode(), args[0].decode()
-            ownerships = [ownership for client in self._clients for ownership in client.core.ownerships.of(name)]
-            if not any(
-                (ownership.pending or ownership.holds) and ownership.kind.stored_as(ownership) == token
-                for ownership in ownerships
-            ):
-                raise Violation(f"{keys[0]!r} was granted at {self._world.now:.6f} s, and nobody had asked for it")
             self._granted(keys[0], ":".join(keys[1].decode().rsplit(":", 3)[1:]))
         ended = script in ("token_release", "token_force_unlock") and result == 1
         self._look(node, script, keys if script == "token_renew" else keys[:1], ended=ended)

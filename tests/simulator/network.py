@@ -8,6 +8,7 @@ about them (:class:`pyredisson.net.server_link.ServerLink`, :class:`pyredisson.n
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, lru_cache
@@ -18,7 +19,7 @@ import hiredis
 import redis.exceptions as rx
 
 import pyredisson
-from pyredisson.core.runtime import Failure, NotSent, Unanswered
+from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.net.pool import Pool
 from pyredisson.net.resp import Script, pack, reply_error, script
 from pyredisson.net.slots import Address
@@ -238,7 +239,7 @@ class _Way:
             self._world.at(self._last, self._queue.popleft())
 
 
-class _End:
+class _End(ABC):
     """One process's end of one connection."""
 
     def __init__(self, port: Port, host: Host) -> None:
@@ -264,9 +265,9 @@ class _End:
         """Let something happen here, when what the server sends now arrives."""
         self._back.carry(lambda: self.port.process.run(call))
 
+    @abstractmethod
     def broken(self) -> None:
         """The server's end is closed."""
-        raise NotImplementedError
 
     def _carry_end(self, call: Callable[[], None]) -> None:
         self.port.world.after(self.port.world.travel(), lambda: self.port.process.run(call))

@@ -13,14 +13,14 @@ from redis import Connection
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import Acknowledging, Background, Failure, Reply, Request
+from pyredisson.core.failures import Failure
+from pyredisson.core.runtime import Acknowledging, Background, Reply, Request
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.cluster_map import Cluster
-from pyredisson.net.node_subscribers import subscriber_for
 from pyredisson.net.resp import prepare
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.slots import Address, prepare_call, slot_of
+from pyredisson.net.slots import Address, Cluster, prepare_call, slot_of
+from pyredisson.net.subscribing import subscriber_for
 from tests.simulator.network import Port, SimulatedTransport
 from tests.simulator.runtime import AnyClient, Seam
 from tests.simulator.world import Process, Promise
@@ -69,7 +69,7 @@ class RoutedRuntime(Seam):
         super().__init__(port.process)
         self.port = port
         self.link = link
-        self._scattered = isinstance(link, ClusterLink)
+        self._scattered = link.scattered
         self._config = config
         self._subscriber: Subscriber | NodeSubscribers | None = None
 

@@ -15,20 +15,10 @@ from typing_extensions import Self
 
 from pyredisson.asyncio.factory import Factory
 from pyredisson.config import Config
+from pyredisson.core.callers import Caller, Holding
 from pyredisson.core.client import ClientCore
-from pyredisson.core.runtime import (
-    Acknowledging,
-    Ask,
-    Background,
-    Caller,
-    Failure,
-    Holding,
-    NotSent,
-    Reply,
-    Request,
-    Ticket,
-    Unanswered,
-)
+from pyredisson.core.failures import Failure, NotSent, Unanswered
+from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import statistics
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import plots, profile_hot_path
+from benchmarks import charts, plots, profile_hot_path
 from benchmarks.cross_hand_over import WAITED_NS, HandOvers, Pass, hand_overs
 from benchmarks.report import Claim, Figure, read, write, write_summary
+from benchmarks.rounds import CALM_CORES, FOREIGN
 
 MS = 1_000_000
 assert WAITED_NS == MS
@@ -50,8 +53,7 @@ def test_two_inside_are_an_error() -> None:
 
 # ---- results and pictures --------------------------------------------------------------------------------------------
 
-PAGE = plots.PICTURES.parents[1] / "explanation" / "benchmarks.md"
-NOTHING_SHORT = "Nothing: every bound is kept.\n"
+PAGE = plots.PIECES.parents[1] / "explanation" / "benchmarks.md"
 
 
 def figure(name: str = "one_thread", *, measured: float = 2.0) -> Figure:
@@ -61,7 +63,7 @@ def figure(name: str = "one_thread", *, measured: float = 2.0) -> Figure:
     return Figure(name, "A & B", "It was done.", ("who", "n"), [("us", "1")], [claim], ["Mind this"], samples)
 
 
-ABOUT = {"server": "Valkey 9", "python": "CPython 3", "redis-py": "8", "cores": 2}
+ABOUT = {"server": "Valkey 9", "python": "CPython 3", "redis-py": "8", "system": "Linux", "cores": 2}
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -79,27 +81,46 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_a_figure_is_drawn_and_described(tmp_path: Path) -> None:
     write(figure(measured=0.5), ABOUT, tmp_path)
-    plots.draw(tmp_path, tmp_path)
-    texts = [each.text for each in ElementTree.fromstring((tmp_path / "one_thread.svg").read_text()).iter()]
-    assert {"A & B", "pyredisson", "<others>", "2,000", "1,000"} <= set(texts)
-    told = (tmp_path / "one_thread.md").read_text()
-    assert ":alt: A & B. Pairs of acquire and release a second: pyredisson 2,000, <others> 1,000.\n" in told
-    assert "Mind this." in told
-    assert "| pairs of <others> | 0.50 x | >= 1.00 x | short |" in told
-    assert "| A & B | pairs of <others> | 0.50 x | >= 1.00 x |" in (tmp_path / "short.md").read_text()
-    assert (tmp_path / "redlock.md").read_text().startswith("*Not measured yet")
-    assert not (tmp_path / "redlock.svg").exists()
-    write(figure(), ABOUT, tmp_path)
-    plots.draw(tmp_path, tmp_path)
-    assert (tmp_path / "short.md").read_text() == NOTHING_SHORT
+    measured = plots.shown(tmp_path)
+    page = plots.figures(measured)
+    assert page.startswith("## One server\n\n### A & B\n\n<figure")
+    assert '<span class="who">&lt;others&gt;</span>' in page
+    assert '<div class="row ours"><span class="who">pyredisson</span>' in page
+    assert '<span class="value">2,000</span>' in page
+    assert "It was done. Mind this.\n" in page
+    assert "wanted" not in page
+    assert "## Redlock" not in page, "it was not measured"
 
 
-@pytest.mark.parametrize(
-    ("largest", "ticks"),
-    [(1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (15441.0, [0, 5000, 10000, 15000]), (54.9, [0, 20, 40]), (0.0, [0])],
-)
-def test_round_numbers_stand_at_an_axis(largest: float, ticks: list[float]) -> None:
-    assert plots.linear_ticks(largest) == pytest.approx(ticks)
+def test_a_figure_that_others_disturbed_is_not_shown(tmp_path: Path) -> None:
+    disturbed = {who: [{**each, FOREIGN: CALM_CORES} for each in samples] for who, samples in figure().samples.items()}
+    write(replace(figure(), samples=disturbed), ABOUT, tmp_path)
+    assert plots.shown(tmp_path) == {}
+    assert (plots.figures({}), plots.readme_table({})[:8]) == ("\n", "| median")
+
+
+def test_a_figure_of_this_library_alone_is_all_in_its_color() -> None:
+    rows = charts.Bars("n", "n").html(Figure("x", "x", "x", (), (), (), samples={"a": [{"n": 1}], "b": [{"n": 2}]}))
+    assert rows.count('class="row ours"') == 2
+
+
+def test_a_chart_of_html_is_one_block_of_markdown() -> None:
+    assert "\n\n" not in charts.Bars("pairs/s", "pairs").html(figure())
+    assert "\n\n" not in charts.html_groups("pairs", [charts.Group("one", [charts.Bar("pyredisson", 1.0)])])
+
+
+def test_the_picture_of_the_readme_is_described() -> None:
+    bars = [charts.Bar("<others>", 1000.0), charts.Bar("pyredisson", 2000.0)]
+    picture = ElementTree.fromstring(charts.svg_groups("A & B", [charts.Group("One", bars)], "on two cores"))
+    texts = [each.text for each in picture.iter() if each.text]
+    assert {"A & B", "One", "<others>", "pyredisson", "2,000", "on two cores"} <= set(texts)
+    assert "One: <others> 1,000, pyredisson 2,000" in texts
+
+
+def test_a_ratio_is_the_median_of_those_within_the_rounds() -> None:
+    rates = {"ours": [{"n": 3.0}, {"n": 8.0}, {"n": 5.0}], "other": [{"n": 1.0}, {"n": 2.0}, {"n": 5.0}]}
+    comparison = plots.Comparison("n", "x", "ours", "other", "n", "other")
+    assert plots.ratio(replace(figure(), samples=rates), comparison) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +128,7 @@ def test_round_numbers_stand_at_an_axis(largest: float, ticks: list[float]) -> N
     [(0.18, 498, [0.1, 1, 10, 100, 1000]), (1, 1, [1, 10]), (0.5, 0.7, [0.1, 1])],
 )
 def test_powers_of_ten_stand_around_the_waits(smallest: float, largest: float, ticks: list[float]) -> None:
-    assert plots.decades(smallest, largest) == pytest.approx(ticks)
+    assert charts.decades(smallest, largest) == pytest.approx(ticks)
 
 
 def test_each_figure_is_drawn() -> None:
@@ -120,14 +141,44 @@ def test_the_figures_that_compare_with_redisson_have_a_word() -> None:
     assert set(chosen[0]) == {name for name in plots.FIGURES if name.startswith(("java", "cross"))}
 
 
-def test_the_documentation_shows_the_results_that_are_here(tmp_path: Path) -> None:
+def test_each_figure_has_its_section() -> None:
+    sections = [name for _, names in plots.SECTIONS for name in names]
+    assert sorted([*sections, *plots.COMPARED_WITH_REDISSON]) == sorted(plots.FIGURES)
+
+
+def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_path: Path) -> None:
     """Else: ``python -m benchmarks.plots``."""
-    results, pictures = tmp_path / "results", tmp_path / "pictures"
+    results, pieces, chart, readme = (tmp_path / name for name in ("results", "pieces", "chart.svg", "README.md"))
     shutil.copytree(plots.RESULTS, results)
-    plots.main(["--results", str(results), "--pictures", str(pictures)])
+    shutil.copy(plots.README, readme)
+    paths = {"--results": results, "--pieces": pieces, "--chart": chart, "--readme": readme}
+    plots.main([str(each) for pair in paths.items() for each in pair])
     assert (results / "latest.md").read_text() == (plots.RESULTS / "latest.md").read_text()
-    drawn = {path.name: path.read_text() for path in pictures.iterdir()}
-    assert {path.name: path.read_text() for path in plots.PICTURES.iterdir()} == drawn
+    assert chart.read_text() == plots.CHART.read_text()
+    assert readme.read_text() == plots.README.read_text()
+    written = {path.name: path.read_text() for path in pieces.iterdir()}
+    assert {path.name: path.read_text() for path in plots.PIECES.iterdir()} == written
+
+
+def test_the_readme_keeps_its_markers() -> None:
+    assert plots.with_table(f"a\n{plots.BEGIN}\nold\n{plots.END}\nb", "new").split() == [
+        "a", *plots.BEGIN.split(), "new", *plots.END.split(), "b",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="no table between"):
+        plots.with_table(plots.BEGIN, "new")
+
+
+def test_what_the_readme_says_of_better_peers_was_measured() -> None:
+    results = {result.figure.name: result.figure for result in read(plots.RESULTS, plots.FIGURES)}
+
+    def median(name: str, who: str, quantity: str) -> float:
+        return statistics.median(charts.values_of(results[name], quantity)[who])
+
+    assert median("one_thread", "redis-py Lock", "bytes/pair") < median("one_thread", "pyredisson", "bytes/pair")
+    assert median("held_locks", plots.RENEWED_BY_THREADS, "bytes") < median("held_locks", "pyredisson", "bytes")
+    assert median("redlock", "redlock-ng", "bytes/pair") < median("redlock", "pyredisson", "bytes/pair")
+    longest = "longest ms"
+    assert median("java_hand_over", "Redisson 4.7.0, 8", longest) < median("java_hand_over", "pyredisson, 8", longest)
 
 
 def test_quick_figures_are_kept_from_the_documented_ones() -> None:
@@ -140,6 +191,8 @@ def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) ->
     assert "core: ownerships, deadlines, watchdog, events" in capsys.readouterr().out
 
 
-def test_the_page_includes_what_is_drawn() -> None:
-    included = set(re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text()))
-    assert included == {*plots.FIGURES, plots.SHORT}
+def test_the_page_includes_what_is_written() -> None:
+    included = re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text())
+    assert included == ["summary", "figures", "compared_with_redisson"]
+    written = {path.stem for path in plots.PIECES.iterdir()}
+    assert written == {*included, *plots.INCLUDED_ELSEWHERE}

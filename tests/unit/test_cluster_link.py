@@ -12,10 +12,10 @@ import redis.exceptions as rx
 from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, Unanswered
 from pyredisson.core.running import run
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.cluster_map import Cluster
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
-from pyredisson.net.slots import Address, Call, slot_of
+from pyredisson.net.slots import Address, Call, Cluster, slot_of
 from pyredisson.threads.cluster import ThreadMutex
 
 A: Address = ("a", 1)
@@ -123,6 +123,43 @@ def test_the_map_is_asked_for_once(world: World) -> None:
     assert [world.eval(), world.eval(), world.eval()] == [1, 1, 1]
     assert world.log.count(("a", "map")) + world.log.count(("b", "map")) == 1
     assert world.evals() == [("a", "eval")] * 3
+
+
+def _forgotten_meanwhile(world: World) -> Callable[[], Exception]:
+    def forget() -> Exception:
+        world.owner = B
+        world.link.map.suspect(world.nodes[A])  # type: ignore[arg-type]
+        run(world.link.map.learn(1.0))
+        assert world.nodes[A].closed
+        return NotSent(ClientClosedError("this client was closed meanwhile"))
+
+    return forget
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_a_request_to_a_node_that_is_forgotten_meanwhile_goes_to_another(world: World, known: bool) -> None:
+    if known:
+        world.eval()
+        world.log.clear()
+    world.answers = [_forgotten_meanwhile(world)]
+    assert world.eval() == 1
+    assert world.evals() == [("a", "eval"), ("b", "eval")]
+
+
+def test_requests_to_a_node_that_is_forgotten_meanwhile_are_not_those_of_a_closed_client(world: World) -> None:
+    world.eval()
+    world.answers = [_forgotten_meanwhile(world)]
+    (answer,) = run(world.link.eval_all([Call("lock_acquire", (NAME,), ())], 5.0))
+    assert isinstance(answer, NotSent)
+    assert str(answer.cause) == "a:1 has left the cluster"
+
+
+def test_a_closed_client_says_so(world: World) -> None:
+    world.eval()
+    world.answers = [NotSent(ClientClosedError("closed"))]
+    with pytest.raises(NotSent) as raised:
+        world.eval()
+    assert isinstance(raised.value.cause, ClientClosedError)
 
 
 @pytest.mark.parametrize(

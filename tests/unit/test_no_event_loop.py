@@ -53,7 +53,7 @@ def test_in_an_isolated_subinterpreter() -> None:
         "        if name.split('.')[0] == 'hiredis':\n"
         "            raise ImportError('module hiredis.hiredis does not support loading in subinterpreters')\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "import pyredisson\n"
+        "from pyredisson import Redisson\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "pyredisson cannot run in an isolated subinterpreter: use threads or processes" in ended.stderr

@@ -10,7 +10,7 @@ import pytest
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import LatchNames, SemaphoreNames
-from pyredisson.core.runtime import run
+from pyredisson.core.running import run
 from pyredisson.core.waiters import ALL, Seat
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.kinds.latch import latch_message

@@ -19,14 +19,9 @@ FACADES = {
 }
 
 #: Larger than that since before there was a limit. Lower a number when its file has shrunk; never raise one.
-OVERSIZE: dict[str, int] = {
-    "core/ownership.py": 572,
-}
+OVERSIZE: dict[str, int] = {}
 #: As for files: functions by file and name.
-OVERSIZE_FUNCTIONS: dict[str, int] = {
-    "core/acquire.py:acquire": 63,
-    "core/client.py:persist": 60,
-}
+OVERSIZE_FUNCTIONS: dict[str, int] = {}
 
 
 def relative(path: Path) -> str:

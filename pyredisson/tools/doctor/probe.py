@@ -17,9 +17,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.server import ServerFacts, read_info
-from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url
+from pyredisson.net.bounded_sources import bounding
+from pyredisson.net.resp import as_redis_error
+from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
 from pyredisson.net.slots import SLOTS, Address, read_slots
 from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
+from pyredisson.tools.doctor.replies import check_pong, read_clock, read_info_text, read_save, read_scan
 
 __all__ = ["Node", "Replica", "SentinelAnswer", "SentinelView", "format_address", "probe", "read_replicas"]
 
@@ -34,9 +37,11 @@ MAX_KEYS = 50_000
 MAX_SECONDS = 3.0
 SAMPLES = 5
 
+MAX_ERROR = 500  # characters of an error that are reported
+
 _OWNER = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?")  # a field of a lock's hash
 _REPLICA = re.compile(rb"^slave\d+:(.*?)\r?$", re.MULTILINE)
-_OFFSET = re.compile(rb"^master_repl_offset:(\d+)\r?$", re.MULTILINE)
+_OFFSET = re.compile(rb"^master_repl_offset:(\d{1,19})\r?$", re.MULTILINE)
 
 
 @final
@@ -147,9 +152,13 @@ def _prober(url: str) -> Callable[[], Node]:
 def _client(url: str, address: Address | None = None) -> Any:
     """Return a client without retries for the server at a URL, or, with the same settings, for another address."""
     client = redis.Redis.from_url(
-        known_url(url), socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0)
+        known_url(url),
+        socket_timeout=TIMEOUT,
+        socket_connect_timeout=TIMEOUT,
+        retry=Retry(NoBackoff(), 0),
+        redis_connect_func=bounding(),
     )
-    client.response_callbacks.pop("INFO", None)  # Read as the library reads it.
+    client.response_callbacks.clear()  # Replies are read here: redis-py expects the right types.
     settings = client.connection_pool.connection_kwargs
     settings["decode_responses"] = False  # Whatever the URL says.
     if address is not None:
@@ -170,13 +179,13 @@ def _probe_server(client: Any, url: str | None = None) -> Node:
     node = Node(url or url_of(settings, tls=tls) or "?")
     try:
         with client:
-            client.ping()
-            node.round_trip = statistics.median(_seconds_of(client.ping) for _ in range(PINGS))
-            info = _if_permitted(lambda: client.execute_command("INFO"))
+            _ping(client)
+            node.round_trip = statistics.median(_seconds_of(lambda: _ping(client)) for _ in range(PINGS))
+            info = _if_permitted(lambda: read_info_text(client.execute_command("INFO")))
             if info is not None:
                 node.facts = read_info(info, time.monotonic())
                 node.replicas = read_replicas(info)
-            node.saves = (_if_permitted(lambda: client.config_get("save")) or {}).get("save")
+            node.saves = _if_permitted(lambda: read_save(client.execute_command("CONFIG", "GET", "save")))
             node.clock = _if_permitted(lambda: _clock_of(client))
             _if_permitted(lambda: _search_leaks(client, node))
     except (rx.RedisError, OSError) as error:
@@ -191,7 +200,8 @@ def _settings_of(client: Any) -> tuple[dict[str, Any], bool]:
 
 
 def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    said = as_redis_error(error)
+    return f"{type(said).__name__}: {str(said)[:MAX_ERROR]}"
 
 
 def _if_permitted(ask: Callable[[], T]) -> T | None:
@@ -202,6 +212,10 @@ def _if_permitted(ask: Callable[[], T]) -> T | None:
         return None
 
 
+def _ping(client: Any) -> None:
+    check_pong(client.execute_command("PING"))
+
+
 def _seconds_of(ask: Callable[[], object]) -> float:
     began = time.perf_counter()
     ask()
@@ -210,15 +224,15 @@ def _seconds_of(ask: Callable[[], object]) -> float:
 
 def _clock_of(client: Any) -> float:
     began = time.time()
-    seconds, micros = client.time()
-    return float(seconds + micros / 1e6 - (began + time.time()) / 2)
+    there = read_clock(client.execute_command("TIME"))
+    return there - (began + time.time()) / 2
 
 
 def _search_leaks(client: Any, node: Node) -> None:
     deadline = time.monotonic() + MAX_SECONDS
-    cursor: Any = 0
+    cursor = b"0"
     while node.keys_seen < MAX_KEYS and time.monotonic() <= deadline:
-        cursor, names = client.scan(cursor, count=500)
+        cursor, names = read_scan("SCAN", client.execute_command("SCAN", cursor, "COUNT", 500))
         node.keys_seen += len(names)
         for name in _leaked_among(client, names):
             node.leaked += 1
@@ -236,8 +250,10 @@ def _leaked_among(client: Any, names: Sequence[bytes]) -> Iterable[bytes]:
         pipeline.pttl(name)
     answers = pipeline.execute(raise_on_error=False)
     for name, kind, time_to_live in zip(names, answers[::2], answers[1::2], strict=True):
-        if kind == b"hash" and time_to_live == -1 and any(map(_OWNER.fullmatch, client.hscan(name, count=10)[1])):
-            yield name
+        if kind == b"hash" and time_to_live == -1:
+            _, pairs = read_scan("HSCAN", client.execute_command("HSCAN", name, 0, "COUNT", 10))
+            if any(map(_OWNER.fullmatch, pairs[::2])):
+                yield name
 
 
 def read_replicas(info: bytes) -> list[Replica]:
@@ -259,7 +275,7 @@ def read_replicas(info: bytes) -> list[Replica]:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
 def format_address(address: tuple[str, object]) -> str:
@@ -286,11 +302,9 @@ def _ask_sentinel(address: Address, service: str) -> tuple[SentinelAnswer, Addre
     where = format_address(address)
     with _client("redis://", address) as sentinel:
         try:
-            named = sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
-            if not named:
+            master = read_master(sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service))
+            if master is None:
                 return SentinelAnswer(where), None
-            host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in named)
-            master = (host, int(port))
             doubts = None
             try:
                 sentinel.execute_command("SENTINEL", "CKQUORUM", service)

@@ -1,0 +1,54 @@
+"""What single locks and multi-locks have alike: their owner's holds, its mark, and those who want to hear of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+__all__ = ["Owned"]
+
+
+class Owned:
+    """What one owner holds. Plain state, to which a :class:`pyredisson.Lease` can be.
+
+    Attributes:
+        mutex: Makes its changes atomic.
+        holds: The nested holds, the innermost last.
+        mark: What it has left in the context of its owner.
+        on_loss: Called when it is lost.
+    """
+
+    __slots__ = ("holds", "mark", "mutex", "on_loss")
+
+    mutex: AbstractContextManager[Any]
+    holds: list[Any]
+    mark: Callable[[], Any] | None
+    on_loss: tuple[Callable[[], None], ...]
+
+    def has(self, hold: object) -> bool:
+        """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""
+        return hold in self.holds
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by its owner."""
+        return any(hold.block is None for hold in self.holds)
+
+    def bring_up(self, hold: object) -> None:
+        """Make this hold the one that is released next."""
+        with self.mutex:
+            if self.holds and self.holds[-1] is not hold:
+                self.holds.remove(hold)
+                self.holds.append(hold)
+
+    def marked(self, mark: Callable[[], Any]) -> None:
+        """Its hold has left this in the context of its owner."""
+        self.mark = mark
+
+    def call_when_lost(self, callback: Callable[[], None]) -> None:
+        """Call this, too, when it is lost."""
+        self.on_loss = (*self.on_loss, callback)
+
+    def call_no_more(self, callback: Callable[[], None]) -> None:
+        """Its block was left."""
+        self.on_loss = tuple(each for each in self.on_loss if each != callback)

@@ -1,0 +1,38 @@
+"""What hears a client's messages: one subscriber, or one for each node of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.events import Event
+    from pyredisson.net.cluster import ClusterLink
+    from pyredisson.net.link import Link
+    from pyredisson.net.node_subscribers import NodeSubscribers
+    from pyredisson.net.subscriber import Subscriber
+
+__all__ = ["subscriber_for"]
+
+
+def subscriber_for(
+    link: Link,
+    start: Callable[[Subscriber], None],
+    runtime: Runtime,
+    config: Config,
+    wakeups: Wakeups,
+    emit: Callable[[Event], None],
+) -> Subscriber | NodeSubscribers:
+    """What hears the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
+    if link.scattered:
+        from pyredisson.net.node_subscribers import NodeSubscribers  # Most programs have one server.
+
+        return NodeSubscribers(cast("ClusterLink", link), start, runtime, config, wakeups, emit)
+    from pyredisson.net.subscriber import Subscriber  # Not needed before there is a client.
+
+    subscriber = Subscriber(link.stream, start, runtime, config, wakeups, emit, follow=link.follow)
+    link.on_change = subscriber.move
+    return subscriber

@@ -1,0 +1,60 @@
+"""How the replies to the doctor's questions are read. One of another type than expected is a clear error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis.exceptions as rx
+
+from pyredisson.net.addresses import unexpected_reply
+
+__all__ = ["check_pong", "read_clock", "read_info_text", "read_save", "read_scan"]
+
+#: More digits have neither seconds nor cursors.
+MAX_DIGITS = 20
+
+
+def check_pong(reply: object) -> None:
+    """Check the reply to ``PING``. Raises ``InvalidResponse``, as all functions here."""
+    if reply != b"PONG":
+        raise _unexpected("PING", reply)
+
+
+def read_info_text(reply: object) -> bytes:
+    """Return the reply to ``INFO``."""
+    if not isinstance(reply, bytes):
+        raise _unexpected("INFO", reply)
+    return reply
+
+
+def read_save(reply: object) -> str | None:
+    """Read the reply to ``CONFIG GET save``: an array, or a map in RESP3; ``None`` if the setting is not in it."""
+    parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+    if not isinstance(parts, list) or len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
+        raise _unexpected("CONFIG GET", reply)
+    found = dict(zip(parts[::2], parts[1::2], strict=True)).get(b"save")
+    return None if found is None else found.decode(errors="replace")
+
+
+def read_clock(reply: object) -> float:
+    """Read the reply to ``TIME``: seconds since 1970."""
+    match reply:
+        case [bytes() as seconds, bytes() as micros] if _is_number(seconds) and _is_number(micros):
+            return int(seconds) + int(micros) / 1e6
+    raise _unexpected("TIME", reply)
+
+
+def read_scan(command: str, reply: Any) -> tuple[bytes, list[bytes]]:
+    """Read the reply to ``SCAN`` or ``HSCAN``: the next cursor, and what was found."""
+    match reply:
+        case [bytes() as cursor, [*found]] if _is_number(cursor) and all(isinstance(each, bytes) for each in found):
+            return cursor, found
+    raise _unexpected(command, reply)
+
+
+def _is_number(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= MAX_DIGITS
+
+
+def _unexpected(command: str, reply: object) -> rx.InvalidResponse:
+    return unexpected_reply(command, reply, "Redis or Valkey")

@@ -1,0 +1,67 @@
+"""What an import loads: few programs need every kind of lock, a cluster, or both halves of the library."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+from typing import get_type_hints
+
+import pytest
+
+import pyredisson
+from pyredisson.shared import kinds
+
+RARE = (
+    "pyredisson.events",
+    "pyredisson.kinds.fair_lock",
+    "pyredisson.kinds.read_write_lock",
+    "pyredisson.kinds.semaphore",
+    "pyredisson.net.cluster",
+    "pyredisson.quorum.multi_lock",
+    "pyredisson.shared.synchronized",
+)
+
+
+def loaded_by(statement: str) -> set[str]:
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return set(ended.stdout.split())
+
+
+def test_the_package_alone_does_not_load_redis() -> None:
+    assert not {"redis", "asyncio", "pyredisson.core.client"} & loaded_by("import pyredisson")
+
+
+@pytest.mark.parametrize("form", ["pyredisson", "pyredisson.asyncio"])
+def test_a_client_does_not_load_what_few_programs_need(form: str) -> None:
+    loaded = loaded_by(f"from {form} import Redisson")
+    assert "pyredisson.kinds.lock" in loaded
+    assert not set(RARE) & loaded
+    assert ("pyredisson.threads.client" in loaded) != ("pyredisson.asyncio.client" in loaded)
+
+
+def test_modules_for_users_can_be_reached_through_the_package() -> None:
+    names = ("config", "errors", "events", "lease")
+    assert loaded_by("import pyredisson\npyredisson.errors.LockError, pyredisson.events.Lost")
+    for name in names:
+        assert getattr(pyredisson, name) is importlib.import_module(f"pyredisson.{name}")
+    assert set(names) | set(pyredisson.__all__) <= set(dir(pyredisson))
+
+
+@pytest.mark.parametrize("module", [pyredisson, kinds, importlib.import_module("pyredisson.core.events")])
+def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
+    with pytest.raises(AttributeError, match="Unknown"):
+        _ = module.Unknown  # type: ignore[attr-defined]
+
+
+def test_each_kind_can_be_loaded() -> None:
+    for name in vars(kinds)["_MODULES"]:
+        assert callable(getattr(kinds, name))
+
+
+def test_the_base_of_events_belongs_to_the_public_module() -> None:
+    assert pyredisson.events.Event.__module__ == "pyredisson.events"
+    assert pickle.loads(pickle.dumps(pyredisson.events.GivenBack("orders", "x:1"))).name == "orders"
+    assert "pyredisson.events.Event" in str(get_type_hints(pyredisson.Config)["listeners"])
