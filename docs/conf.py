@@ -13,9 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 import pyredisson
 
@@ -135,22 +133,6 @@ intersphinx_mapping = {name: (address, (inventory(name),)) for name, (address, _
 NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
 
 
-class CliHelp(SphinxDirective):
-    """``{cli-help} run``: what ``pyredisson run --help`` prints."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        from click import Context
-
-        from pyredisson.tools.cli import cli
-
-        name = self.arguments[0]
-        parent = Context(cli, info_name="pyredisson", max_content_width=90, terminal_width=90, **cli.context_settings)
-        text = Context(cli.commands[name], parent=parent, info_name=name).get_help()
-        return [nodes.literal_block(text, text, language="text")]
-
-
 def drop_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
     return ("", None) if NOT_FOR_USERS_TO_MAKE.fullmatch(name) else None
 
@@ -183,7 +165,6 @@ def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
-    app.add_directive("cli-help", CliHelp)
     app.connect("autodoc-process-signature", drop_signature)
     app.connect("autodoc-process-docstring", keep_colons, priority=900)
     app.connect("html-page-context", describe)

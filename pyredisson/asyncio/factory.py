@@ -43,6 +43,12 @@ class Factory:
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """Return a handle on the reentrant lock with this name.
 
+        Example::
+
+            lock = client.get_lock("orders")
+            async with lock.hold(wait_time=5) as lease:
+                lease.ensure_held()
+
         Args:
             name: The lock's name: a non-empty ``str`` of at most 65,536 bytes in UTF-8.
             owner: The owner for which this handle acts, independent of the caller; see :meth:`new_owner`. ``None``:
@@ -58,19 +64,37 @@ class Factory:
         return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
-        """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_non_reentrant_lock("report").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return NonReentrantLock(
             self, kinds.NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
-        """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_fair_lock("printer").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return FairLock(self, kinds.FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
-        """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_non_reentrant_fair_lock("report").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return NonReentrantFairLock(
             self, kinds.NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
@@ -78,6 +102,12 @@ class Factory:
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            lock = client.get_spin_lock("counter", ExponentialBackoff(maximum=0.05))
+            async with lock.hold(wait_time=5):
+                ...
 
         Args:
             name: The lock's name.
@@ -92,12 +122,25 @@ class Factory:
         )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
-        """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_fenced_lock("account").hold(wait_time=5) as lease:
+                print(lease.token)
+        """
         self._core.check_open()
         return FencedLock(self, kinds.FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
-        """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            prices = client.get_read_write_lock("prices")
+            async with prices.read_lock().hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return ReadWriteLock(
             self, kinds.ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
@@ -105,6 +148,11 @@ class Factory:
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_semaphore("printers", permits=3).hold(wait_time=5):
+                ...
 
         Args:
             name: The semaphore's name.
@@ -119,6 +167,11 @@ class Factory:
 
         Do not use it and :meth:`get_semaphore` with the same name.
 
+        Example::
+
+            async with client.get_permit_expirable_semaphore("seats", permits=3).hold(wait_time=5):
+                ...
+
         Args:
             name: The semaphore's name.
             permits: As for :meth:`get_semaphore`.
@@ -127,17 +180,35 @@ class Factory:
         return PermitExpirableSemaphore(self, kinds.PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
-        """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            latch = client.get_count_down_latch("import")
+            await latch.try_set_count(3)
+        """
         self._core.check_open()
         return CountDownLatch(self, kinds.LatchCore(self._core, check_name(name)))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
-        """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`."""
+        """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_token_lock("forecast").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return TokenLock(self, kinds.TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
+
+        Example::
+
+            lock = client.get_lock("orders", owner=client.new_owner())
+            await lock.lock()  # in one task
+            await lock.unlock()  # in another
 
         Raises:
             ClientClosedError: The client was closed.
@@ -148,6 +219,12 @@ class Factory:
     def get_multi_lock(self, *locks: Lock) -> MultiLock:
         """Return a :class:`MultiLock` over several locks, which may belong to other clients.
 
+        Example::
+
+            transfer = client.get_multi_lock(client.get_lock("account:1"), client.get_lock("account:2"))
+            async with transfer.hold(wait_time=5):
+                ...
+
         Raises:
             TypeError, ValueError: As :class:`MultiLock`.
             ClientClosedError: The client was closed.
@@ -157,6 +234,12 @@ class Factory:
 
     def get_red_lock(self, *locks: Lock) -> RedLock:
         """Return a :class:`RedLock` over several locks, each of a client of its own.
+
+        Example::
+
+            lock = client.get_red_lock(*[each.get_lock("orders") for each in clients])
+            async with lock.hold(wait_time=5):
+                ...
 
         Raises:
             TypeError, ValueError: As :class:`MultiLock`.

@@ -30,6 +30,11 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.
+
+    Example::
+
+        async with lock.hold(wait_time=5) as lease:
+            lease.ensure_held()
     """
 
     __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time", "_wanted")

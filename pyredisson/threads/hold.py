@@ -32,6 +32,11 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a thread: the block may be left, and the lock released, in another thread.
+
+    Example::
+
+        with lock.hold(wait_time=5) as lease:
+            lease.ensure_held()
     """
 
     __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")

@@ -28,6 +28,11 @@ class PermitHold(NotPortable, Generic[EnteredT_co]):
     """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
 
     The permits belong to the block, not to a thread: the block may be left, and they released, in another thread.
+
+    Example::
+
+        with semaphore.hold(wait_time=5):
+            ...
     """
 
     __slots__ = ("_block", "_client")

@@ -48,7 +48,16 @@ class AnyLock(Handle):
     def lock(self, lease_time: Seconds | None = None) -> None:
         """Acquire the lock, waiting without a time limit.
 
-        If the calling thread already holds the lock, acquire it once more.
+        If the calling thread already holds the lock, acquire it once more. :meth:`hold` is simpler: it
+        releases the lock at the end of a block, and reports a loss.
+
+        Example::
+
+            lock.lock()
+            try:
+                ...
+            finally:
+                lock.unlock()
 
         Args:
             lease_time: Seconds after which the lock expires by itself. ``None``: hold it until it is released; the
@@ -67,6 +76,14 @@ class AnyLock(Handle):
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
         """Try to acquire the lock, waiting at most ``wait_time`` seconds.
+
+        Example::
+
+            if lock.try_lock(wait_time=5):
+                try:
+                    ...
+                finally:
+                    lock.unlock()
 
         Args:
             wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
@@ -89,6 +106,11 @@ class AnyLock(Handle):
         A quorum releases on every node. A node that does not answer is retried in the background until the lease there
         has expired.
 
+        Example::
+
+            lock.lock(lease_time=60)
+            lock.unlock()
+
         Raises:
             LockLostError: The lease expired, or the lock was deleted or force-unlocked. Of a quorum: too few members
                 were still held.
@@ -106,25 +128,53 @@ class AnyLock(Handle):
 
         Holders of this client are notified immediately, holders of other clients at their next check.
 
+        Example::
+
+            if lock.force_unlock():
+                print("it was locked")
+
         Returns:
             Whether it was locked.
         """
         return run(self._core.force_unlock())
 
     def is_locked(self) -> bool:
-        """Return whether any owner holds the lock. For a multi-lock: whether too few members are free to acquire it."""
+        """Return whether any owner holds the lock. For a multi-lock: whether too few members are free to acquire it.
+
+        Example::
+
+            if lock.is_locked():
+                print("busy")
+        """
         return run(self._core.is_locked())
 
     def is_held_by_current_thread(self) -> bool:
-        """Return whether the calling thread holds the lock. A multi-lock answers without asking a server."""
+        """Return whether the calling thread holds the lock. A multi-lock answers without asking a server.
+
+        Example::
+
+            with lock.hold():
+                assert lock.is_held_by_current_thread()
+        """
         return run(self._core.is_held_by_current_thread())
 
     def get_hold_count(self) -> int:
-        """Return how often the calling thread holds the lock; 0 if not. A multi-lock asks no server."""
+        """Return how often the calling thread holds the lock; 0 if not. A multi-lock asks no server.
+
+        Example::
+
+            with lock.hold():
+                assert lock.get_hold_count() == 1
+        """
         return run(self._core.get_hold_count())
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock as ``threading.Lock.acquire`` does, with the same rules for its arguments.
+
+        Example::
+
+            if lock.acquire(timeout=5):
+                lock.release()
 
         Args:
             blocking: Whether to wait.
@@ -140,11 +190,23 @@ class AnyLock(Handle):
         return run(self._core.acquire(wait_of(blocking, timeout)))
 
     def release(self) -> None:
-        """Release one hold of the calling thread; see :meth:`unlock`."""
+        """Release one hold of the calling thread; see :meth:`unlock`.
+
+        Example::
+
+            lock.acquire()
+            lock.release()
+        """
         run_to_the_end(self._core.unlock)
 
     def locked(self) -> bool:
-        """Return whether any owner holds the lock; see :meth:`is_locked`."""
+        """Return whether any owner holds the lock; see :meth:`is_locked`.
+
+        Example::
+
+            with lock.hold():
+                assert lock.locked()
+        """
         return run(self._core.is_locked())
 
     def __enter__(self) -> bool:
@@ -204,7 +266,7 @@ class Lock(AnyLock):
     Example::
 
         lock = client.get_lock("orders")
-        with lock:
+        with lock.hold(wait_time=5):
             ...
     """
 
@@ -217,11 +279,23 @@ class Lock(AnyLock):
         self._owner = owner
 
     def is_held_by_thread(self, thread_id: int) -> bool:
-        """Return whether the thread of this client with that :func:`pyredisson.current_thread_id` holds the lock."""
+        """Return whether the thread of this client with that :func:`pyredisson.current_thread_id` holds the lock.
+
+        Example::
+
+            with lock.hold():
+                assert lock.is_held_by_thread(current_thread_id())
+        """
         return run(self._core.is_held_by_thread(thread_id))
 
     def remain_time_to_live(self) -> float | None:
-        """Return the seconds until the lock expires unless it is renewed; ``None`` if it is free."""
+        """Return the seconds until the lock expires unless it is renewed; ``None`` if it is free.
+
+        Example::
+
+            with lock.hold(lease_time=60):
+                print(lock.remain_time_to_live())
+        """
         return run(self._core.remain_time_to_live())
 
 
@@ -230,6 +304,12 @@ class NonReentrantLock(Lock):
     """A :class:`Lock` that its holder cannot acquire twice: trying to raises ``LockError`` immediately.
 
     Made by :meth:`Redisson.get_non_reentrant_lock`. Source: Redisson's ``RedissonNonReentrantLock``.
+
+    Example::
+
+        lock = client.get_non_reentrant_lock("report")
+        with lock.hold(wait_time=5):
+            ...
     """
 
     __slots__ = ()
@@ -242,6 +322,12 @@ class FairLock(Lock):
     Made by :meth:`Redisson.get_fair_lock`. Waiters stand in a queue in Redis. A waiter that gives up leaves the queue;
     a waiter that dies delays those after it until its wait time ends, at most ``Config.fair_lock_wait_timeout``. A
     single attempt (``try_lock()``) neither joins the queue nor overtakes it. Source: Redisson's ``RedissonFairLock``.
+
+    Example::
+
+        lock = client.get_fair_lock("printer")
+        with lock.hold(wait_time=5):
+            ...
     """
 
     __slots__ = ()
@@ -252,6 +338,12 @@ class NonReentrantFairLock(Lock):
     """A :class:`FairLock` that its holder cannot acquire twice: trying to raises ``LockError`` immediately.
 
     Made by :meth:`Redisson.get_non_reentrant_fair_lock`. Source: Redisson's ``RedissonNonReentrantFairLock``.
+
+    Example::
+
+        lock = client.get_non_reentrant_fair_lock("report")
+        with lock.hold(wait_time=5):
+            ...
     """
 
     __slots__ = ()
@@ -263,6 +355,12 @@ class SpinLock(Lock):
 
     Made by :meth:`Redisson.get_spin_lock`. It excludes the holders of a :class:`Lock` of the same name, but wakes none
     of its waiters. Source: Redisson's ``RedissonSpinLock``.
+
+    Example::
+
+        lock = client.get_spin_lock("counter")
+        with lock.hold(wait_time=5):
+            ...
     """
 
     __slots__ = ()
@@ -275,6 +373,12 @@ class FencedLock(Lock):
     Made by :meth:`Redisson.get_fenced_lock`. Send the token along with each write, and let the store refuse a token
     smaller than the greatest it has seen: then a holder that was paused past its lease does no harm. A re-entry has
     the token of the hold that it joins. Source: Redisson's ``RFencedLock``.
+
+    Example::
+
+        lock = client.get_fenced_lock("account")
+        with lock.hold(wait_time=5) as lease:
+            print(lease.token)
     """
 
     __slots__ = ()
@@ -282,11 +386,23 @@ class FencedLock(Lock):
     _core: FencedLockCore  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
-        """Acquire the lock as :meth:`lock` does, and return the token of the hold."""
+        """Acquire the lock as :meth:`lock` does, and return the token of the hold.
+
+        Example::
+
+            token = lock.lock_and_get_token()
+            lock.unlock()
+        """
         return run(self._core.lock_and_get_token(lease_time))
 
     def try_lock_and_get_token(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> int | None:
         """Try to acquire the lock as :meth:`try_lock` does.
+
+        Example::
+
+            token = lock.try_lock_and_get_token(wait_time=5)
+            if token is not None:
+                lock.unlock()
 
         Returns:
             The token of the hold, or ``None`` if the lock was not acquired in time.
@@ -306,11 +422,22 @@ class FencedLock(Lock):
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
     ) -> Hold[Any]:
-        """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold."""
+        """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
+
+        Example::
+
+            with lock.hold(wait_time=5) as lease:
+                print(lease.token)
+        """
         return Hold(self, wait_time, lease_time, skip)
 
     def get_token(self) -> int | None:
-        """Return the token of the latest hold of any owner; ``None`` if there was no hold yet."""
+        """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.
+
+        Example::
+
+            print(lock.get_token())
+        """
         return run(self._core.get_token())
 
 
@@ -325,9 +452,9 @@ class ReadWriteLock(Handle):
     Example::
 
         prices = client.get_read_write_lock("prices")
-        with prices.read_lock():
+        with prices.read_lock().hold(wait_time=5):
             ...
-        with prices.write_lock():
+        with prices.write_lock().hold(wait_time=5):
             ...
     """
 
@@ -344,6 +471,11 @@ class ReadWriteLock(Handle):
 
         Each reader has a lease of its own: a reader that dies stops counting when its lease expires. A reader that
         holds nothing yet waits for a moment while a writer of the same client waits.
+
+        Example::
+
+            with prices.read_lock().hold(wait_time=5):
+                ...
         """
         return Lock(self._client, self._core.read_lock(), self._owner)
 
@@ -352,6 +484,11 @@ class ReadWriteLock(Handle):
 
         Each re-entry adds its lease to the remaining time. Acquiring it raises ``LockError`` if the calling thread
         holds the read lock.
+
+        Example::
+
+            with prices.write_lock().hold(wait_time=5):
+                ...
         """
         return Lock(self._client, self._core.write_lock(), self._owner)
 
@@ -364,6 +501,12 @@ class TokenLock(Lock):
     ``Redlock`` (whose keys begin with ``redlock:``), redsync, node-redlock and the like. Not reentrant: acquiring it
     twice raises ``LockError`` immediately. Such locks do not announce a release, so waiters retry with random pauses.
     Source: "Distributed Locks with Redis".
+
+    Example::
+
+        lock = client.get_token_lock("forecast")
+        with lock.hold(wait_time=5):
+            ...
     """
 
     __slots__ = ()
@@ -382,7 +525,7 @@ class MultiLock(AnyLock):
     Example::
 
         lock = MultiLock(*[client.get_lock("orders") for client in clients])  # five clients: three are enough
-        with lock:
+        with lock.hold(wait_time=5):
             ...
 
     Args:
@@ -422,6 +565,11 @@ class MultiLock(AnyLock):
         """Return the seconds for which the calling thread's hold is certain; 0 if it holds nothing. Asks no server.
 
         That is the lease, less the time to acquire it and the clock drift, on a quorum of the members.
+
+        Example::
+
+            with lock.hold():
+                assert lock.validity() > 0
         """
         return self._core.validity()
 
@@ -429,6 +577,12 @@ class MultiLock(AnyLock):
 @final
 class RedLock(MultiLock):
     """A :class:`MultiLock` over the majority of its members, whatever their names.
+
+    Example::
+
+        lock = RedLock(*[client.get_lock("orders") for client in clients])
+        with lock.hold(wait_time=5):
+            ...
 
     Args:
         *locks: One lock on each of several independent servers, an odd number of them.

@@ -30,6 +30,10 @@ class AnySemaphore(Handle):
     def try_set_permits(self, n: int) -> bool:
         """Set the number of permits to ``n``, unless the semaphore already has permits.
 
+        Example::
+
+            semaphore.try_set_permits(3)
+
         Returns:
             Whether the number was set.
 
@@ -44,6 +48,11 @@ class AnySemaphore(Handle):
     def add_permits(self, n: int) -> None:
         """Add ``n`` permits; a negative number removes some.
 
+        Example::
+
+            semaphore.add_permits(2)
+            semaphore.add_permits(-1)
+
         Raises:
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background; do not call again.
@@ -53,7 +62,12 @@ class AnySemaphore(Handle):
         run_to_the_end(self._core.add_permits, n)
 
     def available_permits(self) -> int:
-        """Return the number of available permits; it is negative if more were removed than were available."""
+        """Return the number of available permits; it is negative if more were removed than were available.
+
+        Example::
+
+            print(semaphore.available_permits())
+        """
         return run(self._core.available_permits())
 
 
@@ -83,6 +97,11 @@ class Semaphore(AnySemaphore):
     def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
 
+        Example::
+
+            if semaphore.acquire(2, timeout=5):
+                semaphore.release(2)
+
         Args:
             permits: How many; 0 succeeds immediately.
             timeout: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
@@ -102,6 +121,11 @@ class Semaphore(AnySemaphore):
     def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
         """Try to acquire ``permits`` permits, all or none, waiting at most ``wait_time`` seconds.
 
+        Example::
+
+            if semaphore.try_acquire(wait_time=5):
+                semaphore.release()
+
         Args:
             permits: How many; 0 succeeds immediately.
             wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
@@ -117,6 +141,11 @@ class Semaphore(AnySemaphore):
     def release(self, permits: int = 1) -> None:
         """Release ``permits`` permits, whichever caller acquired them, and wake that number of waiters.
 
+        Example::
+
+            semaphore.acquire()
+            semaphore.release()
+
         Raises:
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background; do not call again.
@@ -126,7 +155,13 @@ class Semaphore(AnySemaphore):
         run_to_the_end(self._core.release, permits)
 
     def drain_permits(self) -> int:
-        """Acquire all available permits, and return their number. Raises as :meth:`acquire`."""
+        """Acquire all available permits, and return their number. Raises as :meth:`acquire`.
+
+        Example::
+
+            drained = semaphore.drain_permits()
+            semaphore.release(drained)
+        """
         return run(self._core.drain_permits())
 
     @overload
@@ -202,11 +237,20 @@ class PermitExpirableSemaphore(AnySemaphore):
         """Set the total number of permits, including acquired ones, to ``n``. Raises as :meth:`add_permits`.
 
         If more permits than that are acquired, the surplus must be released before a permit is available again.
+
+        Example::
+
+            permits.set_permits(5)
         """
         run(self._core.set_permits(n))
 
     def acquire(self, lease_time: Seconds | None = None) -> str:
         """Acquire a permit, waiting without a time limit.
+
+        Example::
+
+            permit = permits.acquire(lease_time=30)
+            permits.release(permit)
 
         Args:
             lease_time: Seconds, by the server's clock, after which the permit expires and is available again.
@@ -226,6 +270,12 @@ class PermitExpirableSemaphore(AnySemaphore):
     def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
         """Try to acquire a permit, waiting at most ``wait_time`` seconds.
 
+        Example::
+
+            permit = permits.try_acquire(wait_time=5, lease_time=30)
+            if permit is not None:
+                permits.release(permit)
+
         Args:
             wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
             lease_time: As for :meth:`acquire`.
@@ -243,6 +293,11 @@ class PermitExpirableSemaphore(AnySemaphore):
     def release(self, permit_id: str) -> None:
         """Release a permit by its id, whichever caller acquired it, and wake one waiter.
 
+        Example::
+
+            permit = permits.acquire(lease_time=30)
+            permits.release(permit)
+
         Raises:
             LockNotOwnedError: There is no such permit: it was released, has expired, or never existed.
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
@@ -255,6 +310,11 @@ class PermitExpirableSemaphore(AnySemaphore):
     def try_release(self, permit_id: str) -> bool:
         """Release a permit by its id. Raises as :meth:`release`, except for ``LockNotOwnedError``.
 
+        Example::
+
+            permit = permits.acquire(lease_time=30)
+            assert permits.try_release(permit)
+
         Returns:
             Whether the permit existed and had not expired.
         """
@@ -262,6 +322,11 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Set the time after which a permit expires, longer or shorter than before.
+
+        Example::
+
+            permit = permits.acquire(lease_time=30)
+            permits.update_lease_time(permit, 60)
 
         Args:
             permit_id: The permit's id.
@@ -276,11 +341,21 @@ class PermitExpirableSemaphore(AnySemaphore):
         return run(self._core.update_lease_time(permit_id, lease_time))
 
     def get_permits(self) -> int:
-        """Return the total number of permits, available or acquired; 0 if it was never set."""
+        """Return the total number of permits, available or acquired; 0 if it was never set.
+
+        Example::
+
+            print(permits.get_permits())
+        """
         return run(self._core.get_permits())
 
     def acquired_permits(self) -> int:
-        """Return the number of acquired permits."""
+        """Return the number of acquired permits.
+
+        Example::
+
+            print(permits.acquired_permits())
+        """
         return run(self._core.acquired_permits())
 
     @overload
@@ -334,8 +409,9 @@ class CountDownLatch(Handle):
     Example::
 
         latch = client.get_count_down_latch("import")
-        latch.try_set_count(3)
-        latch.wait()  # until count_down() was called three times
+        latch.try_set_count(1)
+        latch.count_down()  # in any process
+        latch.wait(timeout=60)
     """
 
     __slots__ = ()
@@ -344,6 +420,10 @@ class CountDownLatch(Handle):
 
     def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.
+
+        Example::
+
+            latch.try_set_count(3)
 
         Returns:
             Whether the count was set.
@@ -359,6 +439,11 @@ class CountDownLatch(Handle):
     def count_down(self) -> None:
         """Reduce the count by one, and wake all waiters when it reaches zero. At zero, do nothing.
 
+        Example::
+
+            latch.try_set_count(1)
+            latch.count_down()
+
         Raises:
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background; do not call again.
@@ -368,11 +453,21 @@ class CountDownLatch(Handle):
         run_to_the_end(self._core.count_down)
 
     def get_count(self) -> int:
-        """Return the count; 0 if the latch is open, or never had a count."""
+        """Return the count; 0 if the latch is open, or never had a count.
+
+        Example::
+
+            print(latch.get_count())
+        """
         return run(self._core.get_count())
 
     def wait(self, timeout: Seconds | None = None) -> bool:
         """Wait until the count is 0.
+
+        Example::
+
+            if not latch.wait(timeout=5):
+                print("not in time")
 
         Args:
             timeout: Seconds to wait at most. 0: check once. ``None``: wait without a time limit.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tests.examples import ROOT, blocks_of, examples_of, matches, pages
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import Config
+from tests.examples import ROOT, blocks_of, examples_of, matches, pages, tabs_of
 
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
@@ -17,10 +23,10 @@ KNOWN = {"python", "output", "console", "text", "lua"}
 WITHIN = 60.0  # seconds for one page; the slowest takes about two
 
 
-def run_in(directory: Path, page: Path) -> subprocess.CompletedProcess[str]:
+def run_in(directory: Path, page: Path, tab: str | None = None) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.examples", str(page)],
+        [sys.executable, "-W", "error", "-m", "tests.examples", str(page), *([tab] if tab else [])],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
@@ -36,11 +42,21 @@ def page_with(directory: Path, text: str) -> Path:
     return page
 
 
+#: Run by tests/unit/test_tutorial.py, in an interpreter.
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+
+
+def pages_by_tab() -> list[tuple[Path, str | None]]:
+    return [(page, tab) for page in pages() if page != TUTORIAL for tab in tabs_of(page) if examples_of(page, tab)]
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in pages() if examples_of(page)], ids=lambda page: str(page.relative_to(ROOT))
+    ("page", "tab"),
+    pages_by_tab(),
+    ids=[f"{page.relative_to(ROOT)}{f'-{tab}' if tab else ''}" for page, tab in pages_by_tab()],
 )
-def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
-    done = run_in(tmp_path, page)
+def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tab: str | None, tmp_path: Path) -> None:
+    done = run_in(tmp_path, page, tab)
     assert done.returncode == 0, done.stderr
 
 
@@ -93,3 +109,118 @@ def test_an_ellipsis_stands_for_any_part_of_one_line() -> None:
     assert matches("a … c", "a b c\n")
     assert not matches("a … c", "a\nb c")
     assert not matches("a.c", "abc")
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
+
+#: Settings that only these kinds read, and their columns.
+READ_BY = {
+    "fair": ("fair_lock_wait_timeout", "kinds/fair_lock.py"),
+    "fenced": ("fence_from_clock", "kinds/fenced_lock.py"),
+    "quorum": ("quorum_", "quorum/"),
+}
+
+
+def settings_table() -> list[dict[str, str]]:
+    """The table of settings, a row each, by column."""
+    text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    start = next(index for index, row in enumerate(rows) if row[0] == "setting")
+    return [dict(zip(rows[start], row, strict=True)) for row in rows[start + 2 :]]
+
+
+def test_the_table_of_settings_has_each_in_its_order() -> None:
+    assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
+
+
+def test_each_setting_applies_to_something_and_each_kind_has_one() -> None:
+    table = settings_table()
+    for row in table:
+        assert set(list(row.values())[1:]) <= {"●", ""}
+        assert "●" in row.values(), row["setting"]
+    for column in list(table[0])[1:]:
+        assert any(row[column] for row in table), column
+
+
+@pytest.mark.parametrize("column", READ_BY)
+def test_a_setting_of_one_kind_is_read_by_that_kind_alone(column: str) -> None:
+    prefix, files = READ_BY[column]
+    package = ROOT / "pyredisson"
+    for row in settings_table():
+        name = row["setting"].strip("`")
+        if name.startswith(prefix):
+            users = [
+                str(path.relative_to(package))
+                for path in package.rglob("*.py")
+                if re.search(rf"config\.{name}\b", path.read_text(encoding="utf-8"))
+            ]
+            assert users
+            assert all(user.startswith(files) for user in users), users
+            assert [each for each in list(row)[1:] if row[each]] == [column]
+
+
+def reference() -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+
+
+@pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
+def test_every_public_name_is_in_the_reference(package: ModuleType) -> None:
+    text = reference()
+    for name in set(package.__all__) - {"__version__", "events"}:
+        value = getattr(package, name)
+        places = [package.__name__, getattr(value, "__module__", "")]
+        if value is getattr(pyredisson, name):
+            places.append("pyredisson")
+        named = [rf":: {re.escape(place)}\.{name}\b" for place in places]
+        assert re.search("|".join([*named, rf"py:function:: {name}\("]), text), name
+
+
+def test_every_event_is_in_the_reference() -> None:
+    assert ".. automodule:: pyredisson.events\n   :members:" in reference()
+
+
+# ---- links -----------------------------------------------------------------------------------------------------------
+
+_LINK = re.compile(r"\[[^]]*\]\(<?([^)\s>]*)>?\)")
+
+
+def without_code(page: Path) -> str:
+    """The text of a page, without its blocks and code spans."""
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]+`", "``", text)
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as MyST and GitHub make them."""
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#{1,3} (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of a page to files that are not there, and to headings that they do not have."""
+    found = []
+    for link in _LINK.findall(without_code(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_every_link_and_anchor_resolves(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = page_with(
+        tmp_path, "# One `word`\n\n[a](page.md#one-word) [b](page.md#two) [](none.md) [c](#one-word) `[](x)`\n"
+    )
+    assert broken_links(page) == ["page.md#two", "none.md"]

