@@ -75,7 +75,7 @@ class AcquireCall(Call):
         self.kind = kind
         self.ownership = ownership
         self.request_id = request_id
-        self.lease_ms = hold.lease_ms
+        self.lease_ms: int = hold.lease_ms
         self.reader: Reader | None = kind
         self.hold: Hold = hold
         self.count: int = count

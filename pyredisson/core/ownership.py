@@ -44,6 +44,7 @@ class Ownership(OwnershipState):
     deadline: float
     epoch: int
     expired: int
+    generation: int
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

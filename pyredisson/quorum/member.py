@@ -94,9 +94,9 @@ class MemberAsk(Ask, Generic[CallT]):
 
     def __init__(self, member: Member, call: CallT, request: Request, repeat: bool, sync: Taking | None = None) -> None:
         # Without super(): five of these are made for an acquire of five nodes.
-        self.runtime = member.client.runtime
-        self.request = request
-        self.timeout = member.last_timeout if call.lease_ms == member.last_lease_ms else member.timeout(call.lease_ms)
+        self.runtime: Runtime = member.client.runtime
+        self.request: Request = request
+        self.timeout: float = member.last_timeout if call.lease_ms == member.last_lease_ms else member.timeout(call.lease_ms)
         self.sync = sync
         self.member: Member = member
         self.call: CallT = call
