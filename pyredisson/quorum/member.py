@@ -90,13 +90,14 @@ class MemberAsk(Ask, Generic[CallT]):
     __slots__ = ("answer", "call", "member", "repeat", "sent")
 
     sent: float
+    timeout: float
     answer: Reply | Failure | NotAcknowledged
 
     def __init__(self, member: Member, call: CallT, request: Request, repeat: bool, sync: Taking | None = None) -> None:
         # Without super(): five of these are made for an acquire of five nodes.
         self.runtime: Runtime = member.client.runtime
         self.request: Request = request
-        self.timeout: float = member.last_timeout if call.lease_ms == member.last_lease_ms else member.timeout(call.lease_ms)
+        self.timeout = member.last_timeout if call.lease_ms == member.last_lease_ms else member.timeout(call.lease_ms)
         self.sync = sync
         self.member: Member = member
         self.call: CallT = call

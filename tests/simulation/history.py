@@ -158,12 +158,8 @@ class History(ABC):
         """Bring back what is still away when all users have finished."""
 
     @abstractmethod
-    def handle(self, clients: list[Any], number: int, previous: Any) -> Any:
-        """Return what a user uses in its round of this number; ``previous`` is that of the round before."""
-
-    @abstractmethod
-    def uses(self, lock: Any) -> tuple[Callable[[Process, Any, float], Awaitable[None]], ...]:
-        """Return the ways to use a lock. Each is called with the process, the lock and a lease."""
+    async def user(self, process: Process, clients: list[Any]) -> None:
+        """Do what one user does, round by round."""
 
     def failed(self, error: Exception, began: float) -> None:  # noqa: B027
         """Judge a call that failed, or had an unknown outcome, in a round that began at this time."""
@@ -259,16 +255,6 @@ class History(ABC):
 
     # ---- users ---------------------------------------------------------------------------------------------------
 
-    async def user(self, process: Process, clients: list[Any]) -> None:
-        """Use a lock again and again."""
-        lock = None
-        for number in self.rounds():
-            began = self.world.now
-            lock = self.handle(clients, number, lock)
-            await self.attempt(self.once(process, lock), began)
-            await self.let_go(process, lock)
-            await self.world.pause_of(process, self.world.rng.uniform(0.0, self.longest_rest))
-
     def rounds(self) -> Iterable[int]:
         """Return the numbers of a user's rounds."""
         return range(self.plan.rounds)
@@ -290,6 +276,32 @@ class History(ABC):
         except (RedisError, QuorumUnreachableError) as error:
             result.errors += 1
             self.failed(error, began)
+
+    async def work(self, process: Process) -> None:
+        """Work for a while, inside."""
+        await self.world.pause_of(process, self.world.rng.expovariate(2.0))
+
+
+class HandleHistory(History):
+    """One history of users of handles: each acquires and releases what its handle stands for, in one way or another."""
+
+    @abstractmethod
+    def handle(self, clients: list[Any], number: int, previous: Any) -> Any:
+        """Return what a user uses in its round of this number; ``previous`` is that of the round before."""
+
+    @abstractmethod
+    def uses(self, lock: Any) -> tuple[Callable[[Process, Any, float], Awaitable[None]], ...]:
+        """Return the ways to use a lock. Each is called with the process, the lock and a lease."""
+
+    async def user(self, process: Process, clients: list[Any]) -> None:
+        """Use a lock again and again."""
+        lock = None
+        for number in self.rounds():
+            began = self.world.now
+            lock = self.handle(clients, number, lock)
+            await self.attempt(self.once(process, lock), began)
+            await self.let_go(process, lock)
+            await self.world.pause_of(process, self.world.rng.uniform(0.0, self.longest_rest))
 
     async def let_go(self, process: Process, lock: Any) -> None:
         """After an error, release what is still counted, as ``finally`` clauses would."""
@@ -314,10 +326,6 @@ class History(ABC):
         uses = self.uses(lock)
         use = uses[self.world.rng.randrange(len(uses))]
         await use(process, lock, self.world.rng.uniform(*self.leases))
-
-    async def work(self, process: Process) -> None:
-        """Work for a while, inside."""
-        await self.world.pause_of(process, self.world.rng.expovariate(2.0))
 
     # ---- ways to use a lock --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyredisson.config import Config
-from tests.simulation.history import History, Plan
+from tests.simulation.history import HandleHistory, Plan
 from tests.simulator.checkers import LockRules, ReadWriteRules
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Process
@@ -33,7 +33,7 @@ class LockPlan(Plan):
     replicas: int = 0
 
 
-class LockHistory(History):
+class LockHistory(HandleHistory):
     """A history of locks of one kind."""
 
     plan: LockPlan

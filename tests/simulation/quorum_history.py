@@ -9,7 +9,7 @@ from typing import Any
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
-from tests.simulation.history import History, Plan
+from tests.simulation.history import HandleHistory, Plan
 from tests.simulator.checkers import QuorumRules
 from tests.simulator.faults import Faults
 from tests.simulator.runtime import SimulatedClient
@@ -68,7 +68,7 @@ class QuorumPlan(Plan):
     kinds: tuple[str, ...] = (*REENTRANT, *ONCE)
 
 
-class QuorumHistory(History):
+class QuorumHistory(HandleHistory):
     """One history on a quorum."""
 
     plan: QuorumPlan

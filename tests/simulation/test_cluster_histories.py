@@ -100,7 +100,7 @@ def test_holds_that_replicas_acknowledged_survive_a_failover(
 def test_an_overlap_can_be_seen() -> None:
     """A regime in which nobody is ever in at once, though locks are lost, would not look."""
     overlaps: Counter[str] = Counter()
-    for seed in range(150):
+    for seed in range(600):
         overlaps.update(ClusterHistory(seed, FAILING).run().overlaps)
         if overlaps["hold"]:
             return

@@ -17,8 +17,7 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core import acquire, client, hold, release, settling, waiting
-from pyredisson.core import ownership as ownership_module
+from pyredisson.core import acquire, client, hold, ownership_state, release, settling, waiting
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.failures import Failure
 from pyredisson.core.outcomes import ACQUIRED, Acquired
@@ -204,7 +203,7 @@ BUGS = {
     "no drift is taken off": Bug(
         lambda patch: (
             patch.setattr(hold, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(ownership_module, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(ownership_state, "certain_for", lambda ms: ms / 1000),
             patch.setattr(release, "certain_for", lambda ms: ms / 1000),
             patch.setattr(settling, "certain_for", lambda ms: ms / 1000),
         )[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyredisson.config import Config
-from tests.simulation.history import History, Plan
+from tests.simulation.history import HandleHistory, Plan
 from tests.simulation.seeds import runs
 from tests.simulator.event_rules import Violation
 from tests.simulator.failover_rules import FailoverRules
@@ -80,7 +80,7 @@ class TopologyPlan(Plan):
     kinds: tuple[str, ...] = ("lock", "fenced_lock")
 
 
-class TopologyHistory(History):
+class TopologyHistory(HandleHistory):
     """One history, from its seed. Subclasses say what the servers are."""
 
     plan: TopologyPlan
