@@ -15,7 +15,7 @@ from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
-from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
@@ -226,7 +226,8 @@ def _runtime_of(
     client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, AsyncioRuntime]:
     """Return where a client connects, its password masked, and a runtime with a link to there."""
-    client = as_redis_client(client, redis.asyncio)
+    found: Any = as_redis_client(client, redis.asyncio)
+    client, sentinels = found if isinstance(found, FoundBySentinels) else (found, sentinels)
     if isinstance(client, (redis.asyncio.RedisCluster, Cluster)):
         from pyredisson.asyncio.cluster import link_to_cluster  # Most programs have one server.
 

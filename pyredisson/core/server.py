@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, final
 
 from pyredisson.core.failures import Rejected
 from pyredisson.errors import RedissonError
@@ -16,7 +17,9 @@ from pyredisson.errors import RedissonError
 __all__ = ["Complaint", "Learned", "Server", "ServerFacts", "complaints", "lack_of_persistence", "read_info"]
 
 
-class ServerFacts(NamedTuple):
+@final
+@dataclass(frozen=True)
+class ServerFacts:
     """What a server says of itself.
 
     Attributes:

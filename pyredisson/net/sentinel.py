@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 from urllib.parse import quote, unquote, urlsplit
 
 import redis.exceptions as rx
@@ -23,6 +23,7 @@ __all__ = [
     "ASK_AGAIN",
     "Address",
     "AskSentinel",
+    "FoundBySentinels",
     "SentinelUrl",
     "Sentinels",
     "Whereabouts",
@@ -86,9 +87,12 @@ def parse_sentinel_url(url: object) -> SentinelUrl | None:
     data = f"redis://{login + '@' if login else ''}sentinel:0/{db or 0}{behind}"
     secret = ":***" if colon else ""
     shown = f"{user}{secret}@" if login else ""
+    return SentinelUrl(sentinels, unquote(service), data, _masked(shown, sentinels, unquote(service), db or 0))
+
+
+def _masked(login: str, sentinels: Sequence[Address], service: str, db: object) -> str:
     listed = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in sentinels)
-    masked = f"{SCHEME}{shown}{listed}/{quote(unquote(service))}/{db or 0}"
-    return SentinelUrl(sentinels, unquote(service), data, masked)
+    return f"{SCHEME}{login}{listed}/{quote(service)}/{db}"
 
 
 def _address(text: str) -> Address:
@@ -99,6 +103,27 @@ def _address(text: str) -> Address:
             "characters such as # / ? : @ [ ] %"
         )
     return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
+
+
+class FoundBySentinels(NamedTuple):
+    """A client whose server sentinels name, instead of its settings.
+
+    Attributes:
+        client: The client. Host and port of its settings mean nothing.
+        sentinels: The sentinels.
+    """
+
+    client: Any
+    sentinels: Sentinels
+
+    @classmethod
+    def of(cls, client: Any, sentinels: Sequence[Address], service: str, settings: dict[str, Any]) -> FoundBySentinels:
+        """Make it for the master of a service. ``settings``: those of the connections to the sentinels."""
+        given = client.connection_pool.connection_kwargs
+        user, password = given.get("username") or "", given.get("password")
+        login = f"{quote(user)}{':***' if password else ''}@" if user or password else ""
+        shown = _masked(login, sentinels, service, given.get("db") or 0)
+        return cls(client, Sentinels(SentinelUrl(sentinels, service, "", shown), settings))
 
 
 @final

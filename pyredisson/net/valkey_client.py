@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import NOT_OURS
 
@@ -23,7 +24,9 @@ ITS_OWN = frozenset({"encoder_class", "lib_name", "lib_version", "parser_class"}
 
 
 def as_redis_client(client: Any, api: ModuleType) -> Any:
-    """Return a client of ``api`` (``redis`` or ``redis.asyncio``) for one of valkey, or the cluster that it leads to.
+    """Return a client of ``api`` (``redis`` or ``redis.asyncio``) for one of valkey, or to what it leads.
+
+    That is its cluster, or the server that its sentinels name.
 
     Anything else is returned as it is.
 
@@ -95,20 +98,22 @@ def _greeting(greet: Callable[[Any], object]) -> Callable[[Any], None]:
     return connected
 
 
-def _found_by_sentinels(pool: Any, api: ModuleType) -> Any:
-    """Return a client of redis-py for the server that the same sentinels name."""
+def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
+    """The server that the same sentinels name. What is sent to it is sent past the user's client."""
     manager = pool.sentinel_manager
+    if not pool.is_master:
+        raise TypeError("a replica grants no locks: use the client that master_for() returns")
+    if manager.min_other_sentinels:
+        raise TypeError("min_other_sentinels is not supported: use a client of redis-py, or Redisson.from_url()")
     asked = [each.connection_pool.connection_kwargs for each in manager.sentinels]
-    finder = api.Sentinel(
-        [(each["host"], each["port"]) for each in asked],
-        min_other_sentinels=manager.min_other_sentinels,
-        sentinel_kwargs={name: value for name, value in manager.sentinel_kwargs.items() if name not in NOT_OURS},
-    )
+    sentinels = [(each["host"], each["port"]) for each in asked]
     tls = any(base.__name__ == "SSLConnection" for base in pool.connection_class.__mro__)
     made: type[Any] = api.SSLConnection if tls else api.Connection
-    settings = _settings_for(made, pool.connection_kwargs)
-    find = finder.master_for if pool.is_master else finder.slave_for
-    return find(pool.service_name, ssl=tls, check_connection=pool.check_connection, **settings)
+    client = api.Redis(
+        connection_pool=api.ConnectionPool(connection_class=made, **_settings_for(made, pool.connection_kwargs))
+    )
+    settings = {name: value for name, value in manager.sentinel_kwargs.items() if name not in NOT_OURS}
+    return FoundBySentinels.of(client, sentinels, pool.service_name, settings)
 
 
 def _is_valkey(kind: type) -> bool:

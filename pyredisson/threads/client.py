@@ -16,7 +16,7 @@ from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.names import check_name
 from pyredisson.errors import ClientClosedError
 from pyredisson.kinds.lock import LockCore
-from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
@@ -478,7 +478,8 @@ def _link_of(
     client: redis.Redis | redis.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
 ) -> tuple[str | None, Link]:
     """Return where a client connects, its password masked, and a link to there."""
-    client = as_redis_client(client, redis)
+    found: Any = as_redis_client(client, redis)
+    client, sentinels = found if isinstance(found, FoundBySentinels) else (found, sentinels)
     if isinstance(client, (redis.RedisCluster, Cluster)):
         from pyredisson.threads.cluster import link_to_cluster  # Most programs have one server.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -99,6 +100,22 @@ def test_sentinels_in_tasks(watched: SentinelSet, unique_name: str) -> None:
             await each.aclose()
 
     asyncio.run(main())
+    gc.collect()  # What was left open is a warning then, and so an error.
+
+
+def test_what_a_client_by_sentinels_cannot_be() -> None:
+    finder = threads_valkey.Sentinel([("h", 1)])
+    with pytest.raises(TypeError, match=r"master_for\(\)"):
+        pyredisson.Redisson(finder.slave_for("s"))
+    with pytest.raises(TypeError, match="min_other_sentinels"):
+        pyredisson.Redisson(threads_valkey.Sentinel([("h", 1)], min_other_sentinels=1).master_for("s"))
+
+
+def test_the_settings_of_sentinels_are_kept() -> None:
+    finder = threads_valkey.Sentinel([("h", 1), ("::1", 2)])
+    client = pyredisson.Redisson(finder.master_for("s", db=3, username="u", password="secret"))
+    assert client.url == "redis+sentinel://u:***@h:1,[::1]:2/s/3"
+    client.close()
 
 
 def test_pools(valkey: Server, unique_name: str) -> None:
