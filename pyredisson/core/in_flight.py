@@ -11,7 +11,7 @@ __all__ = ["AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun",
 QUEUE_FOR = 900.0
 
 #: For how long, in seconds, after its lease an acquire without an answer is settled: a server that stood still may read
-#: it only then, and take the lock for nobody. As long as the server keeps the epoch that refuses such a copy.
+#: it only then, and block the lock without an owner. As long as the server keeps the epoch that refuses such a copy.
 LATE_FOR = 60.0
 
 

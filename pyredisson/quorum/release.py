@@ -116,7 +116,7 @@ def hand_over(owned: MultiOwnership) -> None:
 
 
 def look_for_loss(owned: MultiOwnership) -> str | None:
-    """Report a loss that nobody has noticed yet. Returns why it is lost, if it is."""
+    """Report a loss that was not noticed before. Returns why it is lost, if it is."""
     if owned.holds and owned.expire(owned.client.runtime.now()):
         owned.client.keeper.report_lost(owned)
     return owned.loss

@@ -52,7 +52,7 @@ class ThreadActor(ClockActor):
         assert not self._thread.is_alive(), "an actor does not end"
 
     def interrupted(self, call: Callable[..., Any], *args: Any, once: Callable[[], object]) -> BaseException | None:
-        raise NotImplementedError("Ctrl-C reaches the main thread only: use world.interruptible()")
+        raise RuntimeError("Ctrl-C reaches the main thread only: use world.interruptible()")
 
 
 class MainThreadActor(Actor):
