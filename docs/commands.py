@@ -76,7 +76,9 @@ def cell(text: str) -> str:
 
 def references() -> dict[str, str]:
     """The reference of each command, by the name of its file."""
-    return {f"{name}.md": reference_of(name, command) for name, command in sorted(cli.commands.items())}
+    context = Context(cli)
+    commands = {name: cli.get_command(context, name) for name in sorted(cli.list_commands(context))}
+    return {f"{name}.md": reference_of(name, command) for name, command in commands.items() if command is not None}
 
 
 def picture(session: list[tuple[str, str]], path: Path, title: str) -> None:

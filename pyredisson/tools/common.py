@@ -10,9 +10,10 @@ from enum import IntEnum
 import click
 
 from pyredisson import Config, Redisson
+from pyredisson.net.urls import DEFAULT_URL
 from pyredisson.shared.process import is_posix
 
-__all__ = ["BadUsage", "ExitCode", "check_posix", "connect", "plain", "say", "signals"]
+__all__ = ["DEFAULT_URL", "BadUsage", "ExitCode", "check_posix", "connect", "plain", "say", "signals"]
 
 
 class ExitCode(IntEnum):

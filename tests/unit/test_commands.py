@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson.tools.cli import cli
+from pyredisson.tools.cli import COMMANDS, cli
 from tests.examples import ROOT, blocks_of, pages
 
 GENERATED = ROOT / "docs" / "_generated" / "cli"
@@ -157,6 +157,6 @@ def test_the_reference_of_the_commands_is_up_to_date() -> None:
 
 def test_each_command_is_in_the_reference() -> None:
     page = REFERENCE.read_text(encoding="utf-8")
-    assert set(cli.commands) == set(re.findall(r"^## pyredisson (\w+)$", page, re.MULTILINE))
-    for name in cli.commands:
+    assert set(COMMANDS) == set(re.findall(r"^## pyredisson (\w+)$", page, re.MULTILINE))
+    for name in COMMANDS:
         assert f"../_generated/cli/{name}.md" in page

@@ -70,6 +70,7 @@ PUBLIC = [
     "shared/*owners.py",
     "testing/**/*.py",
     "tools/cli.py",
+    "tools/commands/*.py",
     *(f"{form}/{name}.py" for form in ("threads", "asyncio") for name in FACADE),
 ]
 

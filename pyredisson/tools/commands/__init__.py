@@ -1,0 +1,3 @@
+"""The arguments of each command: one small module each, with a function of the same name."""
+
+__all__: list[str] = []

@@ -1,0 +1,26 @@
+"""``pyredisson demo``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.common import check_posix
+
+__all__ = ["demo"]
+
+
+@click.command(short_help="Sell seats with and without the lock.")
+@click.option("--seats", type=click.IntRange(1, 100_000), default=150, show_default=True, help="Seats in stock.")
+@click.option("--workers", type=click.IntRange(2, 64), default=4, show_default=True, help="Processes that sell them.")
+@click.option(
+    "--url",
+    help="Your own server (redis://, rediss:// or unix://).  [default: a private server, stopped at the end]",
+)
+def demo(seats: int, workers: int, url: str | None) -> None:
+    """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
+    check_posix("demo")
+    from pyredisson.tools.demo import run_demo
+
+    sys.exit(run_demo(seats=seats, workers=workers, url=url))

@@ -1,0 +1,47 @@
+"""``pyredisson doctor``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.common import DEFAULT_URL
+
+__all__ = ["doctor"]
+
+
+@click.command(short_help="Inspect the servers that locks are kept on.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://); "
+    f"once for each node of a quorum.  [default: {DEFAULT_URL}]",
+    envvar="PYREDISSON_URL",
+    show_envvar=True,
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+def doctor(urls: tuple[str, ...], as_json: bool) -> None:
+    """Inspect the servers that locks are kept on, and report what endangers the locks. Changes nothing.
+
+    \b
+        pyredisson doctor --url redis://one:6379 --url redis://two:6379 --url redis://three:6379
+        pyredisson doctor --url redis+sentinel://s1:26379,s2:26379,s3:26379/locks
+
+    \b
+    Exit code, as monitoring systems expect it:
+       0  nothing is wrong
+       1  warnings: a setting that endangers locks, one of several nodes or a sentinel that is not reachable, no replica
+          to take over, locks that never expire
+       2  critical: no server, no quorum, a replica, the same server twice, sentinels that name different masters,
+          slots that no node serves; or wrong usage
+    """
+    from pyredisson.tools.doctor import run_doctor
+
+    try:
+        status = run_doctor(urls or (DEFAULT_URL,), as_json=as_json)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    sys.exit(status)
