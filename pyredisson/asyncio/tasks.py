@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import redis.exceptions as rx
 
-from pyredisson.core.failures import NotSent
-from pyredisson.core.first_contact import Connecting
+from pyredisson.core.failures import Connecting, NotSent
 from pyredisson.errors import ClientClosedError
 from pyredisson.shared.clock import monotonic
 

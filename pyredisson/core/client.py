@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Failure, NotNow, Rejected, Unanswered, Unusable
+from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -315,14 +315,15 @@ class ClientCore:
         self.check_open()
         runtime = self.runtime
         over = runtime.now() + self.config.timeout
-        most, telling = 0.0, None  # The last attempt may have had too little time to find out why there is no answer.
+        most, telling = (False, 0.0), None  # The last attempt may have had too little time to find out what is wrong.
         while True:
             given = min(self._patience, over - runtime.now())
             try:
                 return await runtime.ask(command, given)
             except (Unanswered, NotNow) as failure:
-                if telling is None or given >= most:
-                    most, telling = given, failure.cause
+                # Nor does a connection that takes its time say as much as any other answer did.
+                if telling is None or (not isinstance(failure, Connecting), given) >= most:
+                    most, telling = (not isinstance(failure, Connecting), given), failure.cause
                 if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
                     raise telling from None
             except Failure as failure:

@@ -8,6 +8,7 @@ from pyredisson.errors import RedissonError
 
 __all__ = [
     "OUR_ERRORS",
+    "Connecting",
     "Failure",
     "NotNow",
     "NotSent",
@@ -38,6 +39,10 @@ class NotSent(Failure):
 
 class NotNow(NotSent):
     """The same, and the servers said themselves that it is worth asking again soon."""
+
+
+class Connecting(NotNow):
+    """There is no connection yet: one is being made, and may be of use when the request is repeated."""
 
 
 class Unanswered(Failure):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.failures import Failure, NotNow, Rejected, Unusable
+from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = ["Connecting", "waits_through"]
-
-
-class Connecting(NotNow):
-    """There is no connection yet: one is being made, and may be of use when the request is repeated."""
+__all__ = ["waits_through"]
 
 
 async def waits_through(client: ClientCore, failure: Failure, wait: float | None, began: float) -> bool:

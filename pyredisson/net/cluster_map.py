@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
-from pyredisson.core.failures import Failure, NotSent, Rejected
-from pyredisson.core.first_contact import Connecting
+from pyredisson.core.failures import Connecting, Failure, NotSent, Rejected
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.slots import SLOTS, Address, Cluster, Moved, read_slots, slot_of
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import redis.exceptions as rx
 
-from pyredisson.core.failures import NotSent
-from pyredisson.core.first_contact import Connecting
+from pyredisson.core.failures import Connecting, NotSent
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.first_contact import Connecting
+from pyredisson.core.failures import Connecting
 from pyredisson.core.running import run
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import end_inherited_thread

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import redis.exceptions as rx
 
-from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.core.first_contact import Connecting
+from pyredisson.core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Ask, Reply
 from pyredisson.net.link import CONNECTING

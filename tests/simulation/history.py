@@ -313,8 +313,7 @@ class HandleHistory(History):
             except LockNotOwnedError:
                 return
             except OutcomeUnknownError:
-                self.result.unknown += 1
-                return
+                self.result.unknown += 1  # That level is given up; those around it are not.
             except RedisError:
                 if not self.releases_fail:
                     raise

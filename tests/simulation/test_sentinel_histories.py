@@ -70,6 +70,24 @@ def test_a_reply_of_a_replaced_master_is_a_cause(seed: int) -> None:
     SentinelHistory(seed).run()
 
 
+#: A hold of 6 s of a master that was replaced is entered once more, for less, at the new one, which knew it.
+GIVEN_LONGER_BY_THE_REPLACED = (44003222, 44013482)
+
+
+@pytest.mark.parametrize("seed", GIVEN_LONGER_BY_THE_REPLACED)
+def test_a_lease_of_a_replaced_master_is_a_cause_after_a_shorter_one_of_the_new_master(seed: int) -> None:
+    SentinelHistory(seed).run()
+
+
+#: An inner unlock of unknown outcome: whoever then went on without the outer one waited for another, and that for it.
+LEFT_OUTER_HOLDS = (44004033, 44007643, 44010197)
+
+
+@pytest.mark.parametrize("seed", LEFT_OUTER_HOLDS)
+def test_users_leave_all_their_holds(seed: int) -> None:
+    SentinelHistory(seed).run()
+
+
 def test_overlaps_can_be_seen() -> None:
     """A regime in which nobody is ever in at once, though locks are lost and masters go on alone, would not look."""
     overlaps: Counter[str] = Counter()

@@ -128,17 +128,26 @@ class FailoverRules(LockRules):
             return
         if granted:
             self._granted(keys[0], owners[0])
-            self._causes.pop((keys[0], owners[0]), None)
+            self._prolonged(node, keys[0], owners[0])
         elif script == "lock_renew" and isinstance(result, list):
             for key, owner, kept in zip(keys, owners, result, strict=True):
                 if kept == 1:
-                    self._causes.pop((key, owner), None)
+                    self._prolonged(node, key, owner)
         if token is not None:
             self._check_token(keys[0], token, owners[0], joins=args[5] != b"")
         ended = script.endswith(("_release", "_force_unlock")) and result not in (None, 0)
         self._look(node, script, keys if script == "lock_renew" else keys[:1], ended=ended)
         if ended and result == 1:
             self._expect_taken(keys[0])
+
+    def _prolonged(self, node: Node, key: bytes, owner: str) -> None:
+        """All is well with a hold that a true master knows, unless its owner has been given longer elsewhere."""
+        ttl_ms = _ttl(node.redis.dump().get(key))
+        for client in self._clients:
+            for ownership in client.core.ownerships.of(key.decode()):
+                if ownership.owner == owner and 1000 * ownership.remaining(client.runtime.now()) > ttl_ms:
+                    return
+        self._causes.pop((key, owner), None)
 
     def _granted(self, key: bytes, owner: str) -> None:
         self.grants += 1
