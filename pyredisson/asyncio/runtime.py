@@ -192,6 +192,9 @@ class AsyncioRuntime(BaseRuntime):
         self._loops.append(loop)
         return loop
 
+    def counts_listeners(self) -> bool:
+        return self.link.counts_listeners()
+
     def subscribe(self, channel: str) -> None:
         if self._subscriber is None:
             assert self._core is not None

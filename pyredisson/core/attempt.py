@@ -177,7 +177,7 @@ def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold
     if ownership.kind is not kind:
         adopt(kind, ownership)
     request_id, epoch, count, repeat = ownership.begin_acquire(hold)
-    if count or repeat:
+    if count or repeat or ownership.in_flight.look is not None:
         request = kind.acquire(ownership, hold, count, epoch, repeat)
     else:
         request = first_acquire(kind, ownership, hold)

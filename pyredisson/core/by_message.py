@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyredisson.core.failures import is_interruption
 from pyredisson.core.kind import Waiting
+from pyredisson.core.listing import Listing
+from pyredisson.core.outcomes import Acquired
+from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
 
@@ -16,9 +20,10 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.outcomes import Refused
+    from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.waiters import Message, Party
+    from pyredisson.core.runtime import Reply
+    from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
 __all__ = ["ByMessage", "until_acquired"]
@@ -49,6 +54,84 @@ def until_acquired(
         free_after=attempt.hold.lease_ms / 1000 if free_after is None else free_after,
         party=party,
     )
+
+
+class Listed:
+    """A wait as a client on the server's list of those who wait, after a first attempt was refused."""
+
+    def __init__(self, attempt: Attempt, message: Message) -> None:
+        client, names = attempt.client, attempt.kind.names
+        self._attempt = attempt
+        self._client = client
+        self.left: str | None = None
+        self._channel = names.own_channel(client.id)
+        self.listing: Listing = Listing(
+            f"{client.id}:{next(client.wakeups.bench_numbers)}",
+            names.channel,
+            names.waiting,
+            message,
+            client.runtime.now,
+        )
+
+    async def until_acquired(self, refused: Refused, deadline: Deadline) -> bool:
+        """Attempt again, as :func:`until_acquired` does."""
+        client, attempt = self._client, self._attempt
+        try:
+            acquired = await until_taken(
+                attempt,
+                refused,
+                runtime=client.runtime,
+                channels=(HeardOn(client.wakeups, self._channel, None),),
+                lock=attempt.ownership.name,
+                kind=attempt.kind.label,
+                message=self.listing.message,
+                deadline=deadline,
+                free_after=attempt.hold.lease_ms / 1000,
+                place_on_list=self,
+            )
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and client.runtime.suspends:
+                self._leave_later()
+            else:
+                await self._leave(leaving=is_interruption(error))
+            raise
+        if acquired:
+            self._leave_later()
+        else:
+            await self._leave(leaving=False)
+        return acquired
+
+    async def look(self, seat: Seat) -> Answer:
+        """See :meth:`PlaceOnList.look`."""
+        listing, ownership, wakeups = seat.bench.listing, self._attempt.ownership, self._client.wakeups
+        assert listing is not None
+        with wakeups.mutex:
+            look = listing.begin_look(seat)
+        ownership.attempts_as(look)
+        try:
+            answer = await self._attempt()
+        finally:
+            ownership.attempts_as(None)
+        if type(answer) is Acquired:
+            with wakeups.mutex:
+                listing.acquired(look)
+        return answer
+
+    async def _leave(self, *, leaving: bool) -> None:
+        """Have the client taken off the list, if nobody here waits any more."""
+        if self.left is not None and not self._client.closed:
+            await self._client.finish(self._stop_waiting, self._over(), leaving=leaving)
+
+    def _leave_later(self) -> None:
+        if self.left is not None and not self._client.closed:
+            self._client.watchdog.do_later(self._stop_waiting, self._over())
+
+    def _stop_waiting(self) -> Coroutine[Any, Any, Reply]:
+        assert self.left is not None
+        return self._client.runtime.eval(self._attempt.kind.stop_waiting(self.left), CLEANUP_BUDGET)
+
+    def _over(self) -> float:
+        return self._client.runtime.now() + self._client.config.max_wait_without_check
 
 
 class ByMessage(Waiting):
@@ -82,7 +165,11 @@ class ByMessage(Waiting):
 
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        channel = attempt.kind.names.channel
-        acquired = await until_acquired(attempt, refused, seen, deadline, channel=channel, message=self._message)
-        attempt.ownership.kind_state.waited(attempt.client.runtime.now())
+        client, kind = attempt.client, attempt.kind
+        if kind.listed and client.runtime.counts_listeners():
+            acquired = await Listed(attempt, self._message).until_acquired(refused, deadline)
+        else:
+            channel = kind.names.channel
+            acquired = await until_acquired(attempt, refused, seen, deadline, channel=channel, message=self._message)
+        attempt.ownership.kind_state.waited(client.runtime.now())
         return acquired

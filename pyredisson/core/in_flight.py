@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyredisson.core.listing import Look
 
 __all__ = ["AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun", "Unlock"]
 
@@ -75,12 +78,14 @@ class InFlight:
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
         releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
         without_end: It was refused until somebody releases the lock, whose key never expires.
+        look: What it says of the list of the clients that wait.
         released_behind: A release that had failed was settled since, and its owner has not heard of that yet.
     """
 
     __slots__ = (
         "doubtful",
         "lease_ms",
+        "look",
         "of_block",
         "pending",
         "queued_ms",
@@ -99,6 +104,7 @@ class InFlight:
         self.doubtful: bool = False
         self.settling: bool = False
         self.lease_ms: int = 1
+        self.look: Look | None = None
         self.of_block: bool = False
         self.queued_ms: int = 0
         self.releases_due: int = 0

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import Acquired
 from pyredisson.core.replies import read_acquire
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.yielding import Yielding
 
 if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.listing import Look
     from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Outcome, Refused
     from pyredisson.core.ownership import Hold, Ownership
@@ -98,6 +100,8 @@ class LockKind(ABC):
     queues: ClassVar[bool] = False
     #: Another hold for which an owner would wait itself.
     own_rival: ClassVar[OwnRival | None] = None
+    #: Whether clients that wait for it stand on a list in Redis, so that a release wakes one of them.
+    listed: ClassVar[bool] = False
     #: How its owners wait.
     waiting: Waiting
 
@@ -134,6 +138,11 @@ class LockKind(ABC):
         return self.client.ownerships.of(self.names.name)
 
     # ---- its requests --------------------------------------------------------------------------------------------
+
+    def list_args(self, look: Look) -> tuple[str | int, ...]:
+        """Return the arguments by which an attempt keeps the list of the clients that wait; see lua/shared/wait.lua."""
+        kept_ms = int(3000 * self.client.config.max_wait_without_check)
+        return look.member, look.waited_ms, look.rest_ms, int(look.chosen), kept_ms, PUBLISH
 
     def request(
         self,
@@ -175,6 +184,10 @@ class LockKind(ABC):
     @abstractmethod
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """Make the request to free the lock, for any holder."""
+
+    def stop_waiting(self, member: str) -> Request:
+        """Make the request that takes a client off the list of those who wait."""
+        raise NotImplementedError
 
     def constant(self, ownership: Ownership) -> bool:
         """Return whether the first acquire and the last release of an owner have the same bytes each time."""

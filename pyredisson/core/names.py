@@ -156,6 +156,15 @@ class LockNames:
         """Ours alone: until when each of ours among them can be alive, by what it last said itself."""
         return prefixed("pyredisson_lock_alive", self.raw)
 
+    @cached_property
+    def waiting(self) -> str:
+        """Ours alone: which clients wait, by the time since which they do."""
+        return prefixed("pyredisson_waiting", self.raw)
+
+    def own_channel(self, client_id: str) -> str:
+        """Where one of them hears that it is its turn."""
+        return f"{self.waiting}:{client_id}"
+
     def together(self) -> tuple[str, ...]:
         """What one script has to reach; the other keys are made by the same rules."""
         return self.raw, self.channel, suffixed(self.raw, "")

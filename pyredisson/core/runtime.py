@@ -177,6 +177,10 @@ class Runtime(Protocol):
         """Where a name's keys are: one script can only be about names of one place. ``None``: all are in one."""
         ...
 
+    def counts_listeners(self) -> bool:
+        """Whether a script that publishes learns how many hear it. On a cluster only if its channels are sharded."""
+        ...
+
     def subscribe(self, channel: str) -> None:
         """Ask for a channel's messages; ``Wakeups.confirmed`` is called once they come, and after each reconnect."""
         ...

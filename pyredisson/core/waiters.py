@@ -11,10 +11,23 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from pyredisson.core.listing import Listing
     from pyredisson.core.outcomes import Refused
     from pyredisson.core.runtime import Ticket
 
-__all__ = ["ALL", "NO_BENCHES", "Bench", "Channel", "Line", "Message", "Party", "Seat", "lock_message"]
+__all__ = [
+    "ALL",
+    "NO_BENCHES",
+    "Bench",
+    "Channel",
+    "Line",
+    "Message",
+    "Party",
+    "Seat",
+    "give_ears",
+    "lock_message",
+    "take_ears",
+]
 
 ALL = -1
 """As a number of waiters to wake."""
@@ -45,14 +58,16 @@ class Party(NamedTuple):
 class Seat:
     """One waiter on a bench."""
 
-    __slots__ = ("again", "bench", "called", "channel", "rung", "sleeps_until", "ticket", "what")
+    __slots__ = ("again", "bench", "by_cap", "called", "channel", "rung", "since", "sleeps_until", "ticket", "what")
 
-    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any) -> None:
+    def __init__(self, bench: Bench, channel: Channel, ticket: Ticket, what: Any, since: float) -> None:
         self.bench: Bench = bench  # Of its own as long as it sits on it alone.
         self.channel: Channel = channel  # What it hears.
         self.ticket: Ticket = ticket
+        self.since: float = since  # When it began to wait.
         self.what: Any = what  # What it waits for, so that others can look on its behalf.
         self.called: bool = False  # It is to look now.
+        self.by_cap: bool = False  # It looks because a message may have been lost.
         self.rung: bool = False  # That is why it looks, not for the others.
         self.again: float = math.inf  # When to repeat an attempt of its own that got no answer; for parties.
         self.sleeps_until: float = -math.inf
@@ -67,8 +82,10 @@ class Bench:
     """The waiters of one channel who all want the same, so that one answer serves them all."""
 
     __slots__ = (
+        "by_cap",
         "channel",
         "kind",
+        "listing",
         "look_by",
         "looked",
         "message",
@@ -80,17 +97,28 @@ class Bench:
         "trouble",
     )
 
-    def __init__(self, channel: Channel, kind: str, message: Message, party: Party | None = None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        kind: str,
+        message: Message,
+        party: Party | None = None,
+        listing: Listing | None = None,
+    ) -> None:
         self.channel: Channel = channel
         self.kind: str = kind
         self.message: Message = message
         self.party: Party | None = party
+        self.listing: Listing | None = listing
+        if listing is not None:
+            listing.bench = self
         self.seats: OrderedDict[Seat, None] = OrderedDict()
         self.next_check: float = 0.0
+        self.by_cap: bool = False  # Then, only because a message may have been lost.
         self.trouble: Exception | None = None
+        self.soon: float = math.inf  # When another check is wanted, whatever the last one said.
         # Of a party:
         self.looked: float = -math.inf  # When the last look began.
-        self.soon: float = math.inf  # When another one is wanted, whatever the last one says.
         self.look_by: float = math.inf  # When one has to be for everybody.
         self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
 
@@ -128,6 +156,24 @@ class Channel:
         self.idle_since: float = math.inf
         self.error: Exception | None = None
 
+    def confirm(self) -> None:
+        """From now on its messages come: one of each bench looks."""
+        self.confirmed = True
+        self.rings += 1
+        for bench in self.benches.values():
+            bench.call(1 if bench.listing is None else bench.listing.confirmed(self.name))
+
+    def take(self, payload: bytes) -> Bench | None:
+        """Take a message. Returns the bench that is an ear from now on, if it says so."""
+        self.rings += 1
+        if self.seat is not None and self.seat.bench.message(payload):
+            self.seat.call()
+        for bench in self.benches.values():
+            if bench.listing is not None and bench.listing.appointed(payload):
+                return bench
+            bench.call(bench.message(payload))
+        return None
+
     def waited_for(self) -> bool:
         """Whether it has waiters."""
         return self.seat is not None or bool(self.benches)
@@ -147,3 +193,29 @@ class Line:
 
 #: Of a channel that is one waiter's own.
 NO_BENCHES: dict[str, Bench] = {}
+
+
+def give_ears(channels: dict[str, Channel], line: Line, bench: Bench, listing: Listing) -> list[Channel]:
+    """Let a bench that has a channel of its own hear what ears hear. Returns the channels that nobody has asked for."""
+    new: list[Channel] = []
+    for name in (listing.ears, listing.channel):
+        channel = channels.setdefault(name, Channel(name, line))
+        channel.benches[_as_ear(bench)] = bench
+        channel.idle_since = math.inf
+        channel.line.idle.pop(name, None)
+        if not channel.asked_for:
+            new.append(channel)
+    return new
+
+
+def take_ears(channels: dict[str, Channel], bench: Bench, listing: Listing, now: float) -> None:
+    """Let it hear that no longer."""
+    for name in (listing.ears, listing.channel):
+        channel = channels.get(name)
+        if channel is not None and channel.benches.pop(_as_ear(bench), None) is not None and not channel.waited_for():
+            channel.idle_since = now
+            channel.line.idle[name] = channel
+
+
+def _as_ear(bench: Bench) -> str:
+    return f"{bench.kind} (ear)"

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.outcomes import Acquired
-from pyredisson.core.waiters import Message, Party
+from pyredisson.core.waiters import Message, Party, Seat
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.listing import Listing
     from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.wakeups import Wakeups
 
-__all__ = ["HeardOn", "until_taken"]
+__all__ = ["HeardOn", "PlaceOnList", "until_taken"]
 
 #: After an attempt that got no answer.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -33,6 +34,22 @@ class HeardOn(NamedTuple):
     wakeups: Wakeups  # of the client that hears it
     channel: str
     seen: int | None  # what ``wakeups.glance(channel)`` returned before the first attempt
+
+
+class PlaceOnList(Protocol):
+    """How a waiter keeps its client on the server's list of those who wait.
+
+    Attributes:
+        listing: What its bench has there, if it is the first one on it.
+        left: What is to be taken off the list since nobody sits on the bench any more.
+    """
+
+    listing: Listing
+    left: str | None
+
+    def look(self, seat: Seat) -> Awaitable[Answer]:
+        """Attempt as one on the list."""
+        ...
 
 
 async def until_taken(
@@ -47,6 +64,7 @@ async def until_taken(
     deadline: Deadline,
     free_after: float,
     party: Party | None = None,
+    place_on_list: PlaceOnList | None = None,
 ) -> bool:
     """After a first attempt was refused: attempt until it is taken, or until the deadline.
 
@@ -62,6 +80,7 @@ async def until_taken(
         free_after: Seconds after which what this attempt takes could be free again without any message.
         party: With whom it sits, where each waiter has a channel of its own; they attempt when they are rung, and look
             otherwise.
+        place_on_list: How it keeps its client on the server's list of those who wait, if there is one.
 
     Returns:
         Whether it was taken.
@@ -71,7 +90,7 @@ async def until_taken(
     """
     if deadline.passed(runtime.now()):
         return False
-    place = _Place(channels, runtime.ticket(lock), kind, message, party, attempt)
+    place = _Place(channels, runtime.ticket(lock), kind, message, party, attempt, place_on_list)
     taken = False
     # A waiter that is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
@@ -94,6 +113,7 @@ async def until_taken(
                 continue
             if isinstance(answer, Acquired):
                 taken, pass_on = True, False
+                place.taken()
                 return True
             if over:
                 return False
@@ -114,11 +134,15 @@ class _Place:
         message: Message,
         party: Party | None,
         what: object,
+        on_list: PlaceOnList | None,
     ) -> None:
+        self._on_list = on_list
+        listing = None if on_list is None else on_list.listing
         self._ticket = ticket
         self._party = party
         self._seats = [
-            (heard, heard.wakeups.seat(heard.channel, kind, message, party, what, ticket)) for heard in channels
+            (heard, heard.wakeups.seat(heard.channel, kind, message, party, what, ticket, listing))
+            for heard in channels
         ]
 
     def sit(self, look_in: float) -> None:
@@ -168,7 +192,15 @@ class _Place:
     def look(self, attempt: Callable[[], Awaitable[Answer]]) -> Awaitable[Answer]:
         """Attempt; the first of a party that was not rung looks for all of it instead."""
         seat = self._seats[0][1]
+        if self._on_list is not None:
+            return self._on_list.look(seat)
         return attempt() if self._party is None or seat.rung else self._party.look(seat)
+
+    def taken(self) -> None:
+        """The attempt has succeeded."""
+        wakeups, seat = self._seats[0][0].wakeups, self._seats[0][1]
+        if seat.by_cap:
+            wakeups.last_resorts += 1
 
     def answered(self, look_in: float) -> None:
         """An attempt was refused."""
@@ -184,11 +216,15 @@ class _Place:
         """Leave all seats, whatever interrupts that."""
         try:
             for heard, seat in self._seats:
-                heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on)
+                self._left(heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on))
         except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
             for heard, seat in self._seats:
-                heard.wakeups.leave(seat, look_in=math.inf, pass_on=True)
+                self._left(heard.wakeups.leave(seat, look_in=math.inf, pass_on=True))
             raise
+
+    def _left(self, member: str | None) -> None:
+        if self._on_list is not None and member is not None:
+            self._on_list.left = member
 
 
 def _look_in(refused: Refused) -> float:

@@ -19,14 +19,17 @@ Rules kept here:
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyredisson.core.messages import INTERRUPTED
-from pyredisson.core.waiters import ALL, NO_BENCHES, Bench, Channel, Line, Seat
+from pyredisson.core.waiters import ALL, NO_BENCHES, Bench, Channel, Line, Seat, give_ears, take_ears
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
+    from pyredisson.core.listing import Listing
     from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.waiters import Message, Party
 
@@ -45,12 +48,16 @@ class Wakeups:
     def __init__(self, runtime: Runtime, max_wait_without_check: float) -> None:
         self._runtime = runtime
         self._cap = max_wait_without_check
-        self._mutex = runtime.mutex()
+        self.mutex = runtime.mutex()
         self._channels: dict[str, Channel] = {}
         self._parties: dict[str, Bench] = {}
         #: The only line, unless there are several: then that of the channels that have not been given one yet.
         self.line: Line = Line(self._channels)
         self.closed: Exception | None = None
+        #: For the benches that are on a list in the server.
+        self.bench_numbers: Iterator[int] = itertools.count(1)
+        #: How many waits were ended by a look that only the lack of a message had caused.
+        self.last_resorts: int = 0
 
     # ---- for waiters ---------------------------------------------------------------------------------------------
 
@@ -67,12 +74,15 @@ class Wakeups:
         party: Party | None = None,
         what: object = None,
         ticket: Ticket | None = None,
+        listing: Listing | None = None,
     ) -> Seat:
         """A seat to be taken by :meth:`sit`, and left by :meth:`leave` whatever becomes of that."""
         known = self._parties.get(party.bench) if party is not None else None
         heard = Channel(channel, self.line) if party is None else Channel(channel, self.line, NO_BENCHES)
-        bench = known or Bench(heard if party is None else Channel(party.bench, self.line), kind, message, party)
-        return Seat(bench, heard, ticket or self._runtime.ticket(), what)
+        bench = known or Bench(
+            heard if party is None else Channel(party.bench, self.line), kind, message, party, listing
+        )
+        return Seat(bench, heard, ticket or self._runtime.ticket(), what, self._runtime.now())
 
     def sit(self, seat: Seat, *, seen: int | None, look_in: float) -> None:
         """Join the waiters, after an attempt that was refused and before which :meth:`glance` gave ``seen``.
@@ -82,9 +92,9 @@ class Wakeups:
         Raises:
             LockError: A signal handler would wait for what the call that it interrupted keeps from others meanwhile.
         """
-        if self._runtime.inside(self._mutex):
+        if self._runtime.inside(self.mutex):
             raise LockError(INTERRUPTED)
-        with self._mutex:
+        with self.mutex:
             entry = seat.channel = self._channels.setdefault(seat.channel.name, seat.channel)
             party = seat.bench.party
             if party is None:
@@ -112,9 +122,9 @@ class Wakeups:
 
     def sleep_until(self, seat: Seat, deadline: float, now: float) -> float:
         """Until when this waiter may sleep unless it is rung. In the past: it has to look now."""
-        with self._mutex:
+        with self.mutex:
             if seat.called or seat.again <= now:
-                seat.called = False
+                seat.called = seat.by_cap = False
                 seat.rung = True
                 seat.again = math.inf
                 return -math.inf
@@ -123,6 +133,7 @@ class Wakeups:
                 due = bench.due()
                 if due <= now:
                     seat.rung = False
+                    seat.by_cap = bench.by_cap and due == bench.next_check
                     bench.soon = math.inf
                     bench.looked = now
                     return -math.inf
@@ -137,7 +148,7 @@ class Wakeups:
 
         It is, if their time has come; else the first itself, and those who sat down since the last look.
         """
-        with self._mutex:
+        with self.mutex:
             bench = seat.bench
             newcomers = {seat: None, **bench.newcomers}
             bench.newcomers.clear()
@@ -146,25 +157,25 @@ class Wakeups:
 
     def look_after_all(self, seat: Seat, within: float) -> None:
         """The next look on behalf of everybody is due ``within`` seconds."""
-        with self._mutex:
+        with self.mutex:
             seat.bench.look_by = self._runtime.now() + within
 
     def call(self, channel: str) -> None:
         """Let the one whose own channel this is look now, if there is one."""
-        with self._mutex:
+        with self.mutex:
             entry = self._channels.get(channel)
             if entry is not None and entry.seat is not None:
                 entry.seat.call()
 
     def answered(self, seat: Seat, look_in: float) -> None:
         """An attempt was refused: the answer serves everyone on the bench."""
-        with self._mutex:
+        with self.mutex:
             seat.bench.trouble = None
             self._expect(seat.bench, look_in, also=seat.bench.party is not None and seat.rung)
 
     def failed(self, seat: Seat, error: Exception, retry_in: float) -> None:
         """An attempt got no answer."""
-        with self._mutex:
+        with self.mutex:
             seat.bench.trouble = error
             if seat.bench.party is not None and seat.rung:
                 seat.again = self._runtime.now() + retry_in  # The others do not know its outcome.
@@ -174,7 +185,7 @@ class Wakeups:
 
     def hint(self, channel: str, kind: str, look_in: float, how_many: int = 1) -> None:
         """An attempt of this kind may succeed in ``look_in`` seconds. If that is now, let ``how_many`` waiters look."""
-        with self._mutex:
+        with self.mutex:
             entry = self._channels.get(channel)
             bench = entry.benches.get(kind) if entry is not None else None
             first = bench.first() if bench is not None else None
@@ -187,17 +198,18 @@ class Wakeups:
                 if due < first.sleeps_until:
                     first.ticket.ring()  # To set its alarm anew.
 
-    def leave(self, seat: Seat, *, look_in: float, pass_on: bool) -> None:
+    def leave(self, seat: Seat, *, look_in: float, pass_on: bool) -> str | None:
         """Leave the bench. ``look_in`` says when the next one should check, as far as the leaver knows.
 
         ``pass_on`` rings the next one, as if the message that the leaver may have had were its. A waiter that is
-        interrupted in here calls it again.
+        interrupted in here calls it again. Returns what is to be taken off the server's list of those who wait.
         """
         bench = seat.bench
         channel = seat.channel
         together = seat.bench.party is not None
         benches = self._parties if together else channel.benches
-        with self._mutex:
+        listing = bench.listing
+        with self.mutex:
             was_first = bench.first() is seat
             bench.seats.pop(seat, None)
             bench.newcomers.pop(seat, None)
@@ -206,12 +218,14 @@ class Wakeups:
                 key = bench.channel.name if together else bench.kind
                 if benches.get(key) is bench:
                     del benches[key]
+                    if listing is not None:
+                        take_ears(self._channels, bench, listing, self._runtime.now())
             else:
                 if was_first and look_in < math.inf:
                     self._expect(bench, look_in, also=together)
                 if together and was_first and pass_on:
                     bench.soon = -math.inf  # It may have been looking.
-                if not together and (pass_on or seat.called):
+                if not together and (pass_on or seat.called or (listing is not None and listing.unlisted)):
                     following.call()
                 elif was_first and bench.due() < following.sleeps_until:
                     following.ticket.ring()  # To set its alarm anew: the duty to check is its own now.
@@ -224,12 +238,14 @@ class Wakeups:
         # Unless the subscriber looks in time anyway: to wake it at every hand-over costs more than all else here.
         if idle and not channel.idle_since <= channel.line.looks_at <= channel.idle_since + LINGER:
             self._runtime.unsubscribe(channel.name)
+        return listing.member if following is None and listing is not None and listing.maybe_listed else None
 
     def _expect(self, bench: Bench, look_in: float, *, also: bool = False) -> None:
         """Set the next check. ``also``: one of a party learned that for itself, and the others' stays as it is."""
         due = self._runtime.now() + min(look_in, self._cap)
         if not also:
             bench.next_check = due
+            bench.by_cap = look_in > self._cap
         elif due < bench.next_check:
             bench.next_check = due
             first = bench.first()
@@ -240,12 +256,12 @@ class Wakeups:
 
     def wanted(self, line: Line | None = None) -> list[str]:
         """Every channel to be subscribed, or those on one line."""
-        with self._mutex:
+        with self.mutex:
             return list(self._channels if line is None else line.channels)
 
     def unconfirmed(self, line: Line) -> list[str]:
         """Those on a line whose messages do not come yet, or no more."""
-        with self._mutex:
+        with self.mutex:
             return [name for name, entry in line.channels.items() if not entry.confirmed]
 
     def line_of(self, channel: str) -> Line:
@@ -255,7 +271,7 @@ class Wakeups:
 
     def move(self, channel: str, line: Line) -> Line | None:
         """From now on a channel is heard on this line. Returns the one that it leaves, ``None`` if there is none."""
-        with self._mutex:
+        with self.mutex:
             entry = self._channels.get(channel)
             if entry is None or entry.line is line:
                 return None
@@ -272,17 +288,14 @@ class Wakeups:
     def confirmed(self, channel: str, line: Line | None = None) -> None:
         """From now on this channel's messages come."""
         line = line or self.line
-        with self._mutex:
+        with self.mutex:
             line.down = None
             entry = self._channels.get(channel)
             if entry is None or entry.line is not line:
                 return
-            entry.confirmed = True
-            entry.rings += 1
+            entry.confirm()
             if entry.seat is not None:
                 self._look_soon(entry.seat.bench)
-            for bench in entry.benches.values():
-                bench.call(1)
 
     def _look_soon(self, bench: Bench) -> None:
         bench.soon = min(bench.soon, max(self._runtime.now(), bench.looked + LOOK_APART))
@@ -292,19 +305,21 @@ class Wakeups:
 
     def rang(self, channel: str, payload: bytes, line: Line | None = None) -> None:
         """Take a message."""
-        with self._mutex:
+        with self.mutex:
             entry = self._channels.get(channel)
             if entry is None or entry.line is not (line or self.line):
                 return
-            entry.rings += 1
-            if entry.seat is not None and entry.seat.bench.message(payload):
-                entry.seat.call()
-            for bench in entry.benches.values():
-                bench.call(bench.message(payload))
+            ear = entry.take(payload)
+            if ear is None or ear.listing is None:
+                return
+            new = give_ears(self._channels, self.line, ear, ear.listing)
+        for each in new:
+            self._runtime.subscribe(each.name)
+            each.asked_for = True
 
     def dropped(self, channel: str, line: Line) -> bool:
         """The server sends this channel's messages no longer. Returns whether it did, and they are still wanted."""
-        with self._mutex:
+        with self.mutex:
             entry = line.channels.get(channel)
             if entry is None or not entry.confirmed:
                 return False
@@ -314,7 +329,7 @@ class Wakeups:
     def lost_connection(self, error: Exception, line: Line | None = None) -> None:
         """No messages come on this line until each of its channels is confirmed again."""
         line = line or self.line
-        with self._mutex:
+        with self.mutex:
             line.down = error
             for entry in line.channels.values():
                 entry.confirmed = False
@@ -322,7 +337,7 @@ class Wakeups:
     def take_idle(self, now: float, line: Line | None = None) -> list[str]:
         """Forget the channels that had no waiters of late, and return them."""
         line = line or self.line
-        with self._mutex:
+        with self.mutex:
             # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
             gone = [entry.name for entry in line.idle.values() if entry.idle_since + LINGER <= now and entry.confirmed]
             for name in gone:
@@ -333,7 +348,7 @@ class Wakeups:
     def idle_due(self, line: Line | None = None) -> float:
         """When :meth:`take_idle` will find something next, as far as is known."""
         line = line or self.line
-        with self._mutex:
+        with self.mutex:
             line.looks_at = LINGER + min(
                 (entry.idle_since for entry in line.idle.values() if entry.confirmed), default=math.inf
             )
@@ -342,7 +357,7 @@ class Wakeups:
     def refuse(self, error: Exception, line: Line | None = None) -> None:
         """The server lets us subscribe to nothing on this line: all who wait there hear why."""
         line = line or self.line
-        with self._mutex:
+        with self.mutex:
             for name, entry in list(line.channels.items()):
                 entry.error = error
                 for bench in entry.benches.values():
@@ -358,7 +373,7 @@ class Wakeups:
 
     def close(self, error: Exception) -> None:
         """Wake everybody with an error, now and for ever."""
-        with self._mutex:
+        with self.mutex:
             self.closed = error
             for entry in self._channels.values():
                 for bench in entry.benches.values():
@@ -370,10 +385,10 @@ class Wakeups:
 
     def waiting(self, channel: str, kind: str | None = None) -> int:
         """How many wait here for a channel (or for one kind of it), or for what a party has in common."""
-        with self._mutex:
+        with self.mutex:
             entry, party = self._channels.get(channel), self._parties.get(channel)
             benches = entry.benches.values() if entry is not None else ()
-            count = sum(len(bench.seats) for bench in benches if kind in (None, bench.kind))
+            count = sum(len(each.seats) for each in benches if kind in (None, each.kind) and each.channel is entry)
             return count + (len(party.seats) if party is not None else 0)
 
     def anybody(self, channel: str, kind: str) -> bool:

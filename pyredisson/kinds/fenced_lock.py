@@ -35,7 +35,12 @@ class FencedKind(PlainKind):
         joins = next((each.token for each in ownership.holds if each.token is not None), None)
         token = "" if joins is None else joins
         args = hold.lease_ms, count, token, int(self.client.config.fence_from_clock)
-        return self.request("fenced_acquire", ownership, args, (self.names.token,), epoch=epoch, repeat=repeat)
+        look = ownership.in_flight.look
+        if look is None:
+            return self.request("fenced_acquire", ownership, args, (self.names.token,), epoch=epoch, repeat=repeat)
+        more = *args, *self.list_args(look)
+        keys = self.names.token, self.names.waiting
+        return self.request("fenced_acquire_waiting", ownership, more, keys, epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""

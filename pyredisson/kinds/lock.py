@@ -56,20 +56,30 @@ class PlainKind(LockKind):
     waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
+    listed = True
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        return self.request("lock_acquire", ownership, (hold.lease_ms, count), epoch=epoch, repeat=repeat)
+        look = ownership.in_flight.look
+        if look is None:
+            return self.request("lock_acquire", ownership, (hold.lease_ms, count), epoch=epoch, repeat=repeat)
+        args = hold.lease_ms, count, *self.list_args(look)
+        return self.request("lock_acquire_waiting", ownership, args, (self.names.waiting,), epoch=epoch, repeat=repeat)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, self.publish, UNLOCKED
+        args = lease_ms, count, self.publish, UNLOCKED, self.names.waiting
         return self.request("lock_release", ownership, args, (self.names.channel,), epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
-        args = self.publish, UNLOCKED
+        args = self.publish, UNLOCKED, self.names.waiting
         return self.request("lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
+
+    def stop_waiting(self, member: str) -> Request:
+        """See :meth:`LockKind.stop_waiting`."""
+        names = self.names
+        return self.client.runtime.prepare("lock_stop_waiting", (names.raw, names.waiting), (member, PUBLISH))
 
 
 class LockCore:
@@ -112,7 +122,8 @@ class LockCore:
 
     def waiting(self) -> int:
         """Return how many waiters this client has."""
-        return self.client.wakeups.waiting(self.names.channel)
+        wakeups, names = self.client.wakeups, self.names
+        return wakeups.waiting(names.channel) + wakeups.waiting(names.own_channel(self.client.id))
 
     # ---- the owner -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""The Lua scripts, one a file. A line ``-- include: name`` stands for the block ``shared/name.lua`` without its header.
+"""The Lua scripts, one a file. A line ``-- include: name`` stands for the block ``shared/name.lua`` without its header,
+a line ``-- attempt: name`` for a function ``attempt`` that is the script ``name.lua``.
 
 Scripts for one lock begin with the same arguments: KEYS 1 lock, 2 epoch of the owner; ARGV 1 owner, 2 epoch, 3 repeat.
 Scripts of semaphores and latches: KEYS 1 semaphore or latch, 2 last request of the owner; ARGV 1 number of the request.
@@ -14,7 +15,8 @@ __all__ = ["script_names", "script_text"]
 
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
-_HEADER = re.compile(r"\A(?:--.*\n)*")
+_ATTEMPT = re.compile(r"^-- attempt: (\w+)\n", re.MULTILINE)
+_HEADER = re.compile(r"\A(?:--(?! include: ).*\n)*")
 
 
 def script_names() -> list[str]:
@@ -24,7 +26,14 @@ def script_names() -> list[str]:
 
 def script_text(name: str) -> str:
     """Return the text of a script as servers get it, with its shared blocks spliced in."""
-    return _INCLUDE.sub(_block, (_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+    text = _ATTEMPT.sub(_attempt, (_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+    return _INCLUDE.sub(_block, text)
+
+
+def _attempt(line: re.Match[str]) -> str:
+    body = _HEADER.sub("", (_FOLDER / f"{line[1]}.lua").read_text(encoding="utf-8"))
+    indented = "".join(f"    {each}" for each in body.splitlines(keepends=True))
+    return f"local function attempt()\n{indented}end\n"
 
 
 def _block(include: re.Match[str]) -> str:

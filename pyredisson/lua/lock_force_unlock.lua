@@ -1,14 +1,17 @@
 -- Frees the lock for all its owners, and wakes the waiters.
 -- KEYS  1 lock (hash)  2 epoch of the caller  3 channel
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
---       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message
+--       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 clients that wait (a key, but not one of KEYS)
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
 -- include: epoch_guard
+-- include: ears
+-- include: choose
+-- include: tell
 local lease = 0
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
     if ARGV[4] ~= '' then
-        redis.call(ARGV[4], KEYS[3], ARGV[5])
+        tell(ARGV[6], KEYS[3], ARGV[4], ARGV[5])
     end
     redis.call('del', KEYS[1])
 end

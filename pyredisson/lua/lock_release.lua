@@ -3,10 +3,14 @@
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
+--       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: free, and n connections were notified.  0: still held.  nil: the owner does not hold what the client
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
--- The first write is one that a server out of memory still accepts (DEL, PEXPIRE); then it accepts the rest.
+-- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_guard
+-- include: ears
+-- include: choose
+-- include: tell
 local lease = tonumber(ARGV[4])
 local held = redis.call('hget', KEYS[1], ARGV[1])
 -- include: holds_left
@@ -14,7 +18,8 @@ local reply = false
 if left > 0 then
     -- include: release_one
 elseif left == 0 then
-    -- include: announce
+    -- First: a user who may not publish must free nothing. Redis sends messages when the script ends.
+    reply = 1 + (ARGV[6] ~= '' and tell(ARGV[8], KEYS[3], ARGV[6], ARGV[7]) or 0)
     redis.call('del', KEYS[1])
 end
 -- include: epoch_store

@@ -88,6 +88,9 @@ class ClusterLink:
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
+    def counts_listeners(self) -> bool:
+        return self.map.sharded
+
     async def eval(self, request: Call, timeout: float) -> Reply:
         slots = self.map
         link = slots.owners[request.slot]

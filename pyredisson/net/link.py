@@ -62,6 +62,10 @@ class Link(Protocol):
     introduce: Introduce | None
     on_change: Callable[[], None]
 
+    def counts_listeners(self) -> bool:
+        """Return whether a script that publishes learns how many hear it. See ``Runtime.counts_listeners``."""
+        ...
+
     async def eval(self, request: Request, timeout: float) -> Reply:
         """Run a script once. See ``Runtime.eval``."""
         ...

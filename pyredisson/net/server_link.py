@@ -80,6 +80,9 @@ class ServerLink:
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
+    def counts_listeners(self) -> bool:
+        return True
+
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = await self._exchange(request.data, timeout)
         if isinstance(reply, Exception):

@@ -226,6 +226,9 @@ class ThreadsRuntime(BaseRuntime):
         self._loops.append(loop)
         return loop
 
+    def counts_listeners(self) -> bool:
+        return self.link.counts_listeners()
+
     def subscribe(self, channel: str) -> None:
         if self._subscriber is not None:
             self._subscriber.subscribe(channel)

@@ -73,7 +73,7 @@ class LockRules(OwnershipRules):
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         if not script.startswith(("lock_", "fair_")):
             return
-        if script in ("lock_acquire", "fair_acquire") and result is None:
+        if script in ("lock_acquire", "lock_acquire_waiting", "fair_acquire") and result is None:
             owner = args[0].decode()
             if any(owner.startswith(client.core.id) for client in self._clients):  # Else it looks at what they left.
                 self._check_asked(keys[0], lambda ownership: ownership.owner == owner)

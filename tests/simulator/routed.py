@@ -97,6 +97,9 @@ class RoutedRuntime(Seam):
     def place(self, name: str) -> int | None:
         return slot_of(name) if self._scattered else None
 
+    def counts_listeners(self) -> bool:
+        return self.link.counts_listeners()
+
     def subscribe(self, channel: str) -> None:
         assert self._subscriber is not None, "nobody is attached yet"
         self._subscriber.subscribe(channel)

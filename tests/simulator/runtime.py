@@ -255,6 +255,7 @@ class SimulatedRuntime(Seam):
         self._wakeups: Wakeups | None = None
         self._channels: set[str] = set()
         self._resubscribing = False
+        self._heard_at = 0.0  # When the last message arrives.
         self._reachable = True
         self._reconnecting = False
         self._closed = False
@@ -274,6 +275,9 @@ class SimulatedRuntime(Seam):
 
     def place(self, name: str) -> None:
         return None
+
+    def counts_listeners(self) -> bool:
+        return True
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
@@ -453,7 +457,9 @@ class SimulatedRuntime(Seam):
             if self._wakeups is not None:
                 self._wakeups.rang(name, payload)
 
-        self.world.after(self.world.travel(), lambda: self.process.run(ring))
+        # One connection: no message overtakes another.
+        self._heard_at = max(self.world.now + self.world.travel(), self._heard_at)
+        self.world.at(self._heard_at, lambda: self.process.run(ring))
         return 1
 
     def _drop_subscriber(self) -> None:

@@ -161,6 +161,9 @@ class FakeRuntime:
     def place(self, name: str) -> None:
         return None
 
+    def counts_listeners(self) -> bool:
+        return True
+
     def subscribe(self, channel: str) -> None:
         self.subscriptions.append(channel)
 

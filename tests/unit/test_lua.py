@@ -27,11 +27,14 @@ DIGESTS = {
     "fence_hset": "72af98145426a631cb953dc632a9c373584aef32",
     "fence_set": "c51df49315c0a93ed0142d928f609fcf8473189a",
     "fenced_acquire": "6ddc56059281fbaa1282580c32229dc6b82ab7b9",
+    "fenced_acquire_waiting": "b3a3aa7f6e24dcb2818e659aa295055cf35faeb5",
     "latch_count_down": "b517c9757c6773d00b2b80b17d99bc9ba6a5bd8f",
     "lock_acquire": "4e36853be59d3034b24dff0a34522ac280e799d7",
-    "lock_force_unlock": "1bef1b5deb2105df2482e9e68bdbaad5c94216ac",
-    "lock_release": "458d6c0c011a55460e2aac8d3235422fc690b4c8",
+    "lock_acquire_waiting": "34e89e53e918e2168e350231dfeb1ac87da40903",
+    "lock_force_unlock": "2a7ddc7ba4fe643e83db2eeb1c8a0b8ec765af0a",
+    "lock_release": "4ec71721e21cdbf4ba41ebc97189d5170047f2a8",
     "lock_renew": "633852c0123723686da216e25c576d3927332a73",
+    "lock_stop_waiting": "35332d6a95d327c1c06f6d13956090e7411a74c4",
     "permit_acquire": "af8a6fdd078b826c18ef5a85f6158848c4c9d8bd",
     "permit_add": "cbc8f51ac0f3031ca23828ddd2a8ff13e74c687f",
     "permit_count": "7f73a3a5c69e86a41114838f922bd5841a0236dc",
@@ -65,6 +68,7 @@ OWN_ORDER = {
     "fence_hset",
     "fence_set",
     "lock_renew",
+    "lock_stop_waiting",
     "permit_count",
     "permit_renew",
     "read_lock_renew",
@@ -122,7 +126,7 @@ def test_a_script_defines_what_its_blocks_expect(name: str) -> None:
     lines = file_text(name).splitlines(keepends=True)
     for at, line in enumerate(lines):
         for block in included(line):
-            before = "".join(lines[:at])
+            before = re.sub("-- attempt: ", "local function attempt() -- ", "".join(lines[:at]))
             for each in included(before):
                 before += file_text(f"shared/{each}")
             for expected in names_in(header_part(file_text(f"shared/{block}"), "Expects")):

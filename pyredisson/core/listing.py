@@ -1,0 +1,187 @@
+"""A place on the server's list of the clients that wait for a lock, so that a release wakes one of them, not all.
+
+Rules kept here:
+
+1. A client that waits is on the list once, by the time since which the first on its bench waits. It comes onto it by an
+   attempt, which only a client makes that hears its *own channel*. A release takes the first client off the list, and
+   tells it ``go`` there; if it finds the lock taken, its attempt puts it back where it was.
+2. Two of the clients on the list, the *ears*, listen to the channel of the lock as well, where the releases of those
+   are announced who do not know the list (Redisson's, and earlier versions of this library). The server says ``ear`` to
+   the newest ones, or ``only`` if there is no other one: then its first attempt, once it listens, comes at once.
+3. On a channel of theirs the ears hear ``2`` before the usual message of a release if a client on the list was told;
+   then the usual one does not concern them. (``4``: one was told, and no other message follows.) If they do not hear
+   ``3``, which says that this client has attempted, they attempt themselves after :data:`BACKUP`.
+4. The last one who leaves a bench with its client on the list has it taken off. Each bench has another number,
+   so that a request that comes late concerns no later bench.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Ticket
+
+__all__ = ["BACKUP", "Listing", "Look"]
+
+#: Seconds that a client which was told that it is its turn has for its attempt, before others attempt.
+BACKUP = 0.2
+
+
+class Waiter(Protocol):
+    """One who waits, as far as it matters here; see ``Seat``."""
+
+    since: float
+    sleeps_until: float
+    ticket: Ticket
+
+
+class Waiters(Protocol):
+    """Those who wait together; see ``Bench``."""
+
+    soon: float
+
+    @property
+    def seats(self) -> Iterable[Waiter]:
+        """Those who wait, the first one first."""
+        ...
+
+    def first(self) -> Waiter | None:
+        """The first one."""
+        ...
+
+
+class Look(NamedTuple):
+    """What an attempt says of the list.
+
+    Attributes:
+        number: Of the bench's attempts.
+        member: What stands on the list.
+        waited_ms: For how long the client waits.
+        rest_ms: For how long it waits if the attempt succeeds; -1: no longer.
+        chosen: Whether it was told that it is its turn.
+    """
+
+    number: int
+    member: str
+    waited_ms: int
+    rest_ms: int
+    chosen: bool
+
+
+class Listing:
+    """What one bench has on the server's list. Plain state, changed under the mutex of the client's tables.
+
+    Args:
+        member: What stands on the list: the client's id, and the number of the bench.
+        channel: The channel of the lock.
+        ears: The channel of the ears.
+        usual: How many waiters a message on the channel of the lock wakes.
+        now: The time.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_now",
+        "_only_ear",
+        "_usual",
+        "bench",
+        "channel",
+        "chosen",
+        "ears",
+        "looks",
+        "maybe_listed",
+        "member",
+        "unlisted",
+    )
+
+    def __init__(
+        self,
+        member: str,
+        channel: str,
+        ears: str,
+        usual: Callable[[bytes], int],
+        now: Callable[[], float],
+    ) -> None:
+        self.member: str = member
+        self.channel: str = channel
+        self.ears: str = ears
+        self.bench: Waiters | None = None
+        self.chosen: bool = False
+        self.looks: int = 0
+        self.maybe_listed: bool = False
+        self.unlisted: bool = False  # An attempt has just taken the client off the list.
+        self._answered: bool = False  # The next usual message is of a release that told a client of the list.
+        self._only_ear: bool = False
+        self._usual = usual
+        self._now = now
+
+    def message(self, payload: bytes) -> int:
+        """Take a message, and say how many waiters it wakes."""
+        match payload:
+            case b"go":
+                self.chosen = True
+                return 1
+            case b"2" | b"4":
+                self._answered = payload == b"2"
+                self._look_after(BACKUP)
+            case b"3":
+                self._answered = False
+                self._look_after(math.inf)
+            case _ if self._answered:
+                self._answered = False
+            case _:
+                return self._usual(payload)
+        return 0
+
+    def appointed(self, payload: bytes) -> bool:
+        """Return whether a message says that the client is an ear."""
+        if payload not in (b"ear", b"only"):
+            return False
+        self._only_ear = payload == b"only"
+        return True
+
+    def confirmed(self, channel: str) -> int:
+        """From now on messages come on this channel. Return how many waiters look now."""
+        self._answered = False
+        if channel == self.ears:
+            return 0  # The channel of the lock is still to come.
+        if channel != self.channel or self._only_ear:
+            return 1
+        # The other ear heard what was said before. If it did not, this one was appointed since both do not answer.
+        self._look_after(BACKUP)
+        return 0
+
+    def _look_after(self, seconds: float) -> None:
+        bench = self.bench
+        first = bench.first() if bench is not None else None
+        if bench is not None and first is not None:
+            bench.soon = self._now() + seconds
+            # A later alarm is set when the earlier one has gone off.
+            if bench.soon < first.sleeps_until:
+                first.ticket.ring()
+
+    def begin_look(self, seat: Waiter) -> Look:
+        """One of the bench is about to attempt."""
+        assert self.bench is not None
+        now = self._now()
+        rest = next((each for each in self.bench.seats if each is not seat), None)
+        since = seat.since if rest is None else min(seat.since, rest.since)
+        self.looks += 1
+        self.maybe_listed = True
+        self.unlisted = False
+        chosen, self.chosen = self.chosen, False
+        rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
+        return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)
+
+    def acquired(self, look: Look) -> None:
+        """That attempt has succeeded."""
+        if look.rest_ms < 0 and look.number == self.looks:
+            self.maybe_listed = False
+            self.unlisted = True
+
+
+def _whole_ms(seconds: float) -> int:
+    return max(0, int(1000 * seconds))

@@ -1,0 +1,37 @@
+-- Sees to it that two of the clients that wait listen to the channel of the lock: the ears. They are on the list of those
+-- who wait, behind all others, with 1e15 added to the time at which they were last known to be there. A client that does
+-- not hear what is sent to it is gone. New ears are the newest clients, which wait longest from now on; 'only' says that
+-- there is no other one.
+-- Expects  nothing
+-- Defines  keep_ears(waiting, publish, trusted): trusted is for how long an ear is believed to be there, ms
+local function keep_ears(waiting, publish, trusted)
+    local time = redis.call('time')
+    local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    local stamp = string.format('%.0f', 1e15 + now)
+    local ears = redis.call('zrangebyscore', waiting, '1e15', '+inf', 'withscores')
+    local missing = 2
+    for i = 1, #ears, 2 do
+        if now - (tonumber(ears[i + 1]) - 1e15) < trusted then
+            missing = missing - 1
+        elseif redis.call(publish, waiting .. ':' .. string.sub(ears[i], 5), 'ear') > 0 then
+            redis.call('zadd', waiting, stamp, ears[i])
+            missing = missing - 1
+        else
+            redis.call('zrem', waiting, ears[i])
+        end
+    end
+    local at = missing > 0 and redis.call('zcount', waiting, '-inf', '(1e15') - 1 or -1
+    while missing > 0 and at >= 0 do
+        local newest = redis.call('zrange', waiting, at, at)[1]
+        local client = string.match(newest, '^[^:]+')
+        if not redis.call('zscore', waiting, 'ear:' .. client) then
+            if redis.call(publish, waiting .. ':' .. client, missing == 2 and 'only' or 'ear') > 0 then
+                redis.call('zadd', waiting, stamp, 'ear:' .. client)
+                missing = missing - 1
+            else
+                redis.call('zrem', waiting, newest)
+            end
+        end
+        at = at - 1
+    end
+end

@@ -1,0 +1,38 @@
+-- Attempts for a client that waits, and keeps the list of those who wait: a member for each client, with the time since
+-- which it waits, and the ears. The key and the six arguments that concern the list are the last ones:
+--     the client and the number of its wait  for how long its first waiter has waited, ms  and the next one (-1: there
+--     is none)  '1': it was told that it is its turn  for how long the list is kept, ms  PUBLISH or SPUBLISH
+-- Nothing may fail once something has been acquired.
+-- Expects  attempt(): the reply; keep_ears(waiting, publish, trusted); now: ms since the epoch
+-- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted; refused; note()
+local waiting = KEYS[#KEYS]
+local me, waited, rest = ARGV[#ARGV - 5], ARGV[#ARGV - 4], ARGV[#ARGV - 3]
+local chosen, kept, publish = ARGV[#ARGV - 2], ARGV[#ARGV - 1], ARGV[#ARGV]
+redis.call('zrem', waiting, '') -- A user who may not use the list must acquire nothing.
+local reply = attempt()
+local granted = not reply or type(reply) == 'table' and reply[1] == 'token'
+local refused = type(reply) == 'number'
+local function note()
+    local since = refused and waited or rest
+    if since == '-1' then
+        redis.call('zrem', waiting, me)
+        if redis.call('zrem', waiting, 'ear:' .. string.match(me, '^[^:]+')) == 1 then
+            keep_ears(waiting, publish, 1000)
+        end
+    else
+        redis.call('zadd', waiting, string.format('%.0f', now - tonumber(since)), me)
+        if redis.call('pttl', waiting) < tonumber(kept) then
+            redis.call('pexpire', waiting, kept)
+        end
+        keep_ears(waiting, publish, 1000)
+    end
+    if chosen == '1' and redis.call('exists', waiting) == 1 then
+        redis.call(publish, waiting, '3') -- The ears need not look whether the one who was told is there.
+    end
+end
+if refused then
+    note()
+elseif granted then
+    pcall(note)
+end
+return reply

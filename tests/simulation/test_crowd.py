@@ -1,0 +1,244 @@
+"""Many clients that wait for one lock: a release wakes one of them, and none depends on the one that was woken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pyredisson.config import Config
+from tests.simulator.checkers import leftovers
+from tests.simulator.runtime import SimulatedClient
+from tests.simulator.world import Cancelled, Node, World
+
+LIST = b"pyredisson_waiting:{orders}"
+CHANNEL = b"redisson_lock__channel:{orders}"
+#: A few round trips.
+SOON = 0.02
+#: What a client costs the others that was told that it is its turn, and does not answer.
+TURN = 0.25
+
+
+class Crowd:
+    """A lock that somebody holds, and clients that wait for it."""
+
+    def __init__(self, kind: str = "lock") -> None:
+        self.world = World(1)
+        self.kind = kind
+        self.scripts: Counter[str] = Counter()
+        self.clients: list[SimulatedClient] = []
+        self.served: list[int] = []
+        self.times: list[float] = []
+        self.tasks: list[Any] = []
+        self.world.watchers.append(self._watch)
+        self.holder = self.client()
+        self.do(self.lock(self.holder).lock())
+
+    def _watch(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        self.scripts[script] += 1
+
+    def client(self, *, listed: bool = True) -> SimulatedClient:
+        client = SimulatedClient(self.world.process(f"p{len(self.clients)}"), config=Config(lock_watchdog_timeout=60))
+        if not listed:
+            client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
+        self.clients.append(client)
+        return client
+
+    def lock(self, client: SimulatedClient) -> Any:
+        return getattr(client, f"get_{self.kind}")("orders")
+
+    def do(self, work: Any, client: SimulatedClient | None = None) -> Any:
+        task = (client or self.holder).runtime.process.start(work, "work")
+        assert self.world.run(until=task.done, seconds=60)
+        return task.outcome.result()
+
+    def release(self) -> float:
+        """Let the holder release the lock. Returns when."""
+        lock = self.lock(self.holder)
+
+        async def work() -> None:
+            await lock.force_unlock()
+
+        self.scripts.clear()
+        self.do(work())
+        return self.world.now
+
+    def wait(
+        self, client: SimulatedClient | None = None, *, listed: bool = True, seconds: float | None = None
+    ) -> SimulatedClient:
+        """Let a client wait, take the lock once, and give it back at once."""
+        client = client or self.client(listed=listed)
+        number = self.clients.index(client)
+
+        async def work() -> None:
+            lock = self.lock(client)
+            if await lock.try_lock(seconds):
+                self.served.append(number)
+                self.times.append(self.world.now)
+                await lock.unlock()
+
+        self.tasks.append(client.runtime.process.start(work(), "waiter"))
+        self.world.run(seconds=SOON)
+        return client
+
+    def finish(self, seconds: float = 5) -> None:
+        """Let all who wait be served."""
+        live = [task for task in self.tasks if not task.process.crashed]
+        assert self.world.run(until=lambda: all(task.done() for task in live), seconds=seconds), self.served
+        for task in live:
+            if not isinstance(task.outcome.error, Cancelled):
+                task.outcome.result()
+
+    def last_resorts(self) -> int:
+        return sum(client.core.wakeups.last_resorts for client in self.clients)
+
+    def close(self) -> None:
+        """Nothing is left of it."""
+        self.world.run(seconds=70)
+        self.world.node.redis.command("DEL", "redisson_lock_token:{orders}")
+        assert leftovers(self.world, [each for each in self.clients if not each.runtime.process.crashed]) == []
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Crowd]]:
+    """Makes crowds, and ends their worlds."""
+    made: list[Crowd] = []
+
+    def crowd(kind: str = "lock") -> Crowd:
+        made.append(Crowd(kind))
+        return made[-1]
+
+    yield crowd
+    for each in made:
+        each.world.end()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "non_reentrant_lock"])
+def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Callable[..., Crowd], kind: str) -> None:
+    crowd = make(kind)
+    for _ in range(30):
+        crowd.wait()
+    released = crowd.release()
+    crowd.finish()
+    assert crowd.served == sorted(crowd.served)
+    assert crowd.times[-1] - released < 30 * SOON
+    assert sum(crowd.scripts.values()) <= 2.4 * 30, crowd.scripts
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_those_who_wait_in_one_client_have_one_place_on_the_list(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    one, two = crowd.wait(), crowd.wait()
+    for client in (one, one, two):
+        crowd.wait(client)
+    assert len([member for member in crowd.world.node.redis.dump()[LIST].value if b"ear" not in member]) == 2
+    crowd.release()
+    crowd.finish()
+    assert crowd.served == [1, 2, 1, 1, 2]
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_two_of_many_clients_listen_to_the_channel_of_the_lock(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(10)]
+    listeners = [client for client in waiting if CHANNEL.decode() in client.runtime.subscribed()]
+    assert len(listeners) == 2
+    crowd.release()
+    crowd.finish()
+    crowd.close()
+
+
+@pytest.mark.parametrize("fate", ["pause", "crash"])
+@pytest.mark.parametrize("victims", [1, 2])
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
+    make: Callable[..., Crowd], fate: str, victims: int
+) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(6)]
+    for client in waiting[:victims]:
+        getattr(client.runtime.process, fate)()
+    released = crowd.release()
+    crowd.world.run(until=lambda: len(crowd.served) == 6 - victims, seconds=5)
+    assert crowd.times[0] - released <= TURN
+    assert crowd.times[-1] - released <= victims * TURN + 6 * SOON
+    assert crowd.last_resorts() == 0
+
+
+def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    for _ in range(6):
+        crowd.wait()
+    crowd.release()
+    crowd.tasks[0].cancel()
+    released = crowd.world.now
+    crowd.finish()
+    assert crowd.served == [2, 3, 4, 5, 6]
+    assert crowd.times[0] - released <= TURN
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_one_that_has_timed_out_is_on_the_list_no_more(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    crowd.wait(seconds=0.1)
+    crowd.wait()
+    crowd.world.run(seconds=1)
+    assert len([member for member in crowd.world.node.redis.dump()[LIST].value if b"ear" not in member]) == 1
+    crowd.release()
+    crowd.finish()
+    assert crowd.served == [2]
+    crowd.close()
+
+
+@pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
+def test_clients_that_do_not_know_the_list_wait_beside_those_that_do(make: Callable[..., Crowd], order: str) -> None:
+    crowd = make()
+    listed = {
+        "old first": [False] * 4 + [True] * 4,
+        "new first": [True] * 4 + [False] * 4,
+        "in turn": [True, False] * 4,
+    }
+    for each in listed[order]:
+        crowd.wait(listed=each)
+    released = crowd.release()
+    crowd.finish()
+    assert sorted(crowd.served) == list(range(1, 9))
+    assert crowd.times[-1] - released < 8 * 2 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_a_release_by_one_that_does_not_know_the_list_is_heard(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    for _ in range(6):
+        crowd.wait()
+    redis = crowd.world.node.redis
+    redis.command("DEL", "orders")
+    redis.command("PUBLISH", CHANNEL, "0")
+    released = crowd.world.now
+    crowd.finish()
+    assert crowd.times[0] - released < SOON
+    assert crowd.times[-1] - released < 6 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_ears_that_die_are_replaced(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(6)]
+    for client in waiting:
+        if CHANNEL.decode() in client.runtime.subscribed():
+            client.runtime.process.crash()
+    crowd.world.run(seconds=2)
+    late = crowd.wait()
+    crowd.world.run(seconds=SOON)
+    live = [each for each in [*waiting, late] if not each.runtime.process.crashed]
+    assert len([each for each in live if CHANNEL.decode() in each.runtime.subscribed()]) == 2
+    crowd.release()
+    crowd.finish()
+    assert len(crowd.served) == 5
+    assert crowd.last_resorts() == 0
