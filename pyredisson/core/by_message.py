@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.failures import is_interruption
+from pyredisson.core import events
+from pyredisson.core.failures import Rejected, is_interruption
 from pyredisson.core.kind import Waiting
 from pyredisson.core.listing import Listing
 from pyredisson.core.outcomes import Acquired
@@ -134,6 +135,20 @@ class Listed:
         return self._client.runtime.now() + self._client.config.max_wait_without_check
 
 
+def _may_not_list(client: ClientCore, rejected: Rejected) -> bool:
+    """Return whether the server's user may not use lists of the clients that wait: then this client no longer does."""
+    if "NOPERM" not in str(rejected.cause):
+        return False
+    if client.may_list:
+        client.may_list = False
+        text = (
+            "the user may not use the keys and channels pyredisson_waiting:*, so each release wakes all clients that "
+            "wait; see 'What the server must allow' in the documentation"
+        )
+        client.emit(events.ServerUnsafe("acl", text))
+    return True
+
+
 class ByMessage(Waiting):
     """Waiting for the message of a release, which wakes one waiter of each client.
 
@@ -166,9 +181,15 @@ class ByMessage(Waiting):
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind = attempt.client, attempt.kind
-        if kind.listed and client.runtime.counts_listeners():
-            acquired = await Listed(attempt, self._message).until_acquired(refused, deadline)
-        else:
+        acquired: bool | None = None
+        if kind.listed and client.may_list and client.runtime.counts_listeners():
+            try:
+                acquired = await Listed(attempt, self._message).until_acquired(refused, deadline)
+            except Rejected as rejected:
+                if not _may_not_list(client, rejected):
+                    raise
+                seen = None
+        if acquired is None:
             channel = kind.names.channel
             acquired = await until_acquired(attempt, refused, seen, deadline, channel=channel, message=self._message)
         attempt.ownership.kind_state.waited(client.runtime.now())

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
+from pyredisson.core import listing
+from pyredisson.core.listing import Listing
+from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Cancelled, Node, World
@@ -29,15 +32,23 @@ class Crowd:
         self.kind = kind
         self.scripts: Counter[str] = Counter()
         self.clients: list[SimulatedClient] = []
+        self.plans: dict[str, Callable[[], object]] = {}
         self.served: list[int] = []
         self.times: list[float] = []
         self.tasks: list[Any] = []
+        self.inside = False  # Whether the world runs already.
         self.world.watchers.append(self._watch)
         self.holder = self.client()
         self.do(self.lock(self.holder).lock())
 
     def _watch(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
         self.scripts[script] += 1
+        if script in self.plans:
+            self.plans.pop(script)()
+
+    def when(self, script: str, call: Callable[[], object]) -> None:
+        """Call something as soon as a script has run, before its answer or its messages arrive."""
+        self.plans[script] = call
 
     def client(self, *, listed: bool = True) -> SimulatedClient:
         client = SimulatedClient(self.world.process(f"p{len(self.clients)}"), config=Config(lock_watchdog_timeout=60))
@@ -66,9 +77,14 @@ class Crowd:
         return self.world.now
 
     def wait(
-        self, client: SimulatedClient | None = None, *, listed: bool = True, seconds: float | None = None
+        self,
+        client: SimulatedClient | None = None,
+        *,
+        listed: bool = True,
+        seconds: float | None = None,
+        keeps: float = 0.0,
     ) -> SimulatedClient:
-        """Let a client wait, take the lock once, and give it back at once."""
+        """Let a client wait, take the lock once, and give it back after a time."""
         client = client or self.client(listed=listed)
         number = self.clients.index(client)
 
@@ -77,10 +93,13 @@ class Crowd:
             if await lock.try_lock(seconds):
                 self.served.append(number)
                 self.times.append(self.world.now)
+                if keeps:
+                    await self.world.pause_of(client.runtime.process, keeps)
                 await lock.unlock()
 
         self.tasks.append(client.runtime.process.start(work(), "waiter"))
-        self.world.run(seconds=SOON)
+        if not self.inside:
+            self.world.run(seconds=SOON)
         return client
 
     def finish(self, seconds: float = 5) -> None:
@@ -163,8 +182,9 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
         getattr(client.runtime.process, fate)()
     released = crowd.release()
     crowd.world.run(until=lambda: len(crowd.served) == 6 - victims, seconds=5)
-    assert crowd.times[0] - released <= TURN
-    assert crowd.times[-1] - released <= victims * TURN + 6 * SOON
+    cost = TURN if fate == "pause" else 0  # The server knows that it is gone.
+    assert crowd.times[0] - released <= cost + SOON
+    assert crowd.times[-1] - released <= victims * cost + 6 * SOON
     assert crowd.last_resorts() == 0
 
 
@@ -172,12 +192,11 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Callable[
     crowd = make()
     for _ in range(6):
         crowd.wait()
-    crowd.release()
-    crowd.tasks[0].cancel()
-    released = crowd.world.now
+    crowd.when("lock_force_unlock", crowd.tasks[0].cancel)
+    released = crowd.release()
     crowd.finish()
     assert crowd.served == [2, 3, 4, 5, 6]
-    assert crowd.times[0] - released <= TURN
+    assert crowd.times[0] - released <= 2 * SOON
     assert crowd.last_resorts() == 0
     crowd.close()
 
@@ -242,3 +261,124 @@ def test_ears_that_die_are_replaced(make: Callable[..., Crowd]) -> None:
     crowd.finish()
     assert len(crowd.served) == 5
     assert crowd.last_resorts() == 0
+
+
+def test_ears_ask_nothing_while_the_one_that_was_told_holds_the_lock(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    for _ in range(10):
+        crowd.wait(keeps=0.5)
+    crowd.release()
+    crowd.finish(seconds=10)
+    assert crowd.served == sorted(crowd.served)
+    assert sum(crowd.scripts.values()) <= 2.4 * 10, crowd.scripts
+
+
+def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    client = crowd.wait(keeps=0.5)
+    crowd.wait(keeps=0.5)
+    crowd.wait()
+
+    def come() -> None:
+        crowd.inside = True
+        crowd.wait(client)
+
+    crowd.when("lock_acquire_waiting", lambda: crowd.world.soon(client.runtime.process, come))
+    crowd.release()
+    assert crowd.world.run(until=lambda: len(crowd.served) == 4, seconds=5)
+    crowd.finish()
+    assert crowd.served == [1, 2, 3, 1]
+    assert crowd.times[-1] - crowd.times[-2] < SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_the_list_does_not_outlive_those_on_it(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+    for client in [crowd.wait() for _ in range(3)]:
+        client.runtime.process.crash()
+    crowd.world.run(seconds=40)
+    assert LIST not in crowd.world.node.redis.dump()
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------------------
+
+
+def _all_of(*bugs: Bug) -> Bug:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        for bug in bugs:
+            bug.plant(patch)
+
+    return Bug(plant)
+
+
+def _in_waiting(*changes: tuple[str, str]) -> Bug:
+    return in_script("lock_acquire_waiting", *changes)
+
+
+BUGS = {
+    "two are chosen": in_script(
+        "lock_release",
+        ("return type(heard) == 'number'\n", "if chosen then return true end\n            chosen = true\n"),
+        ("    while true do\n", "    local chosen = false\n    while true do\n"),
+    ),
+    "the newest one is chosen": in_script("lock_release", ("'zrange', waiting, 0, 0", "'zrange', waiting, -3, -3")),
+    "one that is gone is chosen": in_script("lock_force_unlock", ("if heard ~= 0 then", "if true then")),
+    "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
+    "one that leaves stays on the list": in_code(Listing, "acquired", lambda self, look: None),
+    "one that has timed out stays on the list": in_script(
+        "lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
+    ),
+    "the list outlives those on it": _in_waiting(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
+    "one that comes too late is not put back": _in_waiting(
+        ("redis.call('zadd', waiting, string.format('%.0f', now - tonumber(since)), me)", "local _ = me")
+    ),
+    "one that was refused is put behind": _in_waiting(("now - tonumber(since)", "now")),
+    "nobody listens to the channel of the lock": _in_waiting(("local missing = 2", "local missing = 0")),
+    "ears that die are not replaced": _in_waiting(("< trusted then", "< 1e9 then")),
+    "ears do not look": in_code(listing, "BACKUP", 5.0),
+    "ears look although the one that was told has": in_script(
+        "lock_acquire_waiting", ("publish, waiting, '3'", "publish, waiting, '5'")
+    ),
+    "ears look at each release": in_code(Listing, "message", lambda self, payload: 1),
+}
+
+
+def _checks() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
+    """The tests above, with each of their parameters."""
+    found = []
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or "planted" in name:
+            continue
+        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+        cases: list[dict[str, Any]] = [{}]
+        for mark in marks:
+            cases = [{**case, mark.args[0]: value} for case in cases for value in mark.args[1]]
+        found += [(name, test, case) for case in cases]
+    return found
+
+
+def _found() -> str | None:
+    for name, test, case in _checks():
+        made: list[Crowd] = []
+
+        def make(kind: str = "lock", made: list[Crowd] = made) -> Crowd:
+            made.append(Crowd(kind))
+            return made[-1]
+
+        try:
+            test(make=make, **case)
+        except (Exception, Cancelled) as error:
+            return f"{name}, {case}: {finding(error)}"
+        finally:
+            for each in made:
+                each.world.end()
+    return None
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name].plant(monkeypatch)
+    found = _found()
+    print(f"{name}: {found}")
+    assert found is not None

@@ -29,6 +29,7 @@ from pyredisson.kinds import fair_lock
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
 from pyredisson.kinds.permit_block import RenewedPermit
+from pyredisson.lua import script_names
 from pyredisson.net.resp import script
 from tests import contract
 from tests.simulation.interruptions import INTERRUPTIONS, walk
@@ -54,16 +55,19 @@ class Bug:
 
 
 def in_script(name: str, *changes: tuple[str, str]) -> Bug:
-    """A bug in a script: some text becomes another."""
+    """A bug in a script, and in what it is to those who wait: some text becomes another."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        target = script(name)
-        text = target.text.decode()
-        for old, new in changes:
-            assert old in text, f"{name} says no longer {old!r}"
-            text = text.replace(old, new)
-        patch.setattr(target, "text", text.encode())
-        patch.setattr(target, "sha", hashlib.sha1(text.encode()).hexdigest())
+        for each in {name, f"{name}_waiting"} & {*script_names()}:
+            target = script(each)
+            text = target.text.decode()
+            for line, other in changes:
+                # Where a script attempts for those who wait, it stands further in.
+                old, new = ((part if each == name else part.replace("\n", "\n    ")) for part in (line, other))
+                assert old in text, f"{each} says no longer {old!r}"
+                text = text.replace(old, new)
+            patch.setattr(target, "text", text.encode())
+            patch.setattr(target, "sha", hashlib.sha1(text.encode()).hexdigest())
 
     return Bug(plant)
 
@@ -249,7 +253,7 @@ BUGS = {
         ),
     ),
     "a lock that is not reentrant counts": in_code(NonReentrantKind, "reentrant", True),
-    "a spin lock tells its waiters": in_script("lock_release", ("if ARGV[6] ~= '' then", "if true then")),
+    "a spin lock tells its waiters": in_script("lock_release", ("(ARGV[6] ~= '' and tell(", "(true and tell(")),
     "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[1])", "")),
     "a fair lock's dead head stays": in_script(
         "fair_acquire", ("believed_until(head) <= now", "believed_until(head) == 0")

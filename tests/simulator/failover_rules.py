@@ -114,6 +114,7 @@ class FailoverRules(LockRules):
             raise Violation(f"{ownership} is over since {ownership.deadline:.6f}, and its holder was not told")
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        script = script.removesuffix("_waiting")
         if script not in ("lock_acquire", "fenced_acquire", "lock_renew", "lock_release", "lock_force_unlock"):
             return
         acquire = script.endswith("_acquire")
@@ -180,21 +181,23 @@ class FailoverRules(LockRules):
 
     def _expect_taken(self, key: bytes) -> None:
         since, grants = self._world.now, self.grants
-        channel = LockNames(key.decode()).channel
-        if since < self.quiet_from or not self._waited_for(channel):
+        if since < self.quiet_from or not self._waited_for(key):
             return
 
         def look() -> None:
-            if self.grants == grants and self._waited_for(channel):
+            if self.grants == grants and self._waited_for(key):
                 held = [node for node in self._trusted(key) if key in node.redis.dump()]
                 if not held:
                     raise Violation(f"{key!r} was released at {since:.6f} s, and nobody who waits for it has taken it")
 
         self._world.after(self.AT_ONCE, look)
 
-    def _waited_for(self, channel: str) -> bool:
+    def _waited_for(self, key: bytes) -> bool:
+        names = LockNames(key.decode())
         return any(
-            client.core.wakeups.waiting(channel) for client in self._clients if not client.runtime.process.crashed
+            client.core.wakeups.waiting(names.channel) or client.core.wakeups.waiting(names.own_channel(client.id))
+            for client in self._clients
+            if not client.runtime.process.crashed
         )
 
 

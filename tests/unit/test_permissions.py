@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 
 import pytest
 import redis
 
 from pyredisson import Config, Redisson
+from pyredisson.events import ServerUnsafe
 from pyredisson.lua import script_text
 from tests.examples import ROOT, blocks_of
+from tests.waiting import until
 
 PAGE = ROOT / "docs" / "howto" / "connect.md"
 LUA = ROOT / "pyredisson" / "lua"
@@ -119,3 +123,30 @@ def test_a_user_without_them_is_refused(server: tuple[Redisson, redis.Redis]) ->
     url = str(client.url).replace("unix://", "unix://fewer:secret@")
     with Redisson.from_url(url) as fewer, pytest.raises(redis.exceptions.ResponseError):
         fewer.get_lock("orders:1").lock()
+
+
+def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
+    server: tuple[Redisson, redis.Redis],
+) -> None:
+    client, administrator = server
+    without = [
+        rule for rule in rules_of("plain lock") if "pyredisson_waiting" not in rule and not rule.startswith("+z")
+    ]
+    administrator.execute_command("ACL SETUSER", "earlier", *without)
+    url = str(client.url).replace("unix://", "unix://earlier:secret@")
+    told: list[object] = []
+    config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
+    with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url), config=config) as later:
+        for holder, waiter in ((earlier, later), (later, earlier)):
+            mine, theirs = holder.get_lock("orders:earlier"), waiter.get_lock("orders:earlier")
+            for _ in range(2):
+                mine.lock()
+                with ThreadPoolExecutor() as pool:
+                    waiting = pool.submit(theirs.hold(wait_time=5).__enter__)
+                    until(lambda theirs=theirs: theirs._core.waiting() == 1)  # type: ignore[misc]
+                    began = monotonic()
+                    mine.unlock()
+                    waiting.result(5)
+                assert monotonic() - began < 2
+                theirs.force_unlock()
+    assert [event.setting for event in told if isinstance(event, ServerUnsafe)].count("acl") == 1
