@@ -4,14 +4,18 @@
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 clients that wait (a key, but not one of KEYS)
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
 -- include: epoch_guard
--- include: ears
--- include: choose
--- include: tell
 local lease = 0
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
-    if ARGV[4] ~= '' then
-        tell(ARGV[6], KEYS[3], ARGV[4], ARGV[5])
+    local publish, message, waiting = ARGV[4], ARGV[5], ARGV[6]
+    local heard = 0
+    if publish ~= '' then
+        if redis.pcall('exists', waiting) == 1 then
+            -- include: ears
+            -- include: choose
+            -- include: tell
+        end
+        redis.call(publish, KEYS[3], message)
     end
     redis.call('del', KEYS[1])
 end

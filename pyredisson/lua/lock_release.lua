@@ -8,9 +8,6 @@
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_guard
--- include: ears
--- include: choose
--- include: tell
 local lease = tonumber(ARGV[4])
 local held = redis.call('hget', KEYS[1], ARGV[1])
 -- include: holds_left
@@ -18,9 +15,19 @@ local reply = false
 if left > 0 then
     -- include: release_one
 elseif left == 0 then
-    -- First: a user who may not publish must free nothing. Redis sends messages when the script ends.
-    reply = 1 + (ARGV[6] ~= '' and tell(ARGV[8], KEYS[3], ARGV[6], ARGV[7]) or 0)
+    local publish, message, waiting = ARGV[6], ARGV[7], ARGV[8]
+    local heard = 0
+    -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
+    if publish ~= '' then
+        if redis.pcall('exists', waiting) == 1 then
+            -- include: ears
+            -- include: choose
+            -- include: tell
+        end
+        heard = heard + redis.call(publish, KEYS[3], message)
+    end
     redis.call('del', KEYS[1])
+    reply = 1 + heard
 end
 -- include: epoch_store
 return reply

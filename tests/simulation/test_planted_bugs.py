@@ -253,7 +253,7 @@ BUGS = {
         ),
     ),
     "a lock that is not reentrant counts": in_code(NonReentrantKind, "reentrant", True),
-    "a spin lock tells its waiters": in_script("lock_release", ("(ARGV[6] ~= '' and tell(", "(true and tell(")),
+    "a spin lock tells its waiters": in_script("lock_release", ("if publish ~= '' then", "if true then")),
     "a fair lock is taken out of turn": in_script("fair_acquire", ("and (not head or head == ARGV[1])", "")),
     "a fair lock's dead head stays": in_script(
         "fair_acquire", ("believed_until(head) <= now", "believed_until(head) == 0")
