@@ -27,12 +27,12 @@ from pyredisson.quorum.redlock import Redlock
 from pyredisson.quorum.release import (
     go_away,
     hand_over,
-    held_by_another,
     look_for_loss,
     release,
     settle_all_later,
     undo,
     undo_all,
+    who_else,
 )
 
 if TYPE_CHECKING:
@@ -216,7 +216,8 @@ class MultiLockCore:
             return lease
         if skip:
             return None
-        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, held_by_another(owned)), name=self.name)
+        why, holder = await who_else(owned)
+        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
 
     def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
         """A hold that is yet to be acquired."""
