@@ -15,9 +15,8 @@ from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import is_interruption
 from pyredisson.core.holder import lost_error
-from pyredisson.core.messages import timed_out
 from pyredisson.core.wrong_type import explain_type
-from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+from pyredisson.errors import LockNotOwnedError
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.quorum.in_order import InOrder
@@ -30,9 +29,9 @@ from pyredisson.quorum.release import (
     look_for_loss,
     release,
     settle_all_later,
+    timeout_error,
     undo,
     undo_all,
-    who_else,
 )
 
 if TYPE_CHECKING:
@@ -216,8 +215,7 @@ class MultiLockCore:
             return lease
         if skip:
             return None
-        why, holder = await who_else(owned)
-        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
+        raise await timeout_error(owned, wait)
 
     def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
         """A hold that is yet to be acquired."""

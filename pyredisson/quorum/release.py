@@ -13,10 +13,10 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.finding import BUDGET, found_here
 from pyredisson.core.holder import lost_error
-from pyredisson.core.messages import held_here, not_held
+from pyredisson.core.messages import held_here, not_held, timed_out
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import is_wrong_type
-from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 from pyredisson.quorum.requests import release_each, settle_each
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ __all__ = [
     "look_for_loss",
     "release",
     "settle_all_later",
+    "timeout_error",
     "undo",
     "undo_all",
-    "who_else",
 ]
 
 #: After a round in which too few servers answered.
@@ -288,3 +288,9 @@ async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None]:
         if found.holder is not None or now() >= over:
             return found.describe(), found.holder
     return None, None
+
+
+async def timeout_error(owned: MultiOwnership, wait: float | None) -> LockTimeoutError:
+    """Return the error for an owner that did not acquire it within ``wait`` seconds."""
+    why, holder = await who_else(owned)
+    return LockTimeoutError(timed_out("multi-lock", owned.name, wait, why), name=owned.name, holder=holder)
