@@ -80,7 +80,7 @@ class Found(NamedTuple):
             elif self.holder.remaining is not None:
                 parts.append(f"its lease ends in {self.holder.remaining:.1f} s unless it is renewed")
         if self.waiting:
-            parts.append(f"{self.waiting} {'others wait' if self.waiting > 1 else 'other waits'} for it")
+            parts.append(f"{self.waiting} others wait for it" if self.waiting > 1 else "1 other waits for it")
         return "; ".join(parts) or None
 
 
