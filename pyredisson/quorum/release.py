@@ -280,7 +280,8 @@ async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None]:
     """Find out who holds it, or one of its members. Returns that in words, and the holder."""
     other = other_here(owned)
     if other is not None:
-        return held_here(other.who), found_here(other.client, other.ownerships[0]).holder
+        held = next((each for each in other.ownerships if each.holds), other.ownerships[0])
+        return held_here(other.who), found_here(other.client, held).holder
     now = owned.client.runtime.now
     over = now() + BUDGET
     for member in owned.members:
