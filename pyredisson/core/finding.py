@@ -238,7 +238,6 @@ class Search:
         for client_id, each in zip(ids, told if isinstance(told, list) else (), strict=False):
             if await self._learn_told(_presence(each), client_id, lambda entry: entry.get("token_id") == wanted):
                 return
-        self.found = self.found._replace(holder=None)  # Nothing is known but that there is one.
 
     async def _learn_told(
         self, said: Mapping[str, Any], client_id: str, wanted: Callable[[Mapping[str, Any]], bool]

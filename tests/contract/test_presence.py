@@ -414,6 +414,15 @@ def test_whatever_another_client_tells_hides_no_error(world: ClockWorld, said: s
     assert (error.holder.client_id, error.holder.thread_id) == (JAVA, 77)
 
 
+def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world: ClockWorld) -> None:
+    world.redis.command("SET", "orders", "0e8f3c", "PX", 20_000)
+    error = not_acquired(world.actor().get(world.client(), "token_lock"))
+    assert error.holder is not None
+    assert error.holder == Holder(remaining=error.holder.remaining)
+    assert 10 < (error.holder.remaining or 0) <= 20
+    assert "held by an unknown holder; its lease ends in" in str(error)
+
+
 def test_a_free_lock_has_no_holder(world: ClockWorld) -> None:
     client = world.client()
     with pytest.raises(LockNotOwnedError) as error:
