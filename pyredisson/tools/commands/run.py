@@ -8,6 +8,7 @@ from typing import final
 import click
 
 from pyredisson.tools.common import DEFAULT_URL, BadUsage, check_posix
+from pyredisson.tools.completion import complete_files, complete_names
 from pyredisson.tools.durations import Duration
 
 __all__ = ["run"]
@@ -35,8 +36,8 @@ class Runner(click.Command):
 
 
 @click.command(cls=Runner, short_help="Run a command while a lock is held.", options_metavar="[OPTIONS]")
-@click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("name", shell_complete=complete_names)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_files)
 @click.option(
     "--wait",
     type=Duration(zero=True),
