@@ -364,7 +364,7 @@ def test_a_user_that_may_only_read_sees_everything(own: Server, open_stage: Call
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", *READS)
         everything = stage.inspector().snapshot()
-        before = direct.info("stats")["acl_access_denied_cmd"] if "acl_access_denied_cmd" in direct.info("stats") else 0
+        before = direct.info("stats").get("acl_access_denied_cmd", 0)
         with Inspector(f"redis://ann:sesame@{HOST}:{own.port}/0") as reader:
             seen = reader.snapshot()
             assert reader.lock("fair") is not None

@@ -129,11 +129,11 @@ def test_unlock_asks_only_on_a_terminal(holder: Redisson, run: Callable[..., Res
     assert holder.get_lock("x").is_locked()
 
 
-def test_unlock(holder: Redisson, run: Callable[..., Result], capfd: pytest.CaptureFixture[str]) -> None:
+def test_unlock(holder: Redisson, run: Callable[..., Result]) -> None:
     holder.get_lock("x").lock()
-    refused = run("unlock", "x", "--yes", "--holder", HOLDER)
+    refused = run("unlock", "x", "--yes", "--holder", HOLDER, "--json")
     assert refused.exit_code == 4
-    assert "nothing was changed" in capfd.readouterr().err
+    assert report(refused)["before"]["holders"][0]["client_id"] == holder.id
     assert holder.get_lock("x").is_locked()
     said = report(run("unlock", "x", "--yes", "--json", "--holder", holder.id[:4]))
     assert (said["outcome"], said["owners"]) == ("freed", [f"{holder.id}:1"])
@@ -170,6 +170,7 @@ def test_unlock_frees_only_what_it_has_shown(holder: Redisson, own: Server, star
         direct.hset("x", f"{HOLDER}:1", 1)
         os.write(master, b"y\n")
         assert program.exit_code() == 4
+        assert b"nothing was changed" in os.read(master, 1000)
         assert direct.hexists("x", f"{HOLDER}:1")
     os.close(master)
     os.close(slave)
@@ -285,9 +286,7 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
 # ---- lock ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_held_by_hand(
-    holder: Redisson, own: Server, run: Callable[..., Result], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., Result], started: Programs) -> None:
     said = report(run("lock", "x", "--for", "10m", "--reason", "INC-42", "--json"))
     with own.client() as direct:
         assert 590_000 < direct.pttl("x") <= 600_000
@@ -297,9 +296,9 @@ def test_a_lock_held_by_hand(
     assert "by hand: INC-42" in run("ls").stdout
     assert run("leaks").exit_code == 0
     assert holder.get_lock("x").try_lock() is False
-    refused = run("lock", "x", "--for", "1m", "--reason", "too")
-    assert refused.exit_code == 75
-    assert "is held by" in capfd.readouterr().err
+    refused = started.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
+    assert refused.exit_code() == 75
+    assert "x is held by" in refused.stderr
     assert run(*said["unlock"].split()[1:]).exit_code == 0
     with own.client() as direct:
         assert direct.keys("*") == []
