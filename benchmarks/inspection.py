@@ -67,7 +67,7 @@ def measure(url: str, client: redis.Redis[Any], *arguments: str) -> dict[str, An
     report = json.loads(done.stdout)
     slowlog = sorted(client.slowlog_get(10_000), key=lambda entry: entry["duration"], reverse=True)
     slow = [entry["duration"] / 1000 for entry in slowlog]
-    commands = {name.removeprefix("cmdstat_"): each["calls"] for name, each in client.info("commandstats").items()}
+    commands = {name.removeprefix("cmdstat_"): each for name, each in client.info("commandstats").items()}
     return {
         "arguments": list(arguments),
         "locks": len(report["locks"]),
@@ -79,7 +79,8 @@ def measure(url: str, client: redis.Redis[Any], *arguments: str) -> dict[str, An
         "longest_command_ms": max(slow, default=0.0),
         "longest_commands": [bytes(entry["command"])[:40].decode(errors="replace") for entry in slowlog[:3]],
         "commands_over_1_ms": len(slow),
-        "commands": sum(commands.values()),
+        "scan_ms_mean": round(commands.get("scan", {}).get("usec_per_call", 0.0) / 1000, 3),
+        "commands": sum(each["calls"] for each in commands.values()),
     }
 
 
