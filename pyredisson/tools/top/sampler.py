@@ -127,6 +127,8 @@ class Sampler:
         self._servers = Servers(url, TIMEOUT)
         self._inspector = Inspector(url, timeout=TIMEOUT)
         self._masters = self._servers.masters()
+        for server in self._masters:
+            server.ask("PING")
         self._snapshot: Snapshot = self._inspector.snapshot(pattern, seconds=SEARCH_SECONDS)
         self._search_at = self._next_search()
         self._fresh: Mapping[str, LockView | None] = {}
