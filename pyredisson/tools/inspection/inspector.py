@@ -20,7 +20,8 @@ __all__ = ["Inspector", "is_meant"]
 
 @final
 class Inspector:
-    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock`. Safe for threads.
+    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock` and
+    :meth:`announce`. Safe for threads.
 
     Args:
         url: A server, sentinels or a cluster. Nothing is sent yet.
@@ -145,6 +146,11 @@ class Inspector:
         if outcome == "other_holder":
             before = self.lock(name) or before
         return Unlocked(name, outcome, before, tuple(each.decode(errors="replace") for each in owners), notified)
+
+    def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
+        """Write a presence entry. Raises as :meth:`unlock` does."""
+        raw = encode_name(key)
+        self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
     def _meet(self) -> Look:
         look = Look(self._servers, self._prefix)

@@ -152,7 +152,7 @@ class Look:
         keys = [encode_name(presence_key(each, self._prefix)) for each in client_ids]
         try:
             answers = server.ask_many(
-                [ask for key in keys for ask in (("GETRANGE", key, 0, MAX_PRESENCE_BYTES), ("PTTL", key))]
+                [ask for key in keys for ask in (("GETRANGE", key, "0", str(MAX_PRESENCE_BYTES)), ("PTTL", key))]
             )
         except (rx.RedisError, OSError) as error:
             return self._fail(error)
