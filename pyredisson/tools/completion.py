@@ -27,7 +27,7 @@ from click.shell_completion import (
 from pyredisson.tools.common import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from pyredisson.tools.inspection.servers import Server
+    from pyredisson.tools.inspection.servers import Command, Server
 
 __all__ = ["SHELLS", "complete_files", "complete_names", "completion_script", "lock_names", "register"]
 
@@ -110,11 +110,12 @@ def completion_script(shell: str, cli: click.Command) -> str:
 def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Return the names of locks that begin with what was typed; none if the server does not answer in time."""
     url = context.params.get("url") or os.environ.get("PYREDISSON_URL", DEFAULT_URL)
+    prefix = context.params.get("prefix") or ""
     found: list[str] = []
 
     def look() -> None:
         try:
-            lock_names(url if isinstance(url, str) else url[0], incomplete, found)
+            lock_names(url if isinstance(url, str) else url[0], prefix + incomplete, found)
         except Exception:  # Whatever it is: there is no place to say it.
             pass
 
@@ -122,7 +123,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     looking.join(SECONDS)
-    return [CompletionItem(name) for name in sorted(found[:MOST])]
+    return [CompletionItem(name.removeprefix(prefix)) for name in sorted(found[:MOST])]
 
 
 def complete_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -150,7 +151,8 @@ def _locks_among(server: Server, keys: list[bytes]) -> list[str]:
     """Return those of the keys that are hashes with a holder, and that can be shown."""
     shown = [(key, name) for key in keys if (name := key.decode(errors="replace")).isprintable()]
     names = [(key, name) for key, name in shown if not name.startswith(_INTERNAL)]
-    replies = server.ask_many([("HSCAN", key, 0, "COUNT", 1) for key, _ in names])
+    questions: list[Command] = [("HSCAN", key, b"0", b"COUNT", b"1") for key, _ in names]
+    replies = server.ask_many(questions)
     return [name for (_, name), reply in zip(names, replies, strict=True) if _has_holder(reply)]
 
 

@@ -39,10 +39,10 @@ def events(before: State, after: State, evidence: Evidence) -> list[tuple[str, s
         (HELD, FREE, OVERDUE, [("expired", A)]),
         (HELD, FREE, Evidence(expired=True), [("expired", A)]),
         (HELD, FREE, FORCED, [("forced", A)]),
-        (HELD, FREE, NOTHING, [("removed", A)]),
+        (HELD, FREE, NOTHING, [("ended", A)]),
         (HELD, BY_B, MESSAGE, [("released", A), ("acquired", B)]),
         (HELD, BY_B, OVERDUE, [("expired", A), ("acquired", B)]),
-        (HELD, BY_B, NOTHING, [("removed", A), ("acquired", B)]),
+        (HELD, BY_B, NOTHING, [("ended", A), ("acquired", B)]),
         # A release in time, just before the look at the end of the lease.
         (HELD, FREE, replace(OVERDUE, messages=1), [("released", A)]),
         # Holds that began and ended between two looks.
@@ -133,7 +133,7 @@ def test_an_event_is_a_line() -> None:
         "EXPIRED   web@web-3 pid 4711 t12  held 30 s, not renewed in time"
     )
     assert line(Change("forced", A)).startswith("FORCED    web@web-3")
-    assert line(Change("removed", A)).endswith("without a release message")
+    assert line(Change("ended", A)).endswith("without a message: a fair or spin lock, or removed by hand")
     assert line(Change("released", count=3)) == "released  3 holds that were not seen"
     assert line(Change("free"), Seen(state=FREE), named=True) == "order:17  free"
     assert line(Change("acquired", A), Seen(state=replace(HELD, mode="read", token=7))).endswith("read side, token 7")

@@ -6,21 +6,20 @@ import sys
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL, BadUsage
+from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import server_options
 
 __all__ = ["top"]
 
 
 @click.command(short_help="Show the busiest locks, once a second.")
-@click.argument("pattern", required=False)
+@click.argument("pattern", required=False, shell_complete=complete_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round.")
 @click.option(
     "--rounds", type=click.IntRange(min=1), metavar="N", help="End after N rounds.  [default: at q or Ctrl-C]"
 )
-@click.option(
-    "--url", default=DEFAULT_URL, show_default=True, envvar="PYREDISSON_URL", show_envvar=True, help="The server."
-)
-def top(pattern: str | None, as_json: bool, rounds: int | None, url: str) -> None:
+@server_options
+def top(pattern: str | None, as_json: bool, rounds: int | None, url: str, prefix: str) -> None:
     """Show the locks with the most waiters, releases and the longest holds, once a second. Only reads.
 
     \b
@@ -40,8 +39,4 @@ def top(pattern: str | None, as_json: bool, rounds: int | None, url: str) -> Non
     """
     from pyredisson.tools.top import run_top
 
-    try:
-        status = run_top(pattern, url=url, as_json=as_json, rounds=rounds)
-    except ValueError as error:
-        raise BadUsage(str(error)) from None
-    sys.exit(status)
+    sys.exit(run_top(pattern, url=url, prefix=prefix, as_json=as_json, rounds=rounds))

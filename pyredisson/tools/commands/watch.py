@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL, BadUsage
 from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import server_options
 
 __all__ = ["watch"]
 
@@ -15,10 +15,8 @@ __all__ = ["watch"]
 @click.command(short_help="Show what happens to locks, as it happens.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
-@click.option(
-    "--url", default=DEFAULT_URL, show_default=True, envvar="PYREDISSON_URL", show_envvar=True, help="The server."
-)
-def watch(names: tuple[str, ...], as_json: bool, url: str) -> None:
+@server_options
+def watch(names: tuple[str, ...], as_json: bool, url: str, prefix: str) -> None:
     """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
 
     \b
@@ -36,8 +34,4 @@ def watch(names: tuple[str, ...], as_json: bool, url: str) -> None:
     """
     from pyredisson.tools.watch import run_watch
 
-    try:
-        status = run_watch(names, url=url, as_json=as_json)
-    except ValueError as error:
-        raise BadUsage(str(error)) from None
-    sys.exit(status)
+    sys.exit(run_watch(names, url=url, prefix=prefix, as_json=as_json))

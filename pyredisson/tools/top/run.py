@@ -15,32 +15,37 @@ from types import FrameType
 import redis.exceptions as rx
 
 from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.inspection import Inspector
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.top.rounds import Round
 from pyredisson.tools.top.sampler import Sampler
 from pyredisson.tools.top.show import screen_of, text_of
+from pyredisson.tools.watch.news import servers_at
 
 __all__ = ["run_top"]
 
+TIMEOUT = 2.0  # seconds for each answer
 INTERVAL = 1.0  # seconds
 ROWS = 20  # in a record
 
 
-def run_top(pattern: str | None, *, url: str, as_json: bool, rounds: int | None) -> int:
+def run_top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds: int | None) -> int:
     """Show what all locks do, and return the exit code.
 
     Raises:
-        ValueError: The URL is not valid.
+        BadUsage: The URL is not valid.
     """
+    servers = servers_at(url, TIMEOUT)
     try:
-        with Sampler(url, pattern, rows=ROWS) as sampler:
+        inspector = Inspector(url, prefix=prefix, timeout=TIMEOUT)
+        with Sampler(servers, inspector, pattern, prefix=prefix, rows=ROWS) as sampler:
             if as_json or not _is_terminal():
                 return _print_rounds(sampler, as_json=as_json, rounds=rounds)
             return _draw_rounds(sampler, rounds=rounds)
     except BrokenPipeError:
         return without_reader()
     except (rx.RedisError, OSError) as error:
-        say(f"the server is not available: {error}")
+        say(f"the server at {servers.url} is not available: {error}")
         return ExitCode.UNAVAILABLE
 
 

@@ -21,14 +21,13 @@ import redis.exceptions as rx
 
 from pyredisson.tools.inspection import Inspector, LockView, Snapshot
 from pyredisson.tools.inspection.look import Look
-from pyredisson.tools.inspection.replies import encode_name
+from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.tools.inspection.servers import Server, Servers
 from pyredisson.tools.top.rounds import Round, round_of
 from pyredisson.tools.watch.news import pubsub_of
 
 __all__ = ["Sampler"]
 
-TIMEOUT = 2.0  # seconds for each answer
 SEARCH_SECONDS = 2.0
 SEARCH_SHARE = 20.0
 SEARCH_AGAIN = 5.0  # seconds, at least
@@ -112,20 +111,25 @@ class Sampler:
     """Looks at servers, one round after another.
 
     Args:
-        url: The server, sentinels or cluster.
+        servers: The servers.
+        inspector: Looks at them.
+        prefix: What stands before all names.
         pattern: Which locks; ``None``: all.
         rows: How many locks to list.
 
     Raises:
-        ValueError: The URL is not valid.
         redis.exceptions.RedisError: The server is not available.
     """
 
-    def __init__(self, url: str, pattern: str | None = None, *, rows: int = 20) -> None:
+    def __init__(
+        self, servers: Servers, inspector: Inspector, pattern: str | None = None, *, prefix: str = "", rows: int = 20
+    ) -> None:
         self.rows = rows
         self._pattern = pattern
-        self._servers = Servers(url, TIMEOUT)
-        self._inspector = Inspector(url, timeout=TIMEOUT)
+        self._wanted = None if pattern is None else glob_to_pattern(encode_name(prefix + pattern))
+        self._prefix = prefix
+        self._servers = servers
+        self._inspector = inspector
         self._masters = self._servers.masters()
         for server in self._masters:
             server.ask("PING")
@@ -177,6 +181,9 @@ class Sampler:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _is_wanted(self, key: str) -> bool:
+        return self._wanted is None or self._wanted.fullmatch(encode_name(key)) is not None
+
     def _next_search(self) -> float:
         return time.monotonic() + max(SEARCH_AGAIN, SEARCH_SHARE * self._snapshot.seconds)
 
@@ -184,9 +191,9 @@ class Sampler:
         """Read the first few locks again."""
         began = time.monotonic()
         rows = round_of(self._snapshot, self._fresh, self._rates, now=time.time(), rows=min(self.rows, READ_AGAIN)).rows
-        look = Look(self._servers)
+        look = Look(self._servers, self._prefix)
         look.meet()
-        fresh = {row.name: look.one(encode_name(row.name)) for row in rows}
+        fresh = {row.name: look.one(encode_name(self._prefix + row.name)) for row in rows}
         look.raise_errors()
         self._read_at = began + SEARCH_SHARE * (time.monotonic() - began)
         return fresh
@@ -198,8 +205,8 @@ class Sampler:
         for each in self._releases:
             for channel, count in each.take().items():
                 name = name_of(channel)
-                if name is not None:
-                    counted[name] += count
+                if name is not None and name.startswith(self._prefix) and self._is_wanted(name):
+                    counted[name.removeprefix(self._prefix)] += count
         if self._sampled > 1:  # Nothing was counted: the last rates stand.
             self._sampled -= 1
             if self._sampled == 1:

@@ -18,10 +18,11 @@ from typing import Any, Literal, final
 import redis
 import redis.exceptions as rx
 
-from pyredisson.tools.inspection.servers import TOOL_NAME, Server
+from pyredisson.tools.common import BadUsage
+from pyredisson.tools.inspection.servers import TOOL_NAME, Server, Servers
 from pyredisson.tools.watch.states import channels_of
 
-__all__ = ["News", "Subscription", "forced_channel", "pubsub_of"]
+__all__ = ["News", "Subscription", "forced_channel", "pubsub_of", "servers_at"]
 
 READ_FOR = 0.2  # seconds until the thread looks whether it is to end
 RETRY = 1.0  # seconds until a lost connection is made again
@@ -29,9 +30,21 @@ RETRY = 1.0  # seconds until a lost connection is made again
 _GLOB = re.compile(r"([\\*?\[\]])")
 
 
-def forced_channel(name: str) -> str:
+def forced_channel(key: str) -> str:
     """Return the channel on which ``pyredisson unlock`` says that it has freed a lock."""
-    return f"pyredisson_forced:{{{name}}}"
+    return f"pyredisson_forced:{{{key}}}"
+
+
+def servers_at(url: str, timeout: float) -> Servers:
+    """Return the servers at a URL that a user typed. Nothing is sent yet.
+
+    Raises:
+        BadUsage: The URL is not valid. The message does not repeat it: a part that failed to parse may be a password.
+    """
+    try:
+        return Servers(url, timeout)
+    except (ValueError, TypeError):
+        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
 
 
 def pubsub_of(server: Server) -> Any:
@@ -50,7 +63,7 @@ class News:
     Attributes:
         at: When it arrived, by the monotonic clock.
         kind: A release message, a forced unlock, a notification of a key, or a connection that was lost or is back.
-        name: The lock; empty for a connection.
+        name: The key of the lock; empty for a connection.
         text: The name of the notification, or the reason of a loss.
     """
 
@@ -66,16 +79,16 @@ class Subscription:
 
     Args:
         server: The server.
-        names: The locks.
+        keys: The keys of the locks.
         sharded: Whether releases are announced by ``SPUBLISH``.
         news: Where to put what it says.
     """
 
-    def __init__(self, server: Server, names: Sequence[str], *, sharded: bool, news: queue.SimpleQueue[News]) -> None:
+    def __init__(self, server: Server, keys: Sequence[str], *, sharded: bool, news: queue.SimpleQueue[News]) -> None:
         self._server = server
-        self._names = {channel: name for name in names for channel in channels_of(name)}
-        self._forced = {forced_channel(name): name for name in names}
-        self._keys = {f"__keyspace@{server.settings.get('db') or 0}__:{name}": name for name in names}
+        self._names = {channel: key for key in keys for channel in channels_of(key)}
+        self._forced = {forced_channel(key): key for key in keys}
+        self._keys = {f"__keyspace@{server.settings.get('db') or 0}__:{key}": key for key in keys}
         self._sharded = sharded
         self._news = news
         self._closed = False
@@ -110,7 +123,8 @@ class Subscription:
         pubsub.psubscribe(*(_GLOB.sub(r"\\\1", channel) + "*" for channel in self._names))
         pubsub.subscribe(*self._forced, *self._keys)
         if self._sharded:
-            pubsub.ssubscribe(*self._names)
+            for channel in self._names:  # One by one: those of one request have to share a slot.
+                pubsub.ssubscribe(channel)
 
     def _read(self, message: Any) -> None:
         match message:

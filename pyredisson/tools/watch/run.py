@@ -12,16 +12,17 @@ import queue
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import final
 
 import redis.exceptions as rx
 
 from pyredisson.core.names import check_name
-from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.common import BadUsage, ExitCode, say
 from pyredisson.tools.inspection import Inspector, Who
 from pyredisson.tools.inspection.servers import Server, Servers
 from pyredisson.tools.output import is_without_reader, without_reader
-from pyredisson.tools.watch.news import News, Subscription
+from pyredisson.tools.watch.news import News, Subscription, servers_at
 from pyredisson.tools.watch.show import line_of, record_of
 from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
 
@@ -33,20 +34,27 @@ LOOK_SELDOM = 5.0  # with them
 LOOK_AGAIN = 0.02  # at the earliest
 WHO_AGAIN = 1.0  # seconds until the clients are listed again, at the earliest
 
+#: Kinds whose releases may send no message. They are known only of those who tell what they hold.
+SILENT = {"fair_lock", "non_reentrant_fair_lock", "spin_lock", "token_lock"}
+
 #: What has to be switched on: keyspace events, for generic commands and expiry, and for the types of our keys.
 NOTIFIED = set("Kgxh$z")
 
 
-def run_watch(names: Sequence[str], *, url: str, as_json: bool) -> int:
+def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
     """Watch locks until it is interrupted, and return the exit code.
 
     Raises:
-        ValueError: The URL or a name is not valid.
+        BadUsage: The URL or a name is not valid.
     """
-    for name in names:
-        check_name(name)
     try:
-        with Watch(names, url) as watch:
+        for name in names:
+            check_name(prefix + name)
+    except ValueError as error:
+        raise BadUsage(str(error)) from None
+    servers = servers_at(url, TIMEOUT)
+    try:
+        with Watch(names, servers, Inspector(url, prefix=prefix, timeout=TIMEOUT), prefix=prefix) as watch:
             if not as_json:
                 say(watch.describe())
             for at, lock, change in watch.events():
@@ -55,7 +63,7 @@ def run_watch(names: Sequence[str], *, url: str, as_json: bool) -> int:
     except BrokenPipeError:
         return without_reader()
     except (rx.RedisError, OSError) as error:
-        say(f"the server is not available: {error}")
+        say(f"the server at {servers.url} is not available: {error}")
         return ExitCode.UNAVAILABLE
     return 0
 
@@ -64,8 +72,10 @@ def run_watch(names: Sequence[str], *, url: str, as_json: bool) -> int:
 class Watched:
     """One lock, and what was received about it since the last look."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, key: str) -> None:
         self.name = name
+        self.key = key
+        self.kind: str | None = None
         self.state: State | None = None
         self.looked = 0.0
         self.due = 0.0
@@ -89,23 +99,24 @@ class Watch:
 
     Args:
         names: The locks.
-        url: The server, sentinels or cluster.
+        servers: Where they are.
+        inspector: Says who is who there.
+        prefix: What stands before all names.
 
     Raises:
-        ValueError: The URL is not valid.
         redis.exceptions.RedisError: The server is not available.
     """
 
-    def __init__(self, names: Sequence[str], url: str) -> None:
-        self._locks = {name: Watched(name) for name in names}
-        self._servers = Servers(url, TIMEOUT)
-        self._inspector = Inspector(url, timeout=TIMEOUT)
+    def __init__(self, names: Sequence[str], servers: Servers, inspector: Inspector, *, prefix: str = "") -> None:
+        self._locks = {prefix + name: Watched(name, prefix + name) for name in names}
+        self._servers = servers
+        self._inspector = inspector
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._who: dict[str, Who] = {}
         self._listed = 0.0
         by_server: dict[Server, list[str]] = {}
-        for name in self._locks:
-            by_server.setdefault(self._servers.of(name.encode()), []).append(name)
+        for key in self._locks:
+            by_server.setdefault(self._servers.of(key.encode()), []).append(key)
         self._sharded = self._servers.publishes_by(next(iter(by_server))) == "SPUBLISH"
         self._notified = all(_notifies(server) for server in by_server)
         self._subscriptions = [
@@ -186,9 +197,9 @@ class Watch:
     def _look(self, due: Sequence[Watched]) -> Iterable[tuple[float, Watched, Change]]:
         by_server: dict[Server, list[Watched]] = {}
         for lock in due:
-            by_server.setdefault(self._servers.of(lock.name.encode()), []).append(lock)
+            by_server.setdefault(self._servers.of(lock.key.encode()), []).append(lock)
         for server, locks in by_server.items():
-            commands = [command for lock in locks for command in look_at(lock.name, sharded=self._sharded)]
+            commands = [command for lock in locks for command in look_at(lock.key, sharded=self._sharded)]
             replies = server.ask_many(commands)
             each = len(commands) // len(locks)
             for index, lock in enumerate(locks):
@@ -200,6 +211,8 @@ class Watch:
         before, lock.state, lock.looked = lock.state, state, now
         interval = LOOK_SELDOM if self._notified else LOOK_EVERY
         lock.due = now + (interval if state.ends is None else min(interval, state.ends + 0.01))
+        if before is not None and lock.kind in SILENT:
+            before = replace(before, silent=True)
         if before is None:
             found = [Change("held", owner, holds=holds) for owner, holds in state.holders.items()]
             found = found or [Change("free", number=state.number)]
@@ -229,6 +242,7 @@ class Watch:
             self._listed = now
             with suppress(rx.RedisError, OSError):
                 view = self._inspector.lock(lock.name)
+                lock.kind = view.kind if view is not None else None
                 for who in view.holders if view is not None else ():
                     self._who[who.owner.removesuffix(":write")] = who
         client_id, _, number = owner.partition(":")

@@ -13,12 +13,12 @@ from pyredisson.tools.watch.states import Change, State
 __all__ = ["line_of", "record_of"]
 
 #: What needs attention is written in capitals.
-SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "removed": "REMOVED", "reentered": "holds"}
+SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds"}
 
 REMARKS = {
     "expired": "not renewed in time",
     "forced": "freed by pyredisson unlock",
-    "removed": "without a release message",
+    "ended": "without a message: a fair or spin lock, or removed by hand",
 }
 
 

@@ -1,7 +1,8 @@
 """What one look sees of a lock, and what must have happened between two looks. Pure: it asks no server.
 
 A look is one small request. Between two looks a release is known by its message, an expiry by its time or by the
-server's notification. What left neither is reported as removed, not as released.
+server's notification. Fair locks without waiters, spin locks and token locks send no message, and look like any other:
+if their kind is not known, what left no message has ended, by a release or by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyredisson.core.names import LatchNames, LockNames, ReadWriteNames, Semapho
 __all__ = ["Change", "EventName", "Evidence", "State", "changes", "channels_of", "look_at", "read_look"]
 
 EventName: TypeAlias = Literal[
-    "held", "free", "acquired", "released", "expired", "removed", "forced", "changed", "reentered"
+    "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered"
 ]
 
 MOST = 50  # holders of one lock that are looked at
@@ -38,7 +39,7 @@ class State:
         token: The fencing token issued last.
         queued: How many waiters its queue has.
         subscribed: How many clients are subscribed to its channel.
-        silent: Whether its releases send no message: a token lock.
+        silent: Whether its releases may send no message: a token lock.
     """
 
     holders: Mapping[str, int] = field(default_factory=dict)
@@ -181,7 +182,7 @@ def _end_of(before: State, after: State, evidence: Evidence, *, has_message: boo
     if evidence.expired or evidence.overdue:
         return "expired"
     one_of_several = before.mode is not None and after.mode is not None  # Only the last reader sends a message.
-    return "released" if before.silent or one_of_several else "removed"
+    return "released" if before.silent or one_of_several else "ended"
 
 
 def _text(value: Any) -> str:
