@@ -118,7 +118,8 @@ def _summary(locks: Sequence[LockView], snapshot: Snapshot, url: str) -> str:
     waiting = sum(each.waiting for each in locks)
     took = f"{1000 * snapshot.seconds:.0f} ms" if snapshot.seconds < 1 else f"{snapshot.seconds:.1f} s"
     counted = f"{len(locks):,} lock" + ("" if len(locks) == 1 else "s")
-    return f"{counted}, {held:,} held, {waiting:,} waiting · {url} · {snapshot.keys_seen:,} keys in {took}"
+    keys = f"{snapshot.keys_seen:,} keys in " if snapshot.keys_seen else ""
+    return f"{counted}, {held:,} held, {waiting:,} waiting · {url} · {keys}{took}"
 
 
 # ---- clients ---------------------------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ def look_with_progress(inspector: Inspector, pattern: str | None, *, quiet: bool
 
 def quoted(text: str) -> str:
     """Return a name as a shell reads it, with nothing in it that a terminal acts on."""
-    return shlex.quote(text) if text.isprintable() else f"$'{plain(text)}'"
+    shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return shlex.quote(text) if text.isprintable() else f"$'{plain(shown)}'"
 
 
 def shell_name(lock: LockView) -> str:

@@ -125,6 +125,7 @@ def _notes(
 ) -> Iterable[str]:
     if never:
         yield NEVER_EXPIRES
+    yield from (f"by hand: {each.reason}" for each in holders[:1] if each.reason)
     gone = sum(each.connected is False for each in holders)
     if gone:
         yield "holder not connected" if len(holders) == 1 else f"{gone} of {len(holders)} holders not connected"
