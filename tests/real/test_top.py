@@ -40,7 +40,7 @@ def sampler_at(server: Server, pattern: str | None = None, prefix: str = "") -> 
 
 
 def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
-    config = Config(client_name="web", presence_after=0.05)
+    config = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3)
     with Redisson.from_url(server.url, config=config) as client:
         held, quick = client.get_lock("held"), client.get_lock("quick")
         held.lock()
