@@ -113,6 +113,8 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     prefix = context.params.get("prefix") or ""
     found: list[str] = []
 
+    import pyredisson.tools.inspection.servers  # noqa: F401  # Now: the time below is the server's.
+
     def look() -> None:
         try:
             lock_names(url if isinstance(url, str) else url[0], prefix + incomplete, found)

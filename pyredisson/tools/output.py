@@ -24,7 +24,7 @@ def is_without_reader() -> bool:
 
 
 def without_reader() -> int:
-    """Return the exit code of a program whose output is not read any more, and drop what is left in its buffer."""
+    """Return the exit code of a program whose output is not read any more, and drop the rest of its buffer."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

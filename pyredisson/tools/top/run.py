@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 import redis.exceptions as rx
 
-from pyredisson.tools.common import ExitCode, say
+from pyredisson.shared.process import is_posix
+from pyredisson.tools.common import ExitCode, say, signals
 from pyredisson.tools.inspection import Inspector
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.top.rounds import Round
@@ -114,24 +116,22 @@ def _keys() -> Iterator[Callable[[float], bool]]:
 
     After the block the terminal is as it was, also when Ctrl-C or SIGTERM ends it: then the process ends by that, too.
     """
-    import termios
-    import tty
 
     def end(signum: int, frame: FrameType | None) -> None:
         raise _Ended(signum)
 
-    before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    interactive = os.isatty(0)
-    settings = termios.tcgetattr(0) if interactive else None
+    before = {signum: signal.signal(signum, end) for signum in signals("SIGINT", "SIGTERM", "SIGHUP")}
+    termios = import_module("termios") if is_posix() and os.isatty(0) else None  # Windows has none.
+    settings = None if termios is None else termios.tcgetattr(0)
     ended: int | None = None
     try:
-        if interactive:
-            tty.setcbreak(0)
-        yield _wait_for_key if interactive else _wait
+        if termios is not None:
+            import_module("tty").setcbreak(0)
+        yield _wait if termios is None else _wait_for_key
     except _Ended as error:
         ended = error.signum
     finally:
-        if settings is not None:
+        if termios is not None:
             termios.tcsetattr(0, termios.TCSADRAIN, settings)
         for signum, handler in before.items():
             signal.signal(signum, handler)

@@ -19,6 +19,7 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
+from pyredisson.core.names import LockNames, ReadWriteNames, SemaphoreNames
 from pyredisson.tools.inspection import Inspector, LockView, Snapshot
 from pyredisson.tools.inspection.look import Look
 from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
@@ -36,8 +37,9 @@ READ_FOR = 0.2  # seconds until a thread looks whether it is to end
 MANY_MESSAGES = 5000
 SAMPLED = 10  # rounds
 
-PATTERNS = ("redisson_lock__channel:*", "redisson_rwlock:*", "redisson_sc:*")
-_CHANNEL = re.compile(r"(?:redisson_lock__channel|redisson_rwlock|redisson_sc):(.*)", re.DOTALL)
+#: What stands before the names in the channels of releases.
+PREFIXES = [kind("x").channel.partition("{")[0] for kind in (LockNames, ReadWriteNames, SemaphoreNames)]
+_CHANNEL = re.compile(rf"(?:{'|'.join(map(re.escape, PREFIXES))})(.*)", re.DOTALL)
 _WAITER = re.compile(r":[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$")
 _CPU = re.compile(rb"^used_cpu_(?:sys|user):(\d+(?:\.\d+)?)\r?$", re.MULTILINE)
 
@@ -90,7 +92,7 @@ class Releases:
             self._wanted.wait()
             try:
                 with closing(pubsub_of(self._server)) as pubsub:
-                    pubsub.psubscribe(*PATTERNS)
+                    pubsub.psubscribe(*(f"{prefix}*" for prefix in PREFIXES))
                     while self._wanted.is_set() and not self._closed:
                         self._read(pubsub.get_message(timeout=READ_FOR))
             except (rx.RedisError, OSError):

@@ -18,21 +18,17 @@ from typing import Any, Literal, final
 import redis
 import redis.exceptions as rx
 
+from pyredisson.core.names import forced_channel
 from pyredisson.tools.common import BadUsage
 from pyredisson.tools.inspection.servers import TOOL_NAME, Server, Servers
 from pyredisson.tools.watch.states import channels_of
 
-__all__ = ["News", "Subscription", "forced_channel", "pubsub_of", "servers_at"]
+__all__ = ["News", "Subscription", "pubsub_of", "servers_at"]
 
 READ_FOR = 0.2  # seconds until the thread looks whether it is to end
 RETRY = 1.0  # seconds until a lost connection is made again
 
 _GLOB = re.compile(r"([\\*?\[\]])")
-
-
-def forced_channel(key: str) -> str:
-    """Return the channel on which ``pyredisson unlock`` says that it has freed a lock."""
-    return f"pyredisson_forced:{{{key}}}"
 
 
 def servers_at(url: str, timeout: float) -> Servers:
@@ -50,7 +46,7 @@ def servers_at(url: str, timeout: float) -> Servers:
 def pubsub_of(server: Server) -> Any:
     """Return a connection of redis-py for subscriptions on a server. It is not connected yet."""
     settings = {**server.settings, "client_name": TOOL_NAME}
-    kind = redis.UnixDomainSocketConnection if "path" in settings else redis.Connection
+    kind: Any = redis.UnixDomainSocketConnection if "path" in settings else redis.Connection
     pool = redis.ConnectionPool(redis.SSLConnection if server.tls else kind, **settings)
     return redis.Redis(connection_pool=pool).pubsub()  # type: ignore[no-untyped-call]
 
