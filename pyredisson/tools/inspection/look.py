@@ -28,6 +28,7 @@ from pyredisson.tools.inspection.scan import (
     PERMIT_KEYS,
     QUEUE_KEYS,
     Candidate,
+    Layout,
     candidates_named,
     find_hashes,
     find_permits,
@@ -192,7 +193,9 @@ class Look:
         """Return what is stored of a lock. Raises if the server does not answer."""
         server = self._servers.of(key)
         reported = NUMBERED_LAYOUTS.get(self.people.kind_of(key.decode("utf-8", "backslashreplace")) or "")
-        waited = {each.key: each.layout for each in self._subscribed(server)} if reported is None else {}
+        waited: dict[bytes, Layout] = {}
+        if reported is None:
+            waited = {each.key: each.layout for each in self._subscribed(server)}
         found = candidates_named(server, key, time.time(), reported or waited.get(key))
         [*read] = read_stored(server, found, self._sharded)
         self._read_presence(_clients_in(read))
