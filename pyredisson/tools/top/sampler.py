@@ -1,7 +1,8 @@
 """How ``pyredisson top`` looks at servers, and what that costs them.
 
-* A search for all locks (SCAN) takes at most `SEARCH_SECONDS`, and the next one begins when `SEARCH_SHARE` times as
-  long has passed: searches take at most one part in twenty of the time, however many locks there are.
+* A search for all locks (SCAN) takes at most `LONG_SEARCH` seconds, and the next one begins when `SEARCH_SHARE` times
+  as long has passed: searches take at most one part in twenty of the time, however many locks there are. But the first
+  one, for which the user waits, is short, and if it does not find all, the second one follows immediately.
 * The locks at the top, and the list of the clients, are read again each round, unless that takes long, too.
 * Releases are counted by their messages, which the server sends to us as to any subscriber. If they are more than
   `MANY_MESSAGES` a second, they are counted in one round of ten.
@@ -29,7 +30,8 @@ from pyredisson.tools.watch.news import pubsub_of
 
 __all__ = ["Sampler"]
 
-SEARCH_SECONDS = 2.0
+SHORT_SEARCH = 2.0  # seconds
+LONG_SEARCH = 30.0
 SEARCH_SHARE = 20.0
 SEARCH_AGAIN = 5.0  # seconds, at least
 READ_AGAIN = 10  # locks, each round
@@ -135,8 +137,10 @@ class Sampler:
         self._masters = self._servers.masters()
         for server in self._masters:
             server.ask("PING")
-        self._snapshot: Snapshot = self._inspector.snapshot(pattern, seconds=SEARCH_SECONDS)
-        self._search_at = self._next_search()
+        self._snapshot: Snapshot = self._inspector.snapshot(pattern, seconds=SHORT_SEARCH)
+        self._search_at = self._next_search() if self._snapshot.complete else 0.0
+        self._search: threading.Thread | None = None
+        self._found: Snapshot | None = None
         self._fresh: Mapping[str, LockView | None] = {}
         self._read_at = 0.0
         sharded = self._servers.publishes_by(self._masters[0]) == "SPUBLISH"  # There are no patterns for those.
@@ -153,11 +157,16 @@ class Sampler:
         Raises:
             redis.exceptions.RedisError: The server does not answer.
         """
-        if time.monotonic() >= self._search_at:
-            self._snapshot = self._inspector.snapshot(self._pattern, seconds=SEARCH_SECONDS)
+        if self._search is not None and not self._search.is_alive():
+            self._search = None
+            self._snapshot, self._found = self._found or self._snapshot, None
             self._search_at = self._next_search()
             self._fresh = {}
-        elif time.monotonic() >= self._read_at:
+        elif self._search is None and time.monotonic() >= self._search_at:
+            # It may take long, and must not keep the process from ending.
+            self._search = threading.Thread(target=self._search_all, name="pyredisson top search", daemon=True)
+            self._search.start()
+        if time.monotonic() >= self._read_at:
             self._fresh = self._read_again()
         self._count()
         return round_of(
@@ -185,6 +194,12 @@ class Sampler:
 
     def _is_wanted(self, key: str) -> bool:
         return self._wanted is None or self._wanted.fullmatch(encode_name(key)) is not None
+
+    def _search_all(self) -> None:
+        try:
+            self._found = self._inspector.snapshot(self._pattern, seconds=LONG_SEARCH)
+        except (rx.RedisError, OSError):
+            pass  # The round says so, when it reads the locks at the top.
 
     def _next_search(self) -> float:
         return time.monotonic() + max(SEARCH_AGAIN, SEARCH_SHARE * self._snapshot.seconds)
