@@ -34,8 +34,8 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.ours, keys.encode())
 
-    def shows(self, pattern: str) -> re.Match[str]:
-        return until(lambda: re.search(pattern, self._shown.decode()), 20, what=f"{pattern!r} on the terminal")
+    def shows(self, pattern: str, within: float = 20) -> re.Match[str]:
+        return until(lambda: re.search(pattern, self._shown.decode()), within, what=f"{pattern!r} on the terminal")
 
 
 @contextmanager

@@ -16,7 +16,10 @@ from pyredisson import __version__
 __all__ = ["COMMANDS", "cli"]
 
 #: The commands, in the order of the help. What a command needs is imported when it runs.
-COMMANDS = ("run", "ls", "show", "why", "unlock", "lock", "clients", "leaks", "doctor", "demo", "completion")
+COMMANDS = (
+    *("run", "ls", "show", "why", "watch", "top", "unlock", "lock", "clients", "leaks", "doctor", "demo"),
+    "completion",
+)
 
 
 @final

@@ -10,7 +10,8 @@ import os
 import re
 import threading
 import time
-from typing import Any, final
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, final
 
 import click
 from click.shell_completion import (
@@ -24,6 +25,9 @@ from click.shell_completion import (
 )
 
 from pyredisson.tools.common import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from pyredisson.tools.inspection.servers import Command, Server
 
 __all__ = ["SHELLS", "complete_files", "complete_names", "completion_script", "lock_names", "register"]
 
@@ -106,11 +110,14 @@ def completion_script(shell: str, cli: click.Command) -> str:
 def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Return the names of locks that begin with what was typed; none if the server does not answer in time."""
     url = context.params.get("url") or os.environ.get("PYREDISSON_URL", DEFAULT_URL)
+    prefix = context.params.get("prefix") or ""
     found: list[str] = []
+
+    import pyredisson.tools.inspection.servers  # noqa: F401  # Now: the time below is the server's.
 
     def look() -> None:
         try:
-            lock_names(url if isinstance(url, str) else url[0], incomplete, found)
+            lock_names(url if isinstance(url, str) else url[0], prefix + incomplete, found)
         except Exception:  # Whatever it is: there is no place to say it.
             pass
 
@@ -118,7 +125,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     looking.join(SECONDS)
-    return [CompletionItem(name) for name in sorted(found[:MOST])]
+    return [CompletionItem(name.removeprefix(prefix)) for name in sorted(found[:MOST])]
 
 
 def complete_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -128,28 +135,26 @@ def complete_files(context: click.Context, parameter: click.Parameter, incomplet
 
 def lock_names(url: str, prefix: str, found: list[str]) -> None:
     """Add the names of locks that are held to ``found``, by a SCAN that has a bound in time and number."""
-    from pyredisson.tools.masters import Masters
+    from pyredisson.tools.inspection.servers import Servers
 
     ends = time.monotonic() + SECONDS
     pattern = re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
-    with Masters(url, SECONDS) as masters:
-        for client in masters.clients:
+    with closing(Servers(url, SECONDS)) as servers:
+        for server in servers.masters():
             cursor: Any = 0
             while time.monotonic() < ends and len(found) < MOST:
-                cursor, keys = client.execute_command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-                found += _locks_among(client, keys)
+                cursor, keys = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+                found += _locks_among(server, keys)
                 if not int(cursor):
                     break
 
 
-def _locks_among(client: Any, keys: list[bytes]) -> list[str]:
+def _locks_among(server: Server, keys: list[bytes]) -> list[str]:
     """Return those of the keys that are hashes with a holder, and that can be shown."""
     shown = [(key, name) for key in keys if (name := key.decode(errors="replace")).isprintable()]
     names = [(key, name) for key, name in shown if not name.startswith(_INTERNAL)]
-    pipeline = client.pipeline(transaction=False)
-    for key, _ in names:
-        pipeline.execute_command("HSCAN", key, 0, "COUNT", 1)
-    replies = pipeline.execute(raise_on_error=False) if names else []
+    questions: list[Command] = [("HSCAN", key, b"0", b"COUNT", b"1") for key, _ in names]
+    replies = server.ask_many(questions)
     return [name for (_, name), reply in zip(names, replies, strict=True) if _has_holder(reply)]
 
 

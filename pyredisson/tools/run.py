@@ -17,7 +17,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -93,9 +93,14 @@ def run_command(
     logging.getLogger("pyredisson").setLevel(logging.ERROR)
     try:
         with Signals() as signals:
-            config = Config(lock_watchdog_timeout=meant(times.watchdog), on_lock_lost=lambda *_: signals.wake())
+            config = Config(
+                client_name=ascii(os.path.basename(program)).strip("'\""),  # So that others see whom they wait for.
+                lock_watchdog_timeout=meant(times.watchdog),
+                on_lock_lost=lambda *_: signals.wake(),
+            )
             with connect(url, config) as client:
-                return _while_connected(client, name, mode, _Run(name, program, command, signals, times, verbose))
+                run = _Run(name, program, command, signals, times, verbose, lambda: _held_by(url, name))
+                return _while_connected(client, name, mode, run)
     except Interrupted as interrupted:
         return ExitCode.SIGNALLED + interrupted.signum
     except RedissonError as error:  # embedded:// found no server program.
@@ -110,7 +115,7 @@ def _while_connected(client: Redisson, name: str, mode: Mode, run: _Run) -> int:
             fit_permits(client, name, mode.permits)
         return run.while_locked(guard)
     except LockTimeoutError:
-        say(f"{mode.subject(name)} is held by another client")
+        say(mode.refusal(name, run.holders()))
         return ExitCode.NOT_LOCKED
     except (RedisError, RedissonError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, ResponseError):
@@ -120,12 +125,25 @@ def _while_connected(client: Redisson, name: str, mode: Mode, run: _Run) -> int:
         return ExitCode.UNAVAILABLE
 
 
+def _held_by(url: str, name: str) -> str:
+    from pyredisson.tools.held_by import held_by  # Here, so that a lock that is free is acquired without its imports.
+
+    return held_by(url, name)
+
+
 @final
 class _Run:
     """One command under one lock."""
 
     def __init__(
-        self, name: str, program: str, command: Sequence[str], signals: Signals, times: Times, verbose: bool
+        self,
+        name: str,
+        program: str,
+        command: Sequence[str],
+        signals: Signals,
+        times: Times,
+        verbose: bool,
+        holders: Callable[[], str],
     ) -> None:
         self._name = name
         self._program = program
@@ -133,6 +151,7 @@ class _Run:
         self._signals = signals
         self._times = times
         self._verbose = verbose
+        self.holders = holders
         self._begun = time.monotonic()
         self._lease_ends = self._begun
 
@@ -147,7 +166,8 @@ class _Run:
             try:
                 return self._while_locked(guard, 0)
             except LockTimeoutError:
-                say(f"waiting for {guard.subject} ...")
+                holders = self.holders()
+                say(f"waiting for {guard.subject}{f', held by {holders}' if holders else ''}")
                 wait = None if wait is None else max(0.0, self._begun + wait - time.monotonic())
         return self._while_locked(guard, wait)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import redis
 
-from pyredisson import Redisson
+from pyredisson import Config, Redisson
 from pyredisson.tools.cli import cli
 from tests.servers import Server
 from tests.waiting import until
@@ -159,6 +161,43 @@ def test_a_name_of_something_else_is_refused_in_plain_english(run: Run, locks: r
         assert "holds a list" in error
         assert "use another name" in error.lower()
         assert not re.search(r"\bNone\b|\w\(\)", error)
+
+
+def test_a_refusal_says_who_holds_the_lock_and_until_when(
+    run: Run, valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    config = Config(client_name="web", presence_after=0.05)
+    with Redisson.from_url(valkey.url, config=config) as holder, holder.get_lock(unique_name):
+        until(lambda: locks.exists(f"pyredisson_client:{holder.id}"), 20, what="its presence is written")
+        who = rf"web@\S+ pid {os.getpid()} t\d+ for [\d.]+ s \(since \d\d:\d\d:\d\d\)"
+        code, _, error = run(unique_name, "--wait", "0", "true")
+        assert code == 75
+        until_when = r"it expires in \d+ s unless it is renewed"
+        assert re.fullmatch(rf"pyredisson: the lock '{unique_name}' is held by {who}; {until_when}\n", error), error
+        code, _, error = run(unique_name, "-v", "--wait", "50ms", "true")
+        waiting, refused = error.splitlines()
+        assert re.fullmatch(rf"pyredisson: waiting for the lock '{unique_name}', held by {who}; {until_when}", waiting)
+        assert "is held by web@" in refused
+
+
+def test_a_holder_of_another_library_is_named_as_far_as_it_is_known(
+    run: Run, locks: redis.Redis, unique_name: str
+) -> None:
+    locks.hset(unique_name, "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", "1")
+    code, _, error = run(unique_name, "--wait", "0", "true")
+    assert code == 75
+    assert re.search(r"is held by \S*8f3a….*; it never expires\n", error), error
+
+
+def test_others_see_which_command_holds_the_lock(run: Run, valkey: Server, unique_name: str, tmp_path: Path) -> None:
+    show = (
+        f"from pyredisson.tools.inspection import Inspector; "
+        f"print(Inspector({valkey.url!r}).lock({unique_name!r}).holders[0].app)"
+    )
+    script = tmp_path / "nightly report"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "$1"\n')
+    script.chmod(0o755)
+    assert run(unique_name, str(script), show)[:2] == (0, "nightly_report\n")
 
 
 # ---- kinds of locks --------------------------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ local shown = layout == 'token' and {} or owners
 if others then
     return {'other_holder', 0, unpack(shown, 1, 100)}
 end
+-- For `pyredisson watch`: that this is no release by a holder. An ACL may forbid that channel.
+redis.pcall('publish', 'pyredisson_forced:{' .. KEYS[1] .. '}', '')
 -- Waiters of a fair lock have channels of their own, which its script serves; those of any other lock have this one.
 local notified = layout == 'mutex' and redis.call(ARGV[4], KEYS[6], ARGV[5]) or 0
 force()
