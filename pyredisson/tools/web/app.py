@@ -54,7 +54,7 @@ class Outcome:
     text: str
 
 
-#: Frees a lock, by its name, from its holder, ``<client id>:<number>``.
+#: Frees a lock, by its name, from its holder as it is stored in Redis.
 Free = Callable[[str, str], Awaitable[Outcome]]
 
 

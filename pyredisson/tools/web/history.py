@@ -84,8 +84,8 @@ class History:
                 self.add(now, Event(at, what, held_now[owner], within))  # type: ignore[arg-type]
 
 
-def _holders(row: Row | None) -> dict[object, str]:
-    return {} if row is None else {(each.who.client_id, each.who.thread_id): each.label for each in row.holders}
+def _holders(row: Row | None) -> dict[str, str]:
+    return {} if row is None else {each.owner or each.label: each.label for each in row.holders}
 
 
 @final

@@ -58,10 +58,8 @@ class Holder:
 
     @property
     def owner(self) -> str | None:
-        """What Redis calls it, ``<client id>:<number>``; ``None`` if that is not known."""
-        if self.who.client_id is None or self.who.thread_id is None:
-            return None
-        return f"{self.who.client_id}:{self.who.thread_id}"
+        """How it is stored in Redis; ``None`` if that is not known."""
+        return self.who.owner or None
 
 
 @final
@@ -134,7 +132,7 @@ class Seen:
 
     def __post_init__(self) -> None:
         rows = self.rows.values()
-        object.__setattr__(self, "held", sum(bool(each.holders) for each in rows))
+        object.__setattr__(self, "held", sum(each.lock.held for each in rows))
         object.__setattr__(self, "contended", sum(each.waiting > 0 for each in rows))
         object.__setattr__(self, "waiting", sum(each.waiting for each in rows))
         object.__setattr__(self, "problems", sum(bool(each.problems) for each in rows))
@@ -142,7 +140,7 @@ class Seen:
     @property
     def clients(self) -> list[ClientView]:
         """Those that hold or wait for most first."""
-        return sorted(self.snapshot.clients, key=lambda each: (-len(each.holds) - len(each.waits), each.client_id))
+        return sorted(self.snapshot.clients, key=lambda each: (-len(each.holds) - len(each.waits), each.client_id or ""))
 
 
 def see(snapshot: Snapshot, before: Seen | None) -> Seen:
@@ -176,7 +174,7 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None) -> Row:
         title=shorten(lock.name),
         holders=tuple(holders),
         waiters=tuple(waiters),
-        waiting=max(lock.waiting_clients, sum(not each.expired for each in waiters)),
+        waiting=lock.waiting,
         until=_steady(before and before.until, until),
         problems=_problems(lock),
     )
@@ -184,7 +182,7 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None) -> Row:
 
 
 def _key(who: Who) -> object:
-    return who.client_id, who.thread_id, who.thread
+    return who.owner or (who.client_id, who.thread_id, who.thread)
 
 
 def _steady(before: float | None, now: float | None) -> float | None:
@@ -243,7 +241,7 @@ class Query:
     def _matches(self, row: Row, text: str) -> bool:
         if self.kind and row.lock.kind != self.kind:
             return False
-        shown = {"held": bool(row.holders), "waiting": row.waiting > 0, "problems": bool(row.problems)}
+        shown = {"held": row.lock.held, "waiting": row.waiting > 0, "problems": bool(row.problems)}
         return shown.get(self.show, True) and (not text or row.contains(text))
 
     def _order(self, row: Row) -> tuple[float, str, str]:

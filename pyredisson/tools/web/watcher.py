@@ -71,6 +71,8 @@ class Watcher:
 
     Attributes:
         seen: The last snapshot that was taken; ``None`` before the first.
+        interval: Seconds from one look to the next, at least.
+        always: Whether it looks without viewers, too.
         trouble: Why there is no newer one; ``None`` if the last attempt succeeded.
         history: The events of each lock.
         waits: Waits over the last hour.
@@ -80,7 +82,7 @@ class Watcher:
     """
 
     def __init__(self, take: Callable[[], Snapshot], *, interval: float, always: bool = False) -> None:
-        self._take, self.interval, self._always = take, interval, always
+        self._take, self.interval, self.always = take, interval, always
         self.seen: Seen | None = None
         self.trouble: Trouble | None = None
         self.history, self.waits = History(), Waits()
@@ -125,7 +127,7 @@ class Watcher:
     async def run(self) -> None:
         """Look at the server, again and again, until cancelled."""
         while True:
-            while not (self._always or self.viewers or time.monotonic() < self._wanted_until):
+            while not (self.always or self.viewers or time.monotonic() < self._wanted_until):
                 self._wanted.clear()
                 await self._wanted.wait()
             began = time.monotonic()
