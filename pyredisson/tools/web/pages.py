@@ -10,9 +10,8 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from pyredisson.tools.web.graph import Drawing, Wait, draw
 from pyredisson.tools.web.plot import draw_waits
-from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row, Seen, shorten
+from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
@@ -134,7 +133,7 @@ class Pages:
         paging["last"] = min(page * PAGE, len(rows))
         links = {number: _address(query, number) for number in (page - 1, page + 1) if 1 <= number <= pages}
         now = watcher.seen.snapshot.taken if watcher.seen else time.time()
-        graph = _drawing(watcher.seen) if watcher.seen else None
+        graph = watcher.seen.drawing if watcher.seen else None
         blocks = {
             "status": render("blocks/status.html", **context),
             "alerts": render("blocks/alerts.html", **context, graph=graph),
@@ -183,20 +182,3 @@ class Pages:
 def _address(query: Query, page: int) -> str:
     names = {"q": query.text, "kind": query.kind, "show": query.show, "sort": query.sort, "page": str(page)}
     return "/?" + urlencode({name: value for name, value in names.items() if value}, errors="replace")
-
-
-def _drawing(seen: Seen) -> Drawing | None:
-    """Return the wait-for graph; ``None`` if no one waits for anyone."""
-    ids = {row.lock.name: row.id for row in seen.rows.values()}
-    cycles = {edge for cycle in seen.graph.cycles for edge in cycle}
-    waits = (
-        Wait(
-            waiter=shorten(edge.waiter.label),
-            lock=shorten(edge.lock),
-            lock_id=ids.get(edge.lock),
-            holder=shorten(edge.holder.label),
-            deadlock=edge in cycles,
-        )
-        for edge in seen.graph.edges
-    )
-    return draw(waits, len(seen.graph.cycles))

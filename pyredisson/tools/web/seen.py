@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import final
 
 from pyredisson.tools.common import plain
-from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.tools.inspection import ClientView, LockView, Snapshot, Who, wait_graph
+from pyredisson.tools.web.graph import Drawing, Wait, draw
 
 __all__ = ["KINDS", "PAGE", "SHOWN", "SORTS", "Holder", "Query", "Row", "Seen", "Waiter", "id_of", "see", "shorten"]
 
 PAGE = 100  # rows
 MAX_SEARCH = 200  # characters
 MAX_NAME = 240  # characters of a name that are shown
+MAX_EDGES = 2_000  # waits that are considered for the drawing
 MAX_PARTS = 200  # holders, waiters or keys of one lock that are shown
 
 #: A time that changes by less than this from one snapshot to the next is the same time, measured again.
@@ -119,12 +121,12 @@ class Seen:
     Attributes:
         snapshot: The snapshot.
         rows: Its locks, by id.
-        graph: Which owner waits for which.
+        drawing: Which owner waits for which; ``None`` if none does.
     """
 
     snapshot: Snapshot
     rows: Mapping[str, Row]
-    graph: WaitGraph
+    drawing: Drawing | None
     held: int = field(init=False)
     contended: int = field(init=False)
     waiting: int = field(init=False)
@@ -150,7 +152,25 @@ def see(snapshot: Snapshot, before: Seen | None) -> Seen:
     for lock in snapshot.locks:
         lock_id = id_of(lock)
         rows[lock_id] = _row(lock_id, lock, snapshot.taken, earlier.get(lock_id))
-    return Seen(snapshot, rows, wait_graph(snapshot))
+    return Seen(snapshot, rows, _drawing(snapshot, rows))
+
+
+def _drawing(snapshot: Snapshot, rows: Mapping[str, Row]) -> Drawing | None:
+    graph = wait_graph(snapshot)
+    ids = {row.lock.name: row.id for row in rows.values()}
+    deadlocks = {id(edge) for cycle in graph.cycles for edge in cycle}
+    edges = sorted(graph.edges, key=lambda edge: id(edge) not in deadlocks)[:MAX_EDGES]
+    waits = [
+        Wait(
+            waiter=shorten(edge.waiter.label),
+            lock=shorten(edge.lock),
+            lock_id=ids.get(edge.lock),
+            holder=shorten(edge.holder.label),
+            deadlock=id(edge) in deadlocks,
+        )
+        for edge in edges
+    ]
+    return draw(waits, len(graph.cycles))
 
 
 def _row(lock_id: str, lock: LockView, taken: float, before: Row | None) -> Row:
