@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         RedissonError,
         StaleTokenError,
     )
+    from pyredisson.holders import Holder
     from pyredisson.lease import Lease
     from pyredisson.shared.made_owners import Owner
     from pyredisson.shared.owners import current_thread_id
@@ -49,6 +50,7 @@ __all__ = [
     "FairLock",
     "FencedLock",
     "Hold",
+    "Holder",
     "Lease",
     "Lock",
     "LockError",
@@ -84,12 +86,13 @@ if not TYPE_CHECKING:
     _import_module("pyredisson.shared.patching")  # It notes what threads are when this library is imported.
     del TYPE_CHECKING
 
-    _SUBMODULES = ("config", "errors", "events", "lease")
+    _SUBMODULES = ("config", "errors", "events", "holders", "lease")
     #: Where the names come from. A module is loaded when a name is first used that none before it has: a program for
     #: asyncio does not need the half that is for threads.
     _SOURCES = (
         "errors",
         "config",
+        "holders",
         "lease",
         "shared.made_owners",
         "shared.owners",

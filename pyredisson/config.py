@@ -56,6 +56,14 @@ class Config:
             return quickly.
         prefix: What stands before every name in Redis, as a ``NameMapper`` of Redisson's puts it. Handles, errors and
             events carry the name without it.
+        client_name: What the application is called, in the names of the client's connections and in what it tells of
+            its locks. ``None``: what the URL or the redis-py client gives as ``client_name``.
+        presence: Whether the client writes to Redis what it holds and waits for, where others and the command line read
+            it, and whether a call that failed asks the server who holds the lock.
+        presence_after: Seconds after which a hold or a wait is written there.
+        warn_held_longer_than: Seconds after which a hold is reported as ``HeldTooLong``, with the stack of its holder.
+            ``None``: never.
+        warn_waiting_longer_than: Seconds after which a wait is reported as ``WaitingTooLong``. ``None``: never.
         ping_interval: Seconds between the pings on an idle subscription.
         ping_timeout: Seconds that the server has to answer a ping.
 
@@ -86,14 +94,19 @@ class Config:
     ping_interval: float = 10.0
     ping_timeout: float = 5.0
     prefix: str = ""
+    client_name: str | None = None
+    presence: bool = True
+    presence_after: float = 5.0
+    warn_held_longer_than: float | None = None
+    warn_waiting_longer_than: float | None = None
 
     def __post_init__(self) -> None:
         for name in _TIMES:
             value = getattr(self, name)
-            if value is None and name == "quorum_node_timeout":
+            if value is None and name in _MAY_BE_NONE:
                 continue
             checked = seconds(value, name)
-            if not 0 < checked <= MAX_SECONDS:
+            if not 0 < checked <= MAX_SECONDS and not (checked == 0 and name == "presence_after"):
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
             check_meant(checked, name)
             object.__setattr__(self, name, checked)
@@ -108,7 +121,7 @@ class Config:
             raise TypeError(f"quorum_max_extensions must be an int or None, not {type(bound).__name__}")
         if bound is not None and bound < 0:
             raise ValueError(f"quorum_max_extensions must not be negative, not {bound}")
-        for name in ("check_lock_synced_slaves", "fence_from_clock", "strict_server", "wait_while_unreachable"):
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False")
         if not isinstance(self.restart_guard, bool):
@@ -116,12 +129,11 @@ class Config:
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
             check_meant(guard, "restart_guard")
-        if not isinstance(self.prefix, str):
-            raise TypeError(f"prefix must be a str, not {type(self.prefix).__name__}")
-        try:
-            self.prefix.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"prefix must be encodable as UTF-8: {error.reason} at {error.start}") from None
+        _check_text("prefix", self.prefix)
+        if self.client_name is not None:
+            _check_text("client_name", self.client_name)
+            if not self.client_name:
+                raise ValueError("client_name must not be empty")
         if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
             raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
         if self.on_lock_lost is not None and not callable(self.on_lock_lost):
@@ -134,8 +146,20 @@ class Config:
 _TIMES = tuple(
     field.name
     for field in fields(Config)
-    if field.name.endswith(("_timeout", "_interval")) or field.name in ("timeout", "max_wait_without_check")
+    if field.name.endswith(("_timeout", "_interval", "_longer_than"))
+    or field.name in ("timeout", "max_wait_without_check", "presence_after")
 )
+_MAY_BE_NONE = frozenset({"quorum_node_timeout", "warn_held_longer_than", "warn_waiting_longer_than"})
+_FLAGS = ("check_lock_synced_slaves", "fence_from_clock", "presence", "strict_server", "wait_while_unreachable")
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} must be encodable as UTF-8: {error.reason} at {error.start}") from None
 
 
 class Backoff(Protocol):

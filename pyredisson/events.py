@@ -19,6 +19,7 @@ __all__ = [
     "ConnectionUp",
     "Event",
     "GivenBack",
+    "HeldTooLong",
     "HolderGone",
     "LeftBehind",
     "LockEvent",
@@ -26,12 +27,14 @@ __all__ = [
     "NodeBarred",
     "OutcomeUnknown",
     "PermitsNeverSet",
+    "PresenceRefused",
     "QuorumIsYoung",
     "Released",
     "RenewalFailed",
     "Renewed",
     "ServerUnsafe",
     "TimedOut",
+    "WaitingTooLong",
     "WatchdogLate",
 ]
 
@@ -140,6 +143,47 @@ class GivenBack(LockEvent):
 @dataclass(frozen=True, eq=False, repr=False)
 class PermitsNeverSet(LockEvent):
     """An owner waits for permits of a semaphore whose permits were never set. Emitted once per client and semaphore."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldTooLong(LockEvent):
+    """A lock, or permits of a ``hold()``, are held for longer than ``Config.warn_held_longer_than``. Once per hold.
+
+    Attributes:
+        kind: The kind of lock, as in ``get_*``: ``"lock"``, ``"fair_lock"``, ``"semaphore"``, ...
+        held: Seconds since it was acquired.
+        stack: What its thread or task executes, in lines, the innermost call last; empty if that is not known.
+    """
+
+    kind: str
+    held: float
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WaitingTooLong(LockEvent):
+    """A call has been waiting for longer than ``Config.warn_waiting_longer_than``. Emitted once per call.
+
+    Attributes:
+        kind: The kind of lock or synchronizer, as in ``get_*``.
+        waited: Seconds since it began to wait.
+        stack: What its thread or task executes, in lines, the innermost call last; empty if that is not known.
+    """
+
+    kind: str
+    waited: float
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PresenceRefused(Event):
+    """The server refused what the client wrote about its holds and waits. Emitted once per client; it writes no more.
+
+    Attributes:
+        error: The reason.
+    """
+
+    error: BaseException
 
 
 @dataclass(frozen=True, eq=False, repr=False)

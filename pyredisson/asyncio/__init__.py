@@ -34,6 +34,7 @@ from pyredisson.errors import (
     RedissonError,
     StaleTokenError,
 )
+from pyredisson.holders import Holder
 from pyredisson.lease import Lease
 from pyredisson.shared.made_owners import Owner
 from pyredisson.shared.task_owners import current_task_id as current_thread_id
@@ -47,6 +48,7 @@ __all__ = [
     "FairLock",
     "FencedLock",
     "Hold",
+    "Holder",
     "Lease",
     "Lock",
     "LockError",

@@ -206,6 +206,7 @@ class Redisson(Factory, NotPortable):
         """
         process.check()
         self._core.close()
+        await self._core.presence.end()
         await self._runtime.close()
         self._end()
 

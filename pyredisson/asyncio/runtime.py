@@ -7,13 +7,14 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
+from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared import process
@@ -149,7 +150,15 @@ class AsyncioRuntime(BaseRuntime):
             self._link = self._make_link()
             if self._core is not None:
                 self._link.inspect = self._core.server.inspect
+                self._link.introduce = self._introduction
         return self._link
+
+    def _introduction(self) -> Sequence[bytes]:
+        assert self._core is not None
+        return self.introduction(self.link.app, self._core.id)
+
+    def identity(self) -> Identity:
+        return self.identity_of(self.link.app)
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something in a task that ends with the client at the latest."""

@@ -17,6 +17,7 @@ from pyredisson.asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson.asyncio.tasks import TaskDial, shielded
 from pyredisson.core.failures import NotSent
 from pyredisson.net.bounded_sources import bounding_async
+from pyredisson.net.introduction import app_in
 from pyredisson.net.pool import Pool, SharedPool
 from pyredisson.net.sentinel import sentinel_settings
 from pyredisson.net.server_link import ServerLink
@@ -117,13 +118,14 @@ def link_to(
     ``sentinels`` tell where that is each time; then host and port of the client mean nothing.
     """
     pool: Any = client.connection_pool
+    app = app_in(getattr(pool, "connection_kwargs", {}))
     ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
     if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
         kind, settings = (
             pool.connection_class,
             kept_settings(pool.connection_kwargs),
         )
-        return lambda: ServerLink(PipeTransport(kind, settings), connect_timeout, sentinels)
+        return lambda: ServerLink(PipeTransport(kind, settings), connect_timeout, sentinels, app)
     from pyredisson.asyncio.borrowed import AsyncBorrowedTransport  # Few programs need it.
 
-    return lambda: ServerLink(AsyncBorrowedTransport(pool), connect_timeout)
+    return lambda: ServerLink(AsyncBorrowedTransport(pool), connect_timeout, app=app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
@@ -18,8 +18,6 @@ from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, RedissonError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from pyredisson.core.callers import Holding
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
@@ -123,14 +121,17 @@ async def _failed(client: ClientCore, kind: LockKind, ownership: Ownership, hold
     return await explain_type(client, error, ownership.name, kind.layout)
 
 
-def _keep_trying(
-    attempts: Attempt, refused: Refused, seen: int | None, deadline: Deadline
-) -> Coroutine[Any, Any, bool]:
+async def _keep_trying(attempts: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
     """Wait for a lock after a first attempt was refused. Raises ``LockError`` if that would never end."""
-    check_own_holds(attempts.client, attempts.kind, attempts.ownership)
-    if not attempts.client.runtime.suspends:
-        check_not_stuck(attempts.client, attempts.kind, attempts.ownership)
-    return attempts.kind.waiting.wait(attempts, refused, seen, deadline)
+    client, kind, ownership = attempts.client, attempts.kind, attempts.ownership
+    check_own_holds(client, kind, ownership)
+    if not client.runtime.suspends:
+        check_not_stuck(client, kind, ownership)
+    wait = client.presence.begin_wait(kind.word, ownership.name, ownership.owner, ownership.who)
+    try:
+        return await kind.waiting.wait(attempts, refused, seen, deadline)
+    finally:
+        client.presence.end_wait(wait)
 
 
 def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: float) -> None:

@@ -198,6 +198,8 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
             return AT_ONCE
         if hold.watched:
             client.watchdog.watch(ownership)
+        elif hold.certain > client.presence.first:
+            client.presence.expect(sent)
         return outcome
     ownership.refused(call.request_id, without_end=outcome == WITHOUT_END)
     if isinstance(outcome, Refused):

@@ -63,6 +63,15 @@ class Caller(Protocol):
         """Whether that has happened."""
         ...
 
+    @property
+    def name(self) -> str:
+        """The name of the thread or task, as its program knows it."""
+        ...
+
+    def stack(self) -> tuple[str, ...]:
+        """What it executes at this moment, in lines, the innermost call last; empty if that is not known."""
+        ...
+
     def describe(self) -> str:
         """What to call it in a message."""
         ...

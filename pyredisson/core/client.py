@@ -14,6 +14,7 @@ from pyredisson.core.names import check_one_slot
 from pyredisson.core.outcomes import Stale
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
+from pyredisson.core.presence import Presence
 from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.replies import read_stale, unusable
 from pyredisson.core.server import Complaint, Server
@@ -70,6 +71,7 @@ class ClientCore:
         self.id: str = self.runtime.new_id()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
+        self.presence: Presence = Presence(self)
         self.watchdog: Watchdog = Watchdog(self)
         self.keeper: Keeper = Keeper(self)
         self.ledger: Ledger = Ledger(self)

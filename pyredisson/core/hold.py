@@ -18,6 +18,7 @@ class Hold:
         lease_ms: The lease it was taken with.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
+        renewed: The same, or the multi-lock that it is a part of is.
         watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
         block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
             its owner's.
@@ -25,15 +26,18 @@ class Hold:
         token: What tells this hold from all others, for locks that have such a thing. Then the hold is not shared.
     """
 
-    __slots__ = ("block", "certain", "lease_ms", "part", "token", "watchdog", "watched")
+    __slots__ = ("block", "certain", "lease_ms", "part", "renewed", "token", "watchdog", "watched")
 
-    def __init__(self, lease_ms: int, *, watchdog: bool, block: bool, part: bool = False) -> None:
+    def __init__(
+        self, lease_ms: int, *, watchdog: bool, block: bool, part: bool = False, renewed: bool | None = None
+    ) -> None:
         self.block: Callable[[], object | None] | None = None
         self.token: int | None = None
         self.lease_ms: int = lease_ms
         self.certain: float = certain_for(lease_ms)
         self.part: bool = part
         self.watchdog: bool = watchdog
+        self.renewed: bool = watchdog if renewed is None else renewed
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
     def number(self, token: int) -> None:

@@ -75,6 +75,8 @@ class LockKind(ABC):
         names: The names of the lock.
     """
 
+    #: What ``get_*`` calls it, for those who look.
+    word: ClassVar[str] = "lock"
     #: Waiters of one label on one channel share the server's answers.
     label: ClassVar[str] = "lock"
     #: How it is stored. Kinds of one layout exclude each other, and share their holds.
@@ -118,6 +120,10 @@ class LockKind(ABC):
     def stored_as(self, ownership: Ownership) -> str:
         """Return what stands for an owner's hold in Redis."""
         return ownership.owner
+
+    def token_id(self, ownership: Ownership) -> str | None:
+        """Return what tells an owner's hold from others to those who see what is stored, if that is a secret."""
+        return None
 
     def holders(self) -> Sequence[Ownership]:
         """Return the ownerships of this client whose holds keep others from acquiring the lock."""

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 
 __all__ = [
     "MAX_NAME_BYTES",
+    "PRESENCE_KEYS",
     "LatchNames",
     "LockNames",
     "NumberedNames",
@@ -20,11 +21,15 @@ __all__ = [
     "fence_key",
     "left_field",
     "owner_field",
+    "presence_key",
     "token_field",
     "writer_field",
 ]
 
 MAX_NAME_BYTES = 65_536
+
+#: The pattern of the keys of :func:`presence_key`, behind the prefix of all names.
+PRESENCE_KEYS = "pyredisson_client:*"
 
 
 def check_name(name: object) -> str:
@@ -101,6 +106,11 @@ def token_field(client_id: str, number: int) -> str:
 def fence_key(key: str) -> str:
     """Ours alone: the greatest fencing token with which a key was written."""
     return prefixed("pyredisson_fence", key)
+
+
+def presence_key(client_id: str, prefix: str = "") -> str:
+    """Ours alone: what a client holds and waits for, in JSON."""
+    return f"{prefix}pyredisson_client:{client_id}"
 
 
 class LockNames:

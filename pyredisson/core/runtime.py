@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
+from pyredisson.core.identity import Identity
 
 __all__ = [
     "PUBLISH",
@@ -133,6 +134,10 @@ class Runtime(Protocol):
         """A random number of seconds in between."""
         ...
 
+    def identity(self) -> Identity:
+        """What tells the client's process from others, for people."""
+        ...
+
     def new_id(self) -> str:
         """A random UUID, to identify a client."""
         ...
@@ -228,7 +233,11 @@ class Runtime(Protocol):
         ...
 
     def ask(self, command: tuple[str, ...], timeout: float, /) -> Answer[Reply]:
-        """Run one read-only command about its first argument, a key. Raises as :meth:`eval` does."""
+        """Run one command about its first argument, a key. It may be run more than once.
+
+        Raises:
+            NotSent, Unanswered, Rejected: As for :meth:`eval`.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:

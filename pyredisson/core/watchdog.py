@@ -136,6 +136,10 @@ class Watchdog:
         await self._renew()
         await self._client.keeper.step()
         await self._backlog.step()
+        presence = self._client.presence
+        if self._runtime.now() >= presence.due():
+            self._look_for_earliest()
+            await presence.step(self._due() - self._runtime.now())
         return self._sleep()
 
     def _sleep(self) -> float:
@@ -143,17 +147,23 @@ class Watchdog:
         now = self._runtime.now()
         if not self._watched:
             self._next_round = math.inf
-        self._wakes_at = min(
+        if self._watched and self._next_round == math.inf:  # One was added meanwhile.
+            self._next_round = now + self._period
+        presence = self._client.presence
+        if self._watched:
+            presence.expect_from(now)
+        self._wakes_at = min(self._due(), presence.due())
+        self._late_at = self._wakes_at + self._grace
+        return max(0.0, self._wakes_at - now)
+
+    def _due(self) -> float:
+        """When locks have to be seen to next."""
+        return min(
             self._next_retry if self._round else self._next_round,
             self._backlog.due(),
             self._earliest,
             self._client.keeper.due(),
         )
-        if self._watched and self._next_round == math.inf:  # One was added meanwhile.
-            self._next_round = now + self._period
-            self._wakes_at = min(self._wakes_at, self._next_round)
-        self._late_at = self._wakes_at + self._grace
-        return max(0.0, self._wakes_at - now)
 
     def _look_for_earliest(self) -> None:
         # Set first: an ownership that is noted while we look lowers it again. The copy is for the same reason.

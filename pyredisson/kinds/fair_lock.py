@@ -158,6 +158,7 @@ class FairKind(PlainKind):
 
     __slots__ = ("_queue", "waiting")
 
+    word = "fair_lock"
     label = "fair"
     queues = True
 
@@ -203,6 +204,7 @@ class NonReentrantFairKind(FairKind):
 
     __slots__ = ()
 
+    word = "non_reentrant_fair_lock"
     reentrant = False
 
 

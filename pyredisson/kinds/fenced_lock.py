@@ -27,6 +27,7 @@ class FencedKind(PlainKind):
 
     __slots__ = ()
 
+    word = "fenced_lock"
     token_per_hold = True
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:

@@ -44,6 +44,7 @@ class LatchCore(NumberedCore):
 
     __slots__ = ()
 
+    word = "count_down_latch"
     kind = "latch"
     names: LatchNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -90,6 +91,7 @@ class LatchCore(NumberedCore):
             client.wakeups.hint(names.channel, self.kind, 0, ALL)
             return ACQUIRED
 
+        waits = self.begin_wait()
         try:
             return await until_taken(
                 attempt,
@@ -106,5 +108,6 @@ class LatchCore(NumberedCore):
             error = await explain_type(client, failure.cause, names.name, self.kind)
             raise error from error.__cause__
         finally:
+            client.presence.end_wait(waits)
             if not client.wakeups.waiting(names.channel):
                 client.ledger.seen_open.pop(names.raw, None)

@@ -15,6 +15,7 @@ class NonReentrantKind(PlainKind):
 
     __slots__ = ()
 
+    word = "non_reentrant_lock"
     reentrant = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from pyredisson.core.names import owner_field
 from pyredisson.core.numbered import NumberedCall, Operation, Script
 from pyredisson.core.replies import read_int
 from pyredisson.core.runtime import PUBLISH
@@ -12,6 +13,7 @@ from pyredisson.core.wrong_type import no_number
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.names import NumberedNames
+    from pyredisson.core.presence import Wait
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
 
@@ -54,6 +56,8 @@ class NumberedCore:
 
     #: What it is called in messages.
     kind: ClassVar[str]
+    #: What ``get_*`` calls it, for those who look.
+    word: ClassVar[str]
 
     def __init__(self, client: ClientCore, names: NumberedNames) -> None:
         self.client: ClientCore = client
@@ -69,6 +73,12 @@ class NumberedCore:
         """Prepare an operation of the caller. ``left``: see :class:`NumberedCall`."""
         self.client.check_open()
         return NumberedCall(self.client, self.names, self.kind, operation, left=left)
+
+    def begin_wait(self) -> Wait | None:
+        """Note that the caller waits. Returns what to give to ``Presence.end_wait``."""
+        client = self.client
+        who = client.runtime.owner()
+        return client.presence.begin_wait(self.word, self.names.name, owner_field(client.id, who.number), who)
 
     async def change(self, what: str, script: Script, progress: Progress | None = None) -> int:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""

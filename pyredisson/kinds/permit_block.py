@@ -21,15 +21,20 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import PermitOutcome
+    from pyredisson.core.presence import Presence
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
 
 __all__ = ["Block", "PlainPermits", "RenewedPermit", "renew_permits"]
+
+#: What ``get_*`` calls the semaphore whose permits are renewed.
+PERMIT = "permit_expirable_semaphore"
 
 #: The reason for a loss that the server reported.
 PERMIT_GONE = "it no longer exists in Redis: released by its id, or expired"
@@ -182,7 +187,7 @@ class Block:
 class PlainPermits:
     """Permits that do not expire, as their block and its :class:`pyredisson.Lease` see them: their own only hold."""
 
-    __slots__ = ("block", "count", "loss", "name", "owner")
+    __slots__ = ("_presence", "block", "count", "loss", "name", "owner")
 
     what = "permits of"
     overlaps = "others"
@@ -193,6 +198,7 @@ class PlainPermits:
         self.name: str = name
         self.count: int = count
         self.owner: str = "its block"
+        self._presence: Presence | None = None  # That knows of them.
         self.block: Callable[[], object | None] | None = None
         self.loss: str | None = None
 
@@ -202,15 +208,21 @@ class PlainPermits:
 
     def granted(self, client: ClientCore, begun: float) -> None:
         """There is nothing to renew."""
+        who = client.runtime.owner()
+        self._presence = client.presence
+        self._presence.begin_block(self, "semaphore", self.name, owner_field(client.id, who.number), who, begun)
 
     def end(self, client: ClientCore) -> None:
         """They cannot be lost."""
+        client.presence.end_block(self)
 
     def released(self, client: ClientCore, existed: bool) -> None:
         """They cannot be lost."""
 
     def drop(self) -> None:
         """There is nothing to renew."""
+        if self._presence is not None:
+            self._presence.end_block(self)
 
     def bring_up(self, hold: object) -> None:
         """It is the only hold."""
@@ -242,7 +254,12 @@ def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
 class PermitRenewal:
     """What the watchdog asks of the kind of an ownership, for permits."""
 
+    word = PERMIT
     renew: Callable[..., Request] = staticmethod(renew_permits)
+
+    @staticmethod
+    def token_id(ownership: Ownership) -> None:
+        """Return nothing: a permit is no token lock."""
 
     @staticmethod
     def stored_as(ownership: Ownership) -> str:
@@ -254,11 +271,21 @@ class PermitRenewal:
 class BlockOwner:
     """The holder of a permit: a block, under the number of the thread or task that entered it."""
 
-    __slots__ = ("gone", "number")
+    __slots__ = ("_entered_by", "gone", "number")
 
-    def __init__(self, number: int) -> None:
-        self.number: int = number
+    def __init__(self, entered_by: Caller) -> None:
+        self._entered_by = entered_by
+        self.number: int = entered_by.number
         self.gone: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the thread or task that entered it."""
+        return self._entered_by.name
+
+    def stack(self) -> tuple[str, ...]:
+        """Return what that executes."""
+        return self._entered_by.stack()
 
     def alive(self) -> bool:
         """Return whether the block can still be left."""
@@ -327,7 +354,7 @@ class RenewedPermit:
 
     def lease(self, client: ClientCore) -> Lease[None]:
         """See :meth:`HeldPermits.lease`."""
-        owner = BlockOwner(client.runtime.owner().number)
+        owner = BlockOwner(client.runtime.owner())
         self._ownership = PermitOwnership(client, self._name, self._permit, owner)
         return Lease(self._ownership, self._hold, client.runtime)
 

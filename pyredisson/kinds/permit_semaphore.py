@@ -55,6 +55,7 @@ class PermitSemaphoreCore(PermitsCore):
 
     __slots__ = ()
 
+    word = "permit_expirable_semaphore"
     kind = "permit semaphore"
 
     def acquiring(self, permit: bytes, lease: int) -> Operation[PermitOutcome]:

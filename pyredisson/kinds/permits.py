@@ -133,17 +133,21 @@ class PermitsCore(NumberedCore):
                 answer = AT_ONCE
             acquired = type(answer) is Acquired
             if type(answer) is Refused and wait != 0:
-                acquired = await until_taken(
-                    attempt,
-                    answer,
-                    runtime=client.runtime,
-                    channels=(HeardOn(client.wakeups, channel, seen),),
-                    lock=self.names.name,
-                    kind=label,
-                    message=partial(permits_message, each=each),
-                    deadline=deadline,
-                    free_after=math.inf,
-                )
+                waits = self.begin_wait()
+                try:
+                    acquired = await until_taken(
+                        attempt,
+                        answer,
+                        runtime=client.runtime,
+                        channels=(HeardOn(client.wakeups, channel, seen),),
+                        lock=self.names.name,
+                        kind=label,
+                        message=partial(permits_message, each=each),
+                        deadline=deadline,
+                        free_after=math.inf,
+                    )
+                finally:
+                    client.presence.end_wait(waits)
             if not acquired:
                 call.give_up()
             return acquired

@@ -175,6 +175,7 @@ class ReadKind(SideKind):
 
     __slots__ = ()
 
+    word = "read_lock"
     label = READERS
     released = UNLOCKED
     renew: Callable[..., Request] = staticmethod(renew_readers)
@@ -255,6 +256,7 @@ class WriteKind(SideKind):
 
     __slots__ = ()
 
+    word = "write_lock"
     label = WRITERS
     released = WRITTEN
     writes = True

@@ -45,6 +45,7 @@ class SemaphoreCore(PermitsCore):
 
     __slots__ = ()
 
+    word = "semaphore"
     kind = "semaphore"
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:

@@ -25,6 +25,7 @@ class SpinKind(PlainKind):
 
     __slots__ = ("waiting",)
 
+    word = "spin_lock"
     label = "spin"
     publish = ""
 

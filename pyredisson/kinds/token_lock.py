@@ -7,6 +7,7 @@ releases another owner's; a hold is renewed; its owner is a thread or task, not 
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson.core.attempt import expire
@@ -41,6 +42,11 @@ TOKEN_BYTES = 20
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """Make the request that renews many locks, given as (key, token)."""
     return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
+
+
+def token_id(token: str) -> str:
+    """Return what stands for a token where it must not be known: the beginning of its digest."""
+    return sha256(token.encode()).hexdigest()[:8]
 
 
 class HoldEnd(NamedTuple):
@@ -89,6 +95,7 @@ class TokenKind(LockKind):
 
     __slots__ = ("_backoff", "_token", "waiting")
 
+    word = "token_lock"
     label = "token"
     layout = "token lock"
     others = "one of redis-py without a timeout, a semaphore, or a latch"
@@ -119,6 +126,10 @@ class TokenKind(LockKind):
         """Return the token of the owner's hold, or of its last one; empty if it never acquired this lock."""
         tokens = ownership.kind_state
         return tokens.current if isinstance(tokens, TokenPair) else ""
+
+    def token_id(self, ownership: Ownership) -> str | None:
+        """See :meth:`LockKind.token_id`; who knows it cannot release the lock."""
+        return token_id(self.stored_as(ownership))
 
     def constant(self, ownership: Ownership) -> bool:
         """See :meth:`LockKind.constant`; each hold has another token."""

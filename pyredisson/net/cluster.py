@@ -16,7 +16,8 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.link import Inspect, NodeLink, Stream, ignore
+from pyredisson.net.introduction import app_in
+from pyredisson.net.link import Inspect, Introduce, NodeLink, Stream, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import Address, Ask, Call, Moved, read_redirection, slot_of
 from pyredisson.shared.clock import monotonic
@@ -73,12 +74,15 @@ class ClusterLink:
         def inspected(address: Address) -> NodeLink:
             link = make_link(address)
             link.inspect = self._inspected
+            link.introduce = self.introduce
             return link
 
         self._now = now
         self._remap = cluster.remap
         self._sleep = sleep
         self.inspect: Inspect | None = None
+        self.app: str | None = app_in(cluster.settings)
+        self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_mutex, lambda: self.on_change(), now)
 

@@ -14,6 +14,7 @@ __all__ = [
     "CONNECTING",
     "INFO",
     "Inspect",
+    "Introduce",
     "Link",
     "NodeLink",
     "Stream",
@@ -29,6 +30,9 @@ INFO = pack("INFO")
 
 Inspect: TypeAlias = Callable[[object], None]
 """Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+
+Introduce: TypeAlias = Callable[[], Sequence[bytes]]
+"""Returns the commands by which a new connection of ours says whose it is; see :mod:`pyredisson.net.introduction`."""
 
 
 def ignore() -> None:
@@ -47,11 +51,15 @@ class Link(Protocol):
         scattered: Whether names are on several servers, by their slots.
         inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
             new when it is first used here.
+        app: What the user's own settings call their connections; ``None``: nothing.
+        introduce: How connections of our own say whose they are; ``None``: they do not.
         on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
     """
 
     scattered: bool
     inspect: Inspect | None
+    app: str | None
+    introduce: Introduce | None
     on_change: Callable[[], None]
 
     async def eval(self, request: Request, timeout: float) -> Reply:

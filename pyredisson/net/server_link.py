@@ -21,8 +21,18 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.core.runtime import Acknowledging, Reply
-from pyredisson.net.link import CONNECTING, INFO, Inspect, Stream, ignore, wait_command
-from pyredisson.net.resp import ASKING, Packed, failure_of, inspected, is_no_script, pack, resent
+from pyredisson.net.link import CONNECTING, INFO, Inspect, Introduce, Stream, ignore, wait_command
+from pyredisson.net.resp import (
+    ASKING,
+    Packed,
+    as_redis_error,
+    failure_of,
+    inspected,
+    is_no_script,
+    is_push,
+    pack,
+    resent,
+)
 from pyredisson.net.sentinel import Whereabouts
 
 if TYPE_CHECKING:
@@ -42,6 +52,7 @@ class ServerLink:
         transport: Makes them.
         connect_timeout: How long one may take to be made.
         sentinels: Tell where the server is; then host and port of the settings mean nothing.
+        app: What the user's own settings call their connections.
 
     Attributes:
         away: Whether the server did not answer the last time; only for those who ask many servers at once.
@@ -49,13 +60,21 @@ class ServerLink:
 
     scattered: bool = False
 
-    def __init__(self, transport: Transport, connect_timeout: float, sentinels: Sentinels | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        connect_timeout: float,
+        sentinels: Sentinels | None = None,
+        app: str | None = None,
+    ) -> None:
         self._transport = transport
         self._now = transport.now
         self._sentinels = sentinels
         self._master = Whereabouts()
         self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
         self.inspect: Inspect | None = None
+        self.app: str | None = app
+        self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.away = False
 
@@ -210,7 +229,13 @@ class ServerLink:
         if self.inspect is None:
             return
         try:
-            self.inspect(inspected(await wire.call(INFO, timeout), found=self._sentinels is not None))
+            if self.introduce is None or not self._transport.direct:  # Those of the user's pool keep their names.
+                said = await wire.call(INFO, timeout)
+            else:
+                said = (await wire.call_many((*self.introduce(), INFO), timeout))[-1]
+            if isinstance(said, Failure):
+                raise said
+            self.inspect(inspected(said, found=self._sentinels is not None))
         except Unanswered as failure:
             raise NotSent(failure.cause) from None
         except NotNow:
@@ -225,7 +250,28 @@ class ServerLink:
         stream = await self._transport.open_stream(address, timeout)
         if (place := getattr(stream, "address", None)) is not None:
             self._master.hears_at(place)
+        if self.introduce is not None and self._transport.direct:
+            await self._introduce_stream(stream, self.introduce(), timeout)
         return stream
+
+    async def _introduce_stream(self, stream: Stream, commands: Sequence[bytes], timeout: float) -> None:
+        """Say whose a subscriber's connection is, before it subscribes: what comes later are messages."""
+        over = self._now() + timeout
+        try:
+            stream.send(b"".join(commands))
+            missing = len(commands)
+            while missing > 0:
+                if (left := over - self._now()) <= 0:
+                    raise NotSent(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+                said = await stream.read(left)
+                if said is None:
+                    raise NotSent(rx.ConnectionError("Connection closed by server."))
+                missing -= sum(not is_push(each) for each in said)
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, (OSError, rx.RedisError)):
+                raise NotSent(as_redis_error(error)) from None
+            raise
 
     def reserve(self) -> None:
         self._transport.watchdog = self._transport.caller()

@@ -7,6 +7,8 @@ from dataclasses import fields
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis.connection
+
 from pyredisson.config import Config
 from pyredisson.net.slots import Cluster
 
@@ -49,6 +51,11 @@ NOT_OURS = frozenset(
     }
 )
 
+#: How redis-py lets its connections say which library they are of; ours do that together with their first request.
+_NAMES = frozenset({"driver_info", "lib_name", "lib_version"})
+_NAMELESS: dict[str, None] = (
+    {"driver_info": None} if hasattr(redis.connection, "DriverInfo") else {"lib_name": None, "lib_version": None}
+)
 
 #: What a URL may begin with, and how redis-py spells it, if that is otherwise.
 SCHEMES = {
@@ -91,6 +98,8 @@ def url_from_env() -> str:
 def check_settings(settings: dict[str, Any]) -> None:
     """Raise ``TypeError`` if one of the settings meant for redis-py's connections is one of ``Config``."""
     ours = [field.name for field in fields(Config) if field.name in settings]
+    if isinstance(settings.get("client_name"), str):
+        ours.remove("client_name")  # It is the name of redis-py's own setting, too.
     if ours:
         given = ", ".join(f"{name}={settings[name]!r}" for name in ours)
         raise TypeError(
@@ -232,6 +241,9 @@ def own_settings(settings: dict[str, Any], budget: float) -> dict[str, Any]:
     ``budget`` bounds the handshake, however long the user would let it take.
     """
     own = kept_settings(settings)
+    for key in _NAMES:
+        own.pop(key, None)
+    own.update(_NAMELESS)
     for key in ("socket_timeout", "socket_connect_timeout"):
         value = own.get(key)
         own[key] = min(value, budget) if isinstance(value, (int, float)) and value > 0 else budget

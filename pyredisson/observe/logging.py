@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pyredisson.core import events
+from pyredisson.core.names import PRESENCE_KEYS
 
 __all__ = ["log_collected", "log_event", "wants_all"]
 
@@ -75,6 +76,10 @@ def _log_lock_event(event: events.LockEvent) -> None:
                 "the handle with permits=n"
             )
             _of(event, logging.WARNING, text)
+        case events.HeldTooLong(held=seconds, stack=stack):
+            _of(event, logging.WARNING, "lock %r of %s has been held for %.1f s%s", seconds, _doing(stack))
+        case events.WaitingTooLong(waited=seconds, stack=stack):
+            _of(event, logging.WARNING, "lock %r: %s has been waiting for %.1f s%s", seconds, _doing(stack))
         case _:
             pass
 
@@ -92,6 +97,12 @@ def _log_client_event(event: events.Event) -> None:
                 "--enable-threads; otherwise the process was stopped, overloaded, or its event loop was blocked"
             )
             _renewal.warning(text, seconds)
+        case events.PresenceRefused(error=error):
+            text = (
+                "the server refused what this client wrote about its locks (%s): others cannot see what it holds. "
+                "Allow SET and DEL on the keys %r, or set Config(presence=False)"
+            )
+            _server.warning(text, error, PRESENCE_KEYS)
         case events.ConnectionDown(error=error, attempt=attempt):
             _pubsub.log(_once_an_outage(attempt), "subscriber: %s; reconnecting", error)
         case events.ConnectionUp(channels=channels):
@@ -131,6 +142,10 @@ def _of(event: events.LockEvent, level: int, text: str, *args: object) -> None:
     if _lock.isEnabledFor(level):
         extra = {"lock": event.name, "owner": event.owner}
         _lock.log(level, text, event.name, event.owner, *args, extra=extra)
+
+
+def _doing(stack: tuple[str, ...]) -> str:
+    return "; it is at:\n" + "\n".join(stack) if stack else ""
 
 
 def _once_an_outage(attempt: int) -> int:

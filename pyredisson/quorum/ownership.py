@@ -55,7 +55,7 @@ class MultiHold:
 
     def part(self) -> Hold:
         """A hold of one member, which is watched as a part of this one."""
-        return Hold(self.lease_ms, watchdog=False, block=False, part=True)
+        return Hold(self.lease_ms, watchdog=False, block=False, part=True, renewed=self.watchdog)
 
 
 class MultiOwnership(Owned):

@@ -86,9 +86,20 @@ class Redlock:
         if wait == 0:
             return await self.given_up(owned, first, "at once")
         deadline = Deadline.after(wait, asked)
-        if seen is None:
-            return await self._poll(trial, first, deadline)
-        return await self._wait(trial, first, seen, deadline)
+        waits = [
+            (
+                presence := member.client.presence,
+                presence.begin_wait(member.kind.word, member.name, own.owner, owned.who),
+            )
+            for member, own in owned.parts()
+        ]
+        try:
+            if seen is None:
+                return await self._poll(trial, first, deadline)
+            return await self._wait(trial, first, seen, deadline)
+        finally:
+            for presence, each in waits:
+                presence.end_wait(each)
 
     async def given_up(self, owned: MultiOwnership, last: Round, within: str) -> bool:
         """Return ``False`` if enough nodes answered, else raise what says that they did not."""

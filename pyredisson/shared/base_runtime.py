@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from pyredisson.core.identity import Identity
+from pyredisson.net.introduction import VERSION, introduction
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import process
@@ -50,6 +53,15 @@ class BaseRuntime:
 
     def jitter(self, low: float, high: float) -> float:
         return random.uniform(low, high)
+
+    def identity_of(self, app: str | None) -> Identity:
+        """Return what tells this process from others; ``app``: what the user's own settings call connections."""
+        return Identity(self._config.client_name or app, socket.gethostname(), os.getpid(), VERSION)
+
+    def introduction(self, app: str | None, client_id: str) -> Sequence[bytes]:
+        """Return the commands by which a new connection says whose it is."""
+        named = app is not None and self._config.client_name is None
+        return introduction(self.identity_of(app), client_id, named=named)
 
     def new_id(self) -> str:
         return str(uuid.uuid4())

@@ -89,6 +89,15 @@ class AnyOwner:
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
+    @property
+    def name(self) -> str:
+        """See ``Caller.name``."""
+        return self.describe()  # type: ignore[no-any-return, attr-defined]
+
+    def stack(self) -> tuple[str, ...]:
+        """See ``Caller.stack``: it is no thread or task."""
+        return ()
+
     def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``: no other call runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.

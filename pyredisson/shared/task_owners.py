@@ -10,6 +10,7 @@ from typing import Any
 from pyredisson.shared import process
 from pyredisson.shared.marks import AnyOwner
 from pyredisson.shared.misuse import no_event_loop
+from pyredisson.shared.stacks import stack_of_task
 
 __all__ = ["TaskOwner", "current_task_id", "current_task_owner", "owner_of"]
 
@@ -26,6 +27,16 @@ class TaskOwner(AnyOwner):
 
     def __repr__(self) -> str:
         return f"<task {self.number} {self._name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self._name
+
+    def stack(self) -> tuple[str, ...]:
+        """See ``Caller.stack``."""
+        task = self._task()
+        return stack_of_task(task) if task is not None and not task.done() else ()
 
     def describe(self) -> str:
         """What to call it in a message."""

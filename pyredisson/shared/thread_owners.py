@@ -16,6 +16,7 @@ from pyredisson.core.callers import Caller, Holding
 from pyredisson.shared.marks import AnyOwner, Mark, leave_mark, live_marks
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.pool_jobs import job_of, worker_frame
+from pyredisson.shared.stacks import stack_of_thread
 
 __all__ = ["ThreadOwner", "current_thread_owner"]
 
@@ -33,7 +34,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_job", "_latest", "_name", "_pool", "_root", "divided", "pooled", "thread")
+    __slots__ = ("_ident", "_job", "_latest", "_name", "_pool", "_root", "divided", "pooled", "thread")
 
     shared = True
 
@@ -42,6 +43,7 @@ class ThreadOwner(AnyOwner):
         self.thread: weakref.ref[_Pulse] = thread
         self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
+        self._ident: int = root._ident if root is not None else threading.get_ident()
         self._name: str = root._name if root is not None else _thread_name()
         self._latest: Holding | None = None
         self._pool: FrameType | None = worker_frame() if root is None else root._pool
@@ -50,6 +52,15 @@ class ThreadOwner(AnyOwner):
 
     def __repr__(self) -> str:
         return f"<thread {self.number} {self._name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the thread."""
+        return self._name
+
+    def stack(self) -> tuple[str, ...]:
+        """See ``Caller.stack``."""
+        return stack_of_thread(self._ident) if self.alive() else ()
 
     def describe(self) -> str:
         """What to call it in a message."""

@@ -14,6 +14,7 @@ from pyredisson.config import Backoff, Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.names import check_name
+from pyredisson.core.running import run
 from pyredisson.errors import ClientClosedError
 from pyredisson.kinds.lock import LockCore
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
@@ -103,7 +104,7 @@ class Redisson(NotPortable):
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
         self._core.listen(log_event, wants_all)
-        self._runtime.attach(self._core.wakeups, self._core.emit, self._core.server.inspect)
+        self._runtime.attach(self._core)
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
         _cores.add(self._core)
@@ -459,6 +460,7 @@ class Redisson(NotPortable):
             client.close()
         """
         self._core.close()
+        run(self._core.presence.end())
         self._end()
 
     def __enter__(self) -> Self:
@@ -501,7 +503,7 @@ def _reborn(core: ClientCore) -> None:
         for ownership in core.ownerships:
             ownership.clear()
     core.begin()
-    runtime.attach(core.wakeups, core.emit, core.server.inspect)
+    runtime.attach(core)
 
 
 def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
+from pyredisson.core.identity import Identity
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
 from pyredisson.net.subscribing import subscriber_for
@@ -28,9 +29,8 @@ from pyredisson.threads.interruption import inside, interrupts, interrupts_a_cal
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.wakeups import Wakeups
-    from pyredisson.events import Event
-    from pyredisson.net.link import Inspect, Link
+    from pyredisson.core.client import ClientCore
+    from pyredisson.net.link import Link
     from pyredisson.net.subscriber import Subscriber
 
 __all__ = ["ThreadsRuntime"]
@@ -166,9 +166,11 @@ class ThreadsRuntime(BaseRuntime):
         self._loops: list[ThreadLoop] = []
         self._listening: list[threading.Thread] = []
 
-    def attach(self, wakeups: Wakeups, emit: Callable[[Event], None], inspect: Inspect) -> None:
-        """Learn whom messages are for, and who wants to know of the connection."""
-        self.link.inspect = inspect
+    def attach(self, core: ClientCore) -> None:
+        """Learn whose world this is: whom messages are for, and who wants to know of the connection."""
+        wakeups, emit = core.wakeups, core.emit
+        self.link.inspect = core.server.inspect
+        self.link.introduce = lambda: self.introduction(self.link.app, core.id)
         self._listening = []
         self._only_listener: dict[Subscriber, threading.Lock] = {}
         self._subscriber = subscriber_for(self.link, self._listen, self, self._config, wakeups, emit)
@@ -190,6 +192,9 @@ class ThreadsRuntime(BaseRuntime):
         threading.Thread(target=listen, name="pyredisson-subscriber", daemon=True).start()
 
     # ---- plain ---------------------------------------------------------------------------------------------------
+
+    def identity(self) -> Identity:
+        return self.identity_of(self.link.app)
 
     owner: staticmethod[[], Caller] = staticmethod(current_owner)
 

@@ -11,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.net.bounded_sources import bounding
+from pyredisson.net.introduction import app_in
 from pyredisson.net.pool import Pool
 from pyredisson.net.sentinel import sentinel_settings
 from pyredisson.net.server_link import ServerLink
@@ -79,10 +80,11 @@ def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | 
     ``sentinels`` tell where that is each time; then host and port of the client mean nothing.
     """
     pool: Any = client.connection_pool
+    app = app_in(getattr(pool, "connection_kwargs", {}))
     ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
     if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
         transport = SocketTransport(pool.connection_class, kept_settings(pool.connection_kwargs))
-        return ServerLink(transport, connect_timeout, sentinels)
+        return ServerLink(transport, connect_timeout, sentinels, app)
     from pyredisson.threads.borrowed import BorrowedTransport  # Few programs need it.
 
-    return ServerLink(BorrowedTransport(pool), connect_timeout)
+    return ServerLink(BorrowedTransport(pool), connect_timeout, app=app)

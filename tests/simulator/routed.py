@@ -7,6 +7,7 @@ The links are not simulated: :mod:`pyredisson.net.server_link`, :mod:`pyredisson
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from redis import Connection
@@ -147,9 +148,13 @@ class RoutedClient(AnyClient[RoutedRuntime]):
         link: How it finds it.
         config: Its settings.
         address: What its messages call the server.
+        presence: Whether it tells others of its locks. If not, histories are the same with and without that.
     """
 
-    def __init__(self, port: Port, link: ServerLink | ClusterLink, config: Config, address: str) -> None:
+    def __init__(
+        self, port: Port, link: ServerLink | ClusterLink, config: Config, address: str, *, presence: bool = False
+    ) -> None:
+        config = replace(config, presence=presence)
         runtime = RoutedRuntime(port, link, config)
         super().__init__(runtime, ClientCore(runtime, config), address)
         runtime.attach(self.core.wakeups, self.core.emit, self.core.server.inspect)

@@ -8,6 +8,7 @@ import math
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar, final
 
 import redis.exceptions as rx
@@ -18,6 +19,7 @@ from pyredisson.config import Config
 from pyredisson.core.callers import Caller, Holding
 from pyredisson.core.client import ClientCore
 from pyredisson.core.failures import Failure, NotSent, Unanswered
+from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.net import resp
@@ -158,6 +160,9 @@ class Seam:
 
     def jitter(self, low: float, high: float) -> float:
         return self.world.rng.uniform(low, high)
+
+    def identity(self) -> Identity:
+        return Identity(None, self.process.name, 1, "0")
 
     def new_id(self) -> str:
         return str(uuid.UUID(int=self.world.rng.getrandbits(128), version=4))
@@ -516,9 +521,13 @@ class SimulatedClient(AnyClient[SimulatedRuntime]):
         process: Where it runs.
         config: Its settings.
         node: Which server it talks to; the world's first by default.
+        presence: Whether it tells others of its locks. If not, histories are the same with and without that.
     """
 
-    def __init__(self, process: Process, *, config: Config | None = None, node: Node | None = None) -> None:
+    def __init__(
+        self, process: Process, *, config: Config | None = None, node: Node | None = None, presence: bool = False
+    ) -> None:
         runtime = SimulatedRuntime(process, node or process.world.node)
-        super().__init__(runtime, ClientCore(runtime, config or Config()), runtime.node.name)
+        config = replace(config or Config(), presence=presence)
+        super().__init__(runtime, ClientCore(runtime, config), runtime.node.name)
         runtime.attach(self.core.wakeups, self.core.server.inspect)

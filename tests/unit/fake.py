@@ -12,6 +12,7 @@ from typing import Any
 
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
+from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.shared.marks import AnyOwner
 
@@ -132,6 +133,9 @@ class FakeRuntime:
 
     def random_bytes(self, count: int, /) -> bytes:
         return next(self._order).to_bytes(count, "big")
+
+    def identity(self) -> Identity:
+        return Identity("app", "host", 1, "0")
 
     def new_id(self) -> str:
         return "c0ffee00-0000-4000-8000-000000000000"

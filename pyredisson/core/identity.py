@@ -1,0 +1,23 @@
+"""What tells a client's process from others: for people, not for the protocol."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Identity"]
+
+
+class Identity(NamedTuple):
+    """A process, as people know it.
+
+    Attributes:
+        app: What its user calls it; ``None``: nothing.
+        host: The name of its host.
+        pid: Its number there.
+        version: This library's version.
+    """
+
+    app: str | None
+    host: str
+    pid: int
+    version: str

@@ -1,0 +1,338 @@
+"""What a client tells others of what it holds and waits for, and whom it warns of what takes too long.
+
+For people who look, not for the protocol: no lock depends on it, and no other client acts on it.
+
+Rules kept here:
+
+1. Nothing is noted on the way of a lock that is free: holds are found in the tables that exist in any case. A call is
+   listed once it really waits.
+2. The client's one watchdog looks, once a period, and sooner only when something becomes old enough. What it writes is
+   one request, after renewals and whatever else is due, which may take no longer than until more is due. It is not
+   repeated before the next period, and what becomes of it changes nothing else.
+3. A client with nothing to tell writes nothing, and deletes what it has told before.
+4. What is written contains no time of day: how long ago something began is counted from when it was written, which a
+   reader derives from the time that the key has to live.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyredisson.core import events
+from pyredisson.core.deadline import lease_ms
+from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.names import presence_key
+
+if TYPE_CHECKING:
+    from pyredisson.core.callers import Caller
+    from pyredisson.core.client import ClientCore
+
+__all__ = ["LIMIT", "Entry", "Presence", "Wait"]
+
+#: The largest value that is written, in bytes.
+LIMIT: Final = 16 * 1024
+
+#: Seconds that the server has to answer at most; less if the watchdog has something else to do before.
+PATIENCE: Final = 0.25
+
+#: With less time than that it is not begun.
+LEAST: Final = 0.02
+
+#: So many calls of a stack are told, the innermost ones.
+CALLS: Final = 20
+
+#: What a server says that has no memory left for it, which passes.
+OUT_OF_MEMORY: Final = "OOM"
+
+
+class Wait:
+    """A call that waits.
+
+    Attributes:
+        kind: What ``get_*`` calls what it waits for.
+        name: The name of that.
+        owner: The caller's field in Redis.
+        who: The caller.
+        since: When it began to wait.
+    """
+
+    __slots__ = ("kind", "name", "owner", "since", "who")
+
+    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
+        self.kind: str = kind
+        self.name: str = name
+        self.owner: str = owner
+        self.who: Caller = who
+        self.since: float = since
+
+
+class Entry(NamedTuple):
+    """Something that is held or waited for, when it was looked at.
+
+    Attributes:
+        source: What stands for it in a table of the client.
+        kind: What ``get_*`` calls it.
+        name: Its name.
+        owner: The owner's field in Redis.
+        who: The owner.
+        since: When that began.
+        holds: How often it is held; 0: it is waited for.
+        watchdog: Whether a watchdog renews it.
+        token_id: What tells the hold of a token lock from others, to those who see the token.
+    """
+
+    source: object
+    kind: str
+    name: str
+    owner: str
+    who: Caller
+    since: float
+    holds: int
+    watchdog: bool = False
+    token_id: str | None = None
+
+
+class Presence:
+    """What one client tells of itself.
+
+    Plain methods note what to look for; :meth:`step`, called by the client's watchdog, does it.
+
+    Attributes:
+        first: Seconds after which something is first looked at; infinite if nothing ever is.
+        waits: The calls that wait.
+        blocks: Permits of ``hold()`` that are in no other table.
+    """
+
+    def __init__(self, client: ClientCore) -> None:
+        config = client.config
+        self._client = client
+        self._now = client.runtime.now
+        self._after = config.presence_after if config.presence else math.inf
+        self._held_limit = _or_never(config.warn_held_longer_than)
+        self._wait_limit = _or_never(config.warn_waiting_longer_than)
+        self._period = config.lock_watchdog_timeout / 3
+        self._ttl_ms = lease_ms(config.lock_watchdog_timeout)
+        self.first: float = min(self._after, self._held_limit, self._wait_limit)
+        self.waits: dict[Wait, None] = {}
+        self.blocks: dict[Any, Wait] = {}
+        self._next = math.inf
+        self._written = False
+        self._write_at = -math.inf
+        self._stacks: dict[tuple[object, float], tuple[str, ...]] = {}
+
+    # ---- plain: for those who acquire and wait -------------------------------------------------------------------
+
+    def expect(self, since: float) -> None:
+        """Look at something that began then, as soon as it is old enough."""
+        at = since + self.first
+        if at < self._next:
+            self._next = at
+            self._client.watchdog.look(at)
+
+    def expect_from(self, now: float) -> None:
+        """Look at what the watchdog began to watch by now, unless a look is due in any case. For the watchdog."""
+        if self._next == math.inf:
+            self._next = now + self.first
+
+    def begin_wait(self, kind: str, name: str, owner: str, who: Caller) -> Wait | None:
+        """Note that a call waits. Returns what to :meth:`end_wait`; ``None``: no one wants to know."""
+        if self.first == math.inf:
+            return None
+        wait = Wait(kind, name, owner, who, self._now())
+        self.waits[wait] = None
+        self.expect(wait.since)
+        return wait
+
+    def end_wait(self, wait: Wait | None) -> None:
+        """Note that a call waits no longer."""
+        if wait is not None:
+            self.waits.pop(wait, None)
+
+    def begin_block(self, block: object, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
+        """Note permits that a block holds."""
+        if self.first < math.inf:
+            self.blocks[block] = Wait(kind, name, owner, who, since)
+            self.expect(since)
+
+    def end_block(self, block: object) -> None:
+        """Note that a block holds its permits no longer, or can no longer be left. Also for a finalizer."""
+        self.blocks.pop(block, None)
+
+    def due(self) -> float:
+        """When :meth:`step` has something to do; infinite if never."""
+        return self._next
+
+    # ---- what there is -------------------------------------------------------------------------------------------
+
+    def held(self) -> list[Entry]:
+        """What the client holds."""
+        now = self._now()
+        client = self._client
+        found: list[Entry] = []
+        # Permits that are renewed are in no table but the watchdog's.
+        for ownership in dict.fromkeys([*client.ownerships, *client.watchdog.ownerships()]):
+            holds, kind = list(ownership.holds), ownership.kind
+            if not holds or kind is None or ownership.loss is not None or now >= ownership.deadline:
+                continue
+            entry = Entry(
+                ownership,
+                kind.word,
+                ownership.name,
+                ownership.owner,
+                ownership.who,
+                ownership.since[0],
+                len(holds),
+                any(hold.renewed for hold in holds),
+                kind.token_id(ownership),
+            )
+            found.append(entry)
+        blocks = list(self.blocks.items())
+        return found + [Entry(block, of.kind, of.name, of.owner, of.who, of.since, 1) for block, of in blocks]
+
+    def waiting(self) -> list[Entry]:
+        """What the client waits for."""
+        return [Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0) for each in list(self.waits)]
+
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    async def step(self, spare: float) -> None:
+        """Do what is due, within ``spare`` seconds."""
+        now = self._now()
+        if now < self._next:
+            return
+        if spare < LEAST:
+            self._next = now + LEAST
+            return
+        self._next = now + self._period  # Whatever becomes of this: it must not keep the watchdog busy.
+        try:
+            entries = [*self.held(), *self.waiting()]
+            self._warn(entries, now)
+            told = [each for each in entries if now - each.since >= self._after]
+            if (told or self._written) and now >= self._write_at:
+                self._write_at = now + self._period
+                await self._write(told, now, min(PATIENCE, spare))
+            self._next = self._next_look(entries, now, told=bool(told))
+        except Exception as error:
+            self._client.emit(events.BackgroundFailed("the presence of this client", error))
+
+    def _next_look(self, entries: list[Entry], now: float, *, told: bool) -> float:
+        """Return when there is more to tell, or something becomes old enough."""
+        at = self._write_at if told or self._written else math.inf
+        for each in entries:
+            limit = self._held_limit if each.holds else self._wait_limit
+            for after in (self._after, limit):
+                if now < (due := each.since + after) < at:
+                    at = due
+        return max(at, now + LEAST)
+
+    # ---- warnings ------------------------------------------------------------------------------------------------
+
+    def _warn(self, entries: list[Entry], now: float) -> None:
+        """Report what takes too long, each once."""
+        if self._held_limit == self._wait_limit == math.inf:
+            return
+        before, self._stacks = self._stacks, {}
+        for each in entries:
+            key = (each.source, each.since)
+            limit = self._held_limit if each.holds else self._wait_limit
+            if key in before:
+                self._stacks[key] = before[key]
+            elif now - each.since >= limit:
+                stack = self._stacks[key] = each.who.stack()
+                told = events.HeldTooLong if each.holds else events.WaitingTooLong
+                self._client.emit(told(each.name, each.owner, each.kind, now - each.since, stack))
+
+    # ---- writing -------------------------------------------------------------------------------------------------
+
+    async def _write(self, told: list[Entry], now: float, patience: float) -> None:
+        if not told:
+            await self._delete(patience)
+            return
+        command = "SET", self._key(), self._text(told, now), "PX", str(self._ttl_ms)
+        try:
+            self._written = True  # Before: it may arrive, whatever we hear of it.
+            await self._client.runtime.ask(command, patience)
+        except Rejected as failure:
+            self._written = False
+            if not str(failure.cause).startswith(OUT_OF_MEMORY):
+                self._after = math.inf
+                self._client.emit(events.PresenceRefused(failure.cause))
+        except Failure:
+            pass  # In the next period, then.
+
+    async def _delete(self, patience: float) -> None:
+        self._written = False
+        try:
+            await self._client.runtime.ask(("DEL", self._key()), patience)
+        except Failure:
+            pass  # It ends by itself.
+
+    async def end(self) -> None:
+        """Delete what was told, since the client is being closed."""
+        self._next = self._after = self.first = math.inf
+        if self._written:
+            try:
+                await self._delete(PATIENCE)
+            except Exception:
+                pass  # It ends by itself.
+
+    def _key(self) -> str:
+        return presence_key(self._client.id, self._client.config.prefix)
+
+    def _text(self, told: list[Entry], now: float) -> str:
+        """Return what to write: what has lasted for longest, as far as there is room."""
+        identity = self._client.runtime.identity()
+        said: dict[str, Any] = {
+            "v": 1,
+            "version": identity.version,
+            "app": identity.app,
+            "host": identity.host,
+            "pid": identity.pid,
+            "ttl_ms": self._ttl_ms,
+            "period_ms": round(self._period * 1000),
+            "holds": [],
+            "waits": [],
+            "more": len(told),
+        }
+        size = len(_json(said).encode())
+        for each in sorted(told, key=_since):
+            shown = self._shown(each, now)
+            room = len(_json(shown).encode()) + 1
+            if size + room > LIMIT and shown.pop("stack", None) is not None:
+                room = len(_json(shown).encode()) + 1
+            if size + room <= LIMIT:
+                size += room
+                said["more"] -= 1
+                said["holds" if each.holds else "waits"].append(shown)
+        return _json(said)
+
+    def _shown(self, each: Entry, now: float) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "kind": each.kind,
+            "name": self._client.key_of(each.name),
+            "id": each.who.number,
+            "thread": each.who.name,
+            "ms": round((now - each.since) * 1000),
+        }
+        if each.holds:
+            shown |= {"holds": each.holds, "watchdog": each.watchdog}
+        if each.token_id is not None:
+            shown["token_id"] = each.token_id
+        if stack := self._stacks.get((each.source, each.since)):
+            shown["stack"] = list(stack[-CALLS:])
+        return shown
+
+
+def _since(entry: Entry) -> float:
+    return entry.since
+
+
+def _or_never(limit: float | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _json(said: object) -> str:
+    # The names of threads may contain what is no text in UTF-8.
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace").decode()
