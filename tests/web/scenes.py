@@ -40,7 +40,9 @@ def who(number: int, thread: int = 1, **fields: Any) -> Who:
 
 def lock(name: str, *holders: Who, waiters: tuple[WaiterView, ...] = (), **fields: Any) -> LockView:
     """A plain lock."""
-    return LockView(**{"name": name, "kind": "lock", "node": "a:6379", "holders": holders, "waiters": waiters, **fields})
+    return LockView(
+        **{"name": name, "kind": "lock", "node": "a:6379", "holders": holders, "waiters": waiters, **fields}
+    )
 
 
 def waiter(owner: Who, **fields: Any) -> WaiterView:
@@ -90,7 +92,9 @@ class Scene:
 class RunningSite:
     """The site on a free port, in a thread."""
 
-    def __init__(self, scene: Scene, *, token: str | None, interval: float, hosts: tuple[str, ...], always: bool) -> None:
+    def __init__(
+        self, scene: Scene, *, token: str | None, interval: float, hosts: tuple[str, ...], always: bool
+    ) -> None:
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"

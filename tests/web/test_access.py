@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Outcome
@@ -27,30 +29,31 @@ def page_of(site: RunningSite, name: str) -> str:
     return next(f"/lock/{row.id}" for row in site.watcher.seen.rows.values() if row.lock.name == name)
 
 
-def signed_in(site: RunningSite) -> httpx.Client:
+@contextmanager
+def signed_in(site: RunningSite) -> Iterator[httpx.Client]:
     """A browser that has shown the token."""
-    browser = site.client(headers={"origin": site.url})
-    assert browser.get("/", params={"token": TOKEN}).status_code == 200
-    return browser
+    with site.client(headers={"origin": site.url}) as browser:
+        assert browser.get("/", params={"token": TOKEN}).status_code == 200
+        yield browser
 
 
 # ---- headers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/lock/00", "/nothing", "/static/app.js", "/static/nothing", "/events"])
-def test_each_answer_forbids_what_pages_do_not_need(start: Start, path: str) -> None:
+def test_each_answer_forbids_what_pages_do_not_need(start: Start) -> None:
     site = start(Scene(lock("orders", HOLDER)))
-    with site.client() as browser, browser.stream("GET", path) as response:
-        policy = response.headers["content-security-policy"]
-        assert "default-src 'none'" in policy
-        assert "script-src 'self'" in policy
-        assert "frame-ancestors 'none'" in policy
-        assert "unsafe" not in policy
-        assert response.headers["x-frame-options"] == "DENY"
-        assert response.headers["x-content-type-options"] == "nosniff"
-        assert response.headers["referrer-policy"] == "same-origin"
-        assert response.headers["cache-control"] == ("no-cache" if path == "/static/app.js" else "no-store")
-        assert "server" not in response.headers
+    for path in ("/", "/lock/00", "/nothing", "/static/app.js", "/static/nothing", "/events"):
+        with site.client() as browser, browser.stream("GET", path) as response:
+            policy = response.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "script-src 'self'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert response.headers["x-frame-options"] == "DENY"
+            assert response.headers["x-content-type-options"] == "nosniff"
+            assert response.headers["referrer-policy"] == "same-origin"
+            assert response.headers["cache-control"] == ("no-cache" if path == "/static/app.js" else "no-store")
+            assert "server" not in response.headers
 
 
 def test_pages_load_nothing_from_elsewhere_and_have_no_inline_code(start: Start) -> None:
@@ -66,18 +69,34 @@ def test_pages_load_nothing_from_elsewhere_and_have_no_inline_code(start: Start)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "a.localhost", "127.0.0.1", "[::1]:80", "10.0.3.7:8379"])
-def test_addresses_and_local_names_are_known(start: Start, host: str) -> None:
-    assert start(Scene()).get("/", headers={"host": host}).status_code == 200
+def test_addresses_and_local_names_are_known(host: str) -> None:
+    assert Access(None, frozenset(), 1).knows_host(Headers({"host": host}))
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "a@localhost", "localhost:x", "[::1"]
-)
-def test_other_names_are_refused(start: Start, host: str) -> None:
+OTHER_HOSTS = [
+    "evil.example",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "",
+    "a@localhost",
+    "localhost:x",
+    "[::1",
+]
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+def test_other_names_are_not(host: str) -> None:
+    assert not Access(None, frozenset(), 1).knows_host(Headers({"host": host}))
+    twice = Headers(raw=[(b"host", b"localhost"), (b"host", host.encode())])
+    assert not Access(None, frozenset(), 1).knows_host(twice)
+
+
+def test_requests_by_other_names_are_refused(start: Start) -> None:
     site = start(Scene(lock("orders", HOLDER)))
-    response = site.get("/", headers={"host": host})
-    assert response.status_code in (400, 421)
-    assert "orders" not in response.text
+    for host in OTHER_HOSTS:
+        response = site.get("/", headers={"host": host})
+        assert response.status_code in (400, 421)
+        assert "orders" not in response.text
 
 
 def test_a_name_may_be_allowed(start: Start) -> None:
@@ -85,10 +104,10 @@ def test_a_name_may_be_allowed(start: Start) -> None:
     assert site.get("/", headers={"host": "locks.example.com:8379"}).status_code == 200
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH"])
-def test_other_methods_are_refused(start: Start, method: str) -> None:
+def test_other_methods_are_refused(start: Start) -> None:
     with start(Scene()).client() as browser:
-        assert browser.request(method, "/").status_code == 405
+        for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
+            assert browser.request(method, "/").status_code == 405
 
 
 # ---- the token -------------------------------------------------------------------------------------------------------
@@ -113,14 +132,14 @@ def page_of_open(site: RunningSite, name: str = "orders") -> str:
     return page_of(site, name)
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/lock/00000000000000000000", "/lock/0/events", "/?token=wrong", "/?token="])
-def test_with_a_token_nothing_is_shown_without_it(start: Start, path: str) -> None:
+def test_with_a_token_nothing_is_shown_without_it(start: Start) -> None:
     site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
-    response = site.get(path)
-    assert response.status_code == 403
-    assert "orders" not in response.text
-    assert TOKEN not in response.text
-    assert "set-cookie" not in response.headers
+    for path in ("/", "/events", "/lock/00", "/lock/00/events", "/?token=wrong", "/?token=", "/nothing"):
+        response = site.get(path)
+        assert response.status_code == 403
+        assert "orders" not in response.text
+        assert TOKEN not in response.text
+        assert "set-cookie" not in response.headers
 
 
 def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(start: Start) -> None:
@@ -139,12 +158,13 @@ def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(start:
         assert TOKEN not in page.text
 
 
-@pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example/", "/%5cevil.example"])
-def test_the_first_visit_does_not_lead_elsewhere(start: Start, path: str) -> None:
+def test_the_first_visit_does_not_lead_elsewhere(start: Start) -> None:
     site = start(Scene(), token=TOKEN)
-    text = site.get(f"{site.url}{path}?token={TOKEN}").text
-    assert "url=//" not in text
-    assert "\\" not in text
+    for path in ("//evil.example/", "/\\evil.example/", "/%5cevil.example"):
+        text = site.get(f"{site.url}{path}?token={TOKEN}").text
+        assert "Signed in" in text
+        assert "url=//" not in text
+        assert "\\" not in text
 
 
 def test_the_token_can_be_typed(start: Start) -> None:
@@ -200,9 +220,7 @@ def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start: Start
         assert "orders" in site.reports[0]
         assert HOLDER.label in site.reports[0]
         assert "on this page" in browser.get(path).text  # In its history.
-        again = browser.post(f"{path}/free", data=site.form(holder=HOLDER.owner))
         until(lambda: browser.post(f"{path}/free", data=site.form(holder=HOLDER.owner)).status_code == 409)
-        assert again.status_code in (200, 409)  # The page may have been older than the lock's end.
 
 
 def test_another_holder_keeps_the_lock(start: Start) -> None:
@@ -216,22 +234,24 @@ def test_another_holder_keeps_the_lock(start: Start) -> None:
             assert response.status_code == 409
             assert "Another holder" in response.text
         assert scene.freed == []
-        scene.outcome = Outcome(False, 409, "Not freed", "Another holder has it by now.")  # Between our look and theirs.
+        scene.outcome = Outcome(
+            False, 409, "Not freed", "Another holder has it by now."
+        )  # Between our look and theirs.
         response = browser.post(f"{path}/free", data=site.form(holder=HOLDER.owner))
         assert response.status_code == 409
         assert "on this page" not in browser.get(path).text
 
 
-@pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://localhost", "http://127.0.0.1:1", "file://"])
-def test_forms_of_other_sites_are_refused(start: Start, origin: str | None) -> None:
+def test_forms_of_other_sites_are_refused(start: Start) -> None:
     scene = Scene(lock("orders", HOLDER))
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
         browser.get("/")
         path = page_of(site, "orders")
         del browser.headers["origin"]
-        headers = {} if origin is None else {"origin": origin}
-        assert browser.post(f"{path}/free", data=site.form(holder=HOLDER.owner), headers=headers).status_code == 403
+        for origin in (None, "null", "https://evil.example", "http://localhost", "http://127.0.0.1:1", "file://"):
+            headers = {} if origin is None else {"origin": origin}
+            assert browser.post(f"{path}/free", data=site.form(holder=HOLDER.owner), headers=headers).status_code == 403
         crossed = {"origin": site.url, "sec-fetch-site": "cross-site"}
         assert browser.post(f"{path}/free", data=site.form(holder=HOLDER.owner), headers=crossed).status_code == 403
     assert scene.freed == []

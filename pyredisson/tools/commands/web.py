@@ -33,8 +33,8 @@ __all__ = ["web"]
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A host name by which browsers may call this program, such as that of a reverse proxy; addresses, localhost and "
-    "the name of this machine are allowed.",
+    help="A host name by which browsers may call this program, such as that of a reverse proxy. Addresses, localhost and "
+    "this machine's name are allowed.",
 )
 @click.option(
     "--interval",

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyredisson.tools.web.templates import render
 
-__all__ = ["HEADERS", "Access", "Guard"]
+__all__ = ["HEADERS", "Access", "Guard", "sign_in_page"]
 
 MAX_COOKIE = 8_192  # characters that are looked at
 
@@ -85,6 +85,10 @@ class Access:
             return False
         cookie = cookies.get(self.cookie)
         return cookie is not None and _equal(cookie.value, self.session)
+
+    def remember(self, response: Response) -> None:
+        """Give the browser the cookie."""
+        response.set_cookie(self.cookie, self.session, httponly=True, samesite="strict", path="/")
 
     def knows_host(self, headers: Headers) -> bool:
         """Whether a request calls this program by a name of its own.
@@ -164,25 +168,23 @@ class Guard:
         path = scope["path"]
         if access.token is None or path == "/sign-in" or path.startswith("/static/"):
             return None
-        return self._with_token(scope) or (None if access.is_signed_in(headers) else self.sign_in_page())
+        return self._with_token(scope) or (None if access.is_signed_in(headers) else sign_in_page())
 
     def _with_token(self, scope: Scope) -> Response | None:
         """Sign in a viewer whose address contains the token; their browser continues without it."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=100)
-        if scope["method"] != "GET" or not any(self._access.is_token(value) for name, value in query if name == "token"):
+        if scope["method"] != "GET" or not any(
+            self._access.is_token(value) for name, value in query if name == "token"
+        ):
             return None
         rest = urlencode([each for each in query if each[0] != "token"])
-        # Not a redirect: after a link of another site, a browser would follow it without a cookie that is SameSite=Strict.
+        # Not a redirect: after a link of another site, a browser follows it without a cookie that is SameSite=Strict.
         target = "/" + quote(scope["path"].lstrip("/")) + (f"?{rest}" if rest else "")
         response = HTMLResponse(render("signed_in.html", target=target))
-        self.remember(response)
+        self._access.remember(response)
         return response
 
-    def remember(self, response: Response) -> None:
-        """Give the browser the cookie."""
-        response.set_cookie(self._access.cookie, self._access.session, httponly=True, samesite="strict", path="/")
 
-    @staticmethod
-    def sign_in_page(*, wrong: bool = False) -> Response:
-        """Ask for the token."""
-        return HTMLResponse(render("sign_in.html", wrong=wrong), 403)
+def sign_in_page(*, wrong: bool = False) -> Response:
+    """Ask for the token."""
+    return HTMLResponse(render("sign_in.html", wrong=wrong), 403)

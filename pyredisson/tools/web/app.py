@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pyredisson.tools.common import plain
-from pyredisson.tools.web.access import Access, Guard
+from pyredisson.tools.web.access import Access, Guard, sign_in_page
 from pyredisson.tools.web.history import Event
 from pyredisson.tools.web.pages import Difference, Pages, Parts
 from pyredisson.tools.web.seen import Query
@@ -161,7 +161,7 @@ class Site:
             return RedirectResponse("/", 303)
         form = await _form_of(request)
         if not self._access.is_token(form.get("token", "")):
-            return self._access.sign_in_page(wrong=True)
+            return sign_in_page(wrong=True)
         response = RedirectResponse("/", 303)
         self._access.remember(response)
         return response

@@ -1,4 +1,4 @@
-"""The wait-for graph, drawn as SVG: waiters on the left, the holders that they wait for on the right, deadlocks in red."""
+"""The wait-for graph as SVG: waiters on the left, the holders that they wait for on the right, deadlocks in red."""
 
 from __future__ import annotations
 

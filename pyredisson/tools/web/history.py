@@ -25,7 +25,7 @@ class Event:
 
     Attributes:
         at: When it was seen, in Unix time.
-        what: ``"acquired"``, ``"ended"`` (released, expired or freed), ``"freed"`` (here), or ``"held"``: when first seen.
+        what: ``"acquired"``, ``"ended"`` (released, expired or freed), ``"freed"`` (here), ``"held"`` (when first seen).
         who: The holder.
         within: The change happened within that many seconds before ``at``.
     """

@@ -1,4 +1,4 @@
-"""Pages in parts. A part is rendered by the server alone, for the first answer and for events; an event has what changed."""
+"""Pages in parts, which the server alone renders, for the first answer and for events. An event has what changed."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Pages:
         watcher = self._watcher
         row: Row | None = watcher.seen.rows.get(lock_id) if watcher.seen else None
         events = watcher.history.of(lock_id)
-        context = {"row": row, "live": live, "limit": MAX_PARTS, "watcher": watcher}
+        context: dict[str, object] = {"row": row, "live": live, "limit": MAX_PARTS, "watcher": watcher}
         context.update(seen=watcher.seen, trouble=watcher.trouble, graph=None)
         blocks = {
             "status": render("blocks/status.html", **context),

@@ -11,7 +11,21 @@ from pyredisson.tools.common import plain
 from pyredisson.tools.inspection import ClientView, LockView, Snapshot, Who, wait_graph
 from pyredisson.tools.web.graph import Drawing, Wait, draw
 
-__all__ = ["KINDS", "PAGE", "SHOWN", "SORTS", "Holder", "Query", "Row", "Seen", "Waiter", "id_of", "see", "shorten"]
+__all__ = [
+    "KINDS",
+    "PAGE",
+    "SHOWN",
+    "SORTS",
+    "Holder",
+    "Query",
+    "Row",
+    "Seen",
+    "Shown",
+    "Waiter",
+    "id_of",
+    "see",
+    "shorten",
+]
 
 PAGE = 100  # rows
 MAX_SEARCH = 200  # characters
@@ -36,11 +50,20 @@ SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "W
 SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
 
 
-def shorten(text: str) -> str:
+@final
+class Shown(str):
+    """A text that pages may show: all of its characters are printable, and it is not long."""
+
+    __slots__ = ()
+
+
+def shorten(text: str) -> Shown:
     """Return a text in printable characters, a long one without its middle: names may have any length and content."""
+    if isinstance(text, Shown):
+        return text
     if len(text) > MAX_NAME:
-        return f"{plain(text[: MAX_NAME - 40])}…{plain(text[-40:])} ({len(text):,} characters)"
-    return plain(text)
+        return Shown(f"{plain(text[: MAX_NAME - 40])}…{plain(text[-40:])} ({len(text):,} characters)")
+    return Shown(plain(text))
 
 
 def id_of(lock: LockView) -> str:
@@ -109,7 +132,8 @@ class Row:
 
     def contains(self, text: str) -> bool:
         """Whether a text in lower case is in its name, its kind, or the name of a holder or waiter."""
-        names = (self.lock.name, self.lock.kind, *(each.label for each in (*self.holders, *self.waiters)))
+        owners = (*(each.label for each in self.holders), *(each.label for each in self.waiters))
+        names = (self.lock.name, self.lock.kind, *owners)
         return any(text in name.lower() for name in names)
 
 
@@ -142,7 +166,9 @@ class Seen:
     @property
     def clients(self) -> list[ClientView]:
         """Those that hold or wait for most first."""
-        return sorted(self.snapshot.clients, key=lambda each: (-len(each.holds) - len(each.waits), each.client_id or ""))
+        return sorted(
+            self.snapshot.clients, key=lambda each: (-len(each.holds) - len(each.waits), each.client_id or "")
+        )
 
 
 def see(snapshot: Snapshot, before: Seen | None) -> Seen:

@@ -138,12 +138,10 @@ def run_web(
         port = listener.getsockname()[1]
         access = Access(Access.new_token() if allow_unlock else None, frozenset({host, *hosts}), port)
         watcher = Watcher(inspector.snapshot, interval=interval, always=record)
-        pages = Pages(
-            watcher, server=masked(url), form_token=access.form_token if allow_unlock else None
-        )
+        pages = Pages(watcher, server=masked(url), form_token=access.form_token if allow_unlock else None)
         site = Site(watcher, pages, access, free=freeing(inspector) if allow_unlock else None, report=say)
         _announce(host, port, access)
-        # Uvicorn raises the signal that ended it once more, when its own handlers are gone: by then there is nothing to end.
+        # Uvicorn raises the signal that ended it once more when its own handlers are gone. Then there is nothing to end.
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda *_: None)
         asyncio.run(Server(site, watcher).serve([listener]))

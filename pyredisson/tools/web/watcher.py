@@ -88,9 +88,14 @@ class Watcher:
         self.history, self.waits = History(), Waits()
         self.started, self.version, self.viewers, self.closing = time.time(), 0, 0, False
         self._known: Mapping[str, Row] | None = None
-        self._wanted_until = 0.0
+        self._wanted_until, self._rests = 0.0, False
         self._looked_at = float("-inf")
         self._wanted, self._hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @property
+    def resting(self) -> bool:
+        """Whether no one looks, and so the loop waits."""
+        return self._rests
 
     # ---- for viewers -------------------------------------------------------------------------------------------------
 
@@ -129,7 +134,9 @@ class Watcher:
         while True:
             while not (self.always or self.viewers or time.monotonic() < self._wanted_until):
                 self._wanted.clear()
+                self._rests = True
                 await self._wanted.wait()
+                self._rests = False
             began = time.monotonic()
             await self.look()
             took = time.monotonic() - began
