@@ -85,8 +85,7 @@ class People:
     def kind_of(self, name: str) -> str | None:
         """Return as what clients report to use a name."""
         for _, entry in (*self._holds.get(name, ()), *self._waits.get(name, ())):
-            if entry.kind:
-                return entry.kind
+            return str(entry.kind)
         return None
 
     def holds_of(self, name: str) -> list[tuple[Presence, PresenceEntry]]:
@@ -103,7 +102,9 @@ class People:
         who = self.person(owner.client_id, owner.thread_id, entry, remaining)
         return _with(who, owner=field.decode(), holds=max(1, read_count(count) or 1))
 
-    def token_holder(self, name: str, token: bytes, runtime: RuntimeName, since: float | None, left: float | None) -> Who:
+    def token_holder(
+        self, name: str, token: bytes, runtime: RuntimeName, since: float | None, left: float | None
+    ) -> Who:
         """Return whose token is stored."""
         called = token_id(token)
         for presence, entry in self.holds_of(name):
@@ -115,7 +116,9 @@ class People:
     def waiter(self, name: str, owner: Owner) -> Who:
         """Return who a member of a queue is."""
         entry = self._entry(self.waits_of(name), owner)
-        return _with(self.person(owner.client_id, owner.thread_id, entry, None), owner=f"{owner.client_id}:{owner.thread_id}")
+        return _with(
+            self.person(owner.client_id, owner.thread_id, entry, None), owner=f"{owner.client_id}:{owner.thread_id}"
+        )
 
     def person(
         self, client_id: str, thread_id: int | None, entry: PresenceEntry | None, remaining: float | None
@@ -184,7 +187,7 @@ class People:
             if presence.client_id == owner.client_id and entry.thread_id == owner.thread_id
         ]
         fitting = [each for each in mine if owner.writes == (each.kind == "write_lock")]
-        return (fitting or mine or [None])[0]
+        return next(iter(fitting or mine), None)
 
 
 def _with(who: Who, **changes: object) -> Who:

@@ -17,7 +17,11 @@ from pyredisson.tools.inspection.replies import TokenView, read_token
 from pyredisson.tools.inspection.servers import Server
 
 __all__ = [
+    "COUNT",
     "MAX_OWNERS",
+    "NUMBERED_LAYOUTS",
+    "PERMIT_KEYS",
+    "QUEUE_KEYS",
     "Candidate",
     "Layout",
     "candidates_named",
@@ -25,7 +29,6 @@ __all__ = [
     "find_permits",
     "find_queues",
     "find_strings",
-    "queue_pattern",
     "scan",
     "subscribed_names",
 ]
@@ -95,6 +98,7 @@ def scan(server: Server, kind: bytes, match: bytes | None, stop: Callable[[], bo
 
 def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
     """Return those hashes that are stored as locks are: one field, or a mode and the owners."""
+    keys = [key for key in keys if not key.startswith(_ALIVE)]
     sizes = server.ask_many([each for key in keys for each in (("HLEN", key), ("HSTRLEN", key, "mode"))])
     likely = [
         (key, "read_write" if mode in (4, 5) else "mutex", fields)
@@ -103,10 +107,7 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
     ]
     # Only a hash whose fields and values are short is one of ours.
     memory = server.ask_many(
-        [
-            ("MEMORY", "USAGE", key, "SAMPLES", 0 if fields <= MAX_OWNERS else MAX_OWNERS)
-            for key, _, fields in likely
-        ]
+        [("MEMORY", "USAGE", key, "SAMPLES", 0 if fields <= MAX_OWNERS else MAX_OWNERS) for key, _, fields in likely]
     )
     return [
         Candidate(key, "read_write" if layout == "read_write" else "mutex")
@@ -135,13 +136,21 @@ def _constant_part(key: str) -> bytes:
 
 
 _QUEUE = _constant_part(LockNames("").queue)
+_ALIVE = _constant_part(LockNames("").alive)
 _SEMAPHORE_CHANNEL = _constant_part(SemaphoreNames("").channel)
 _LATCH_CHANNEL = _constant_part(LatchNames("").channel)
 
 
-def queue_pattern() -> bytes:
-    """Return the pattern of the keys of queues."""
-    return _QUEUE + b"*"
+#: The patterns of the keys of queues, and of the permits that are taken.
+QUEUE_KEYS = _QUEUE + b"*"
+PERMIT_KEYS = b"*:timeout"
+
+#: The layouts of what has no owner, by its kind.
+NUMBERED_LAYOUTS: dict[str, Layout] = {
+    "semaphore": "semaphore",
+    "permit_expirable_semaphore": "permits",
+    "count_down_latch": "latch",
+}
 
 
 def find_queues(keys: Iterable[bytes]) -> list[Candidate]:

@@ -169,7 +169,7 @@ class Server:
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
         connection = self._connection
         try:
-            connection.send_packed_command(b"".join(map(_pack, commands)), check_health=False)
+            connection.send_packed_command([b"".join(map(_pack, commands))], check_health=False)
             return [_read(connection) for _ in commands]
         except BaseException:
             self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.

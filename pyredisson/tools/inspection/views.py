@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.tools.inspection.model import LockView, WaiterView, Who
 from pyredisson.tools.inspection.people import People, refine
 from pyredisson.tools.inspection.reading import Stored, names_of
 from pyredisson.tools.inspection.replies import decode_name, read_count, read_owner, read_token
-from pyredisson.tools.inspection.scan import MAX_OWNERS
-from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.tools.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
 
 __all__ = ["view_of"]
 
 NEVER_EXPIRES = "never expires"
-_NUMBERED = {"semaphore": "semaphore", "permits": "permit_expirable_semaphore", "latch": "count_down_latch"}
+_NUMBERED = {layout: kind for kind, layout in NUMBERED_LAYOUTS.items()}
 
 
 def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) -> LockView:
