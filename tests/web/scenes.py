@@ -19,6 +19,7 @@ from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaiterVi
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Outcome, Site
 from pyredisson.tools.web.pages import Pages
+from pyredisson.tools.web.seen import see
 from pyredisson.tools.web.server import Server
 from pyredisson.tools.web.watcher import Watcher
 from tests.servers import HOST
@@ -73,7 +74,7 @@ class Scene:
         self.error: Exception | None = None
         self.fields: dict[str, Any] = {}
         self.looks = 0
-        self.freed: list[tuple[str, str]] = []
+        self.freed: list[tuple[str, ...]] = []
         self.outcome = Outcome(True, 200, "Freed", "The lock was freed.")
 
     def take(self) -> Snapshot:
@@ -82,10 +83,10 @@ class Scene:
             raise self.error
         return snapshot(*self.locks, clients=self.clients, **self.fields)
 
-    async def free(self, name: str, holder: str) -> Outcome:
-        self.freed.append((name, holder))
+    async def free(self, lock: LockView) -> Outcome:
+        self.freed.append((lock.name, *(each.owner for each in lock.holders)))
         if self.outcome.freed:
-            self.locks = tuple(each for each in self.locks if each.name != name)
+            self.locks = tuple(each for each in self.locks if each.name != lock.name)
         return self.outcome
 
 
@@ -135,6 +136,7 @@ class RunningSite:
             assert response.headers["content-type"].startswith("text/event-stream")
             yield (json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: "))
 
-    def form(self, **fields: str) -> dict[str, str]:
-        """The fields of a form of this site."""
-        return {"form_token": self.access.form_token, **fields}
+    def form(self, *holders: Who) -> dict[str, str]:
+        """The fields of the form that frees a lock from these holders."""
+        row = next(iter(see(snapshot(lock("x", *holders)), None).rows.values()))
+        return {"form_token": self.access.form_token, "ownership": row.ownership or ""}

@@ -33,8 +33,8 @@ __all__ = ["web"]
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A host name by which browsers may call this program, such as that of a reverse proxy. Addresses, localhost and "
-    "this machine's name are allowed.",
+    help="A host name by which browsers may call this program, such as that of a reverse proxy. Addresses, localhost "
+    "and this machine's name are allowed.",
 )
 @click.option(
     "--interval",
@@ -62,7 +62,7 @@ def web(
         pyredisson web --listen 0.0.0.0:8379 --allow-host locks.example.com
 
     It only reads, unless --allow-unlock is given. Put a URL with a password into PYREDISSON_URL: other users can read a
-    command line. Needs the extra: pip install "pyredisson[cli,web]".
+    command line. Needs the extra: pip install "pyredisson[web]".
 
     \b
     Exit code:
@@ -75,7 +75,7 @@ def web(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "pyredisson":
             raise
-        raise BadUsage(f'{error.name} is not installed: pip install "pyredisson[cli,web]"') from None
+        raise BadUsage(f'{error.name} is not installed: pip install "pyredisson[web]"') from None
     sys.exit(
         run_web(
             url,

@@ -17,11 +17,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from pyredisson.tools.common import plain
+from pyredisson.tools.inspection import LockView
 from pyredisson.tools.web.access import Access, Guard, sign_in_page
 from pyredisson.tools.web.history import Event
 from pyredisson.tools.web.pages import Difference, Pages, Parts
-from pyredisson.tools.web.seen import Query
+from pyredisson.tools.web.seen import Query, shorten
 from pyredisson.tools.web.templates import static_file
 from pyredisson.tools.web.watcher import Watcher
 
@@ -54,8 +54,8 @@ class Outcome:
     text: str
 
 
-#: Frees a lock, by its name, from its holder as it is stored in Redis.
-Free = Callable[[str, str], Awaitable[Outcome]]
+#: Frees a lock if it is still held by those who held it when it was looked at.
+Free = Callable[[LockView], Awaitable[Outcome]]
 
 
 @final
@@ -178,14 +178,14 @@ class Site:
         row = seen.rows.get(lock_id) if seen else None
         if row is None:
             return self._say(409, "Not freed", "The lock is not held any more.", "/")
-        holder = next((each for each in row.holders if each.owner == form.get("holder")), None)
-        if holder is None or holder.owner is None:
-            return self._say(409, "Not freed", "Another holder has it by now. Look again.", link)
-        outcome = await self._free(row.lock.name, holder.owner)
+        if row.ownership is None or row.ownership != form.get("ownership"):
+            return self._say(409, "Not freed", "Others hold it by now than the page showed. Look again.", link)
+        outcome = await self._free(row.lock)
         address = request.client.host if request.client else "?"
-        self._report(f"{address}: free {row.title} from {holder.label}: {plain(outcome.text)}")
-        if outcome.freed and seen is not None:
-            self._watcher.history.add(row, Event(seen.snapshot.taken, "freed", holder.label, 0.0))
+        holders = ", ".join(each.label for each in row.holders[:3])
+        self._report(f"{address}: free {row.title}, held by {shorten(holders)}: {outcome.text}")
+        if outcome.freed:
+            self._watcher.history.add(row, Event(time.time(), "freed", shorten(holders), 0.0))
         self._watcher.look_now()
         return self._say(outcome.status, outcome.title, outcome.text, link)
 

@@ -25,7 +25,8 @@ class Event:
 
     Attributes:
         at: When it was seen, in Unix time.
-        what: ``"acquired"``, ``"ended"`` (released, expired or freed), ``"freed"`` (here), ``"held"`` (when first seen).
+        what: ``"acquired"``, ``"ended"`` (released, expired or freed), ``"freed"`` (here), or ``"held"``
+            (when first seen).
         who: The holder.
         within: The change happened within that many seconds before ``at``.
     """
@@ -85,7 +86,7 @@ class History:
 
 
 def _holders(row: Row | None) -> dict[str, str]:
-    return {} if row is None else {each.owner or each.label: each.label for each in row.holders}
+    return {} if row is None else {each.who.owner or each.label: each.label for each in row.holders}
 
 
 @final

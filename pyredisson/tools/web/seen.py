@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import final
@@ -46,6 +47,13 @@ KINDS = (
     "permit_expirable_semaphore",
     "count_down_latch",
 )
+#: Kinds whose permits and counts have no owner that could be deprived of them.
+NUMBERED = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
+
+#: Notes that say in words what the fields of a lock say, and those that add a problem; all others are remarks.
+_OTHER_PROBLEM = re.compile(r"^broken|^free, with a queue")
+_PROBLEM = re.compile(rf"^never expires|not connected$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
+
 SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "With problems"}
 SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
 
@@ -81,11 +89,6 @@ class Holder:
     since: float | None
     until: float | None
 
-    @property
-    def owner(self) -> str | None:
-        """How it is stored in Redis; ``None`` if that is not known."""
-        return self.who.owner or None
-
 
 @final
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Row:
         waiting: How many wait, as far as that is known.
         until: When it is free, in Unix time, unless it is renewed.
         problems: What needs attention.
+        remarks: What else there is to say.
     """
 
     id: str
@@ -124,6 +128,15 @@ class Row:
     waiting: int
     until: float | None
     problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def ownership(self) -> str | None:
+        """A digest of who holds it; ``None`` if it has no holders who could lose it. A form names holders by it."""
+        if not self.holders or self.lock.kind in NUMBERED:
+            return None
+        owners = "\0".join(sorted(each.who.owner for each in self.holders))
+        return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
     @property
     def since(self) -> float | None:
@@ -223,6 +236,7 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None) -> Row:
         waiting=lock.waiting,
         until=_steady(before and before.until, until),
         problems=_problems(lock),
+        remarks=tuple(shorten(each) for each in lock.notes if not _PROBLEM.search(each)),
     )
     return before if row == before and before is not None else row
 
@@ -245,7 +259,8 @@ def _problems(lock: LockView) -> tuple[str, ...]:
         found.append("holder not connected")
     if any(each.expired for each in lock.waiters):
         found.append("dead waiters")
-    return (*found, *(each for each in map(shorten, lock.notes) if each not in found))
+    found += [shorten(each) for each in lock.notes if _OTHER_PROBLEM.search(each)]
+    return tuple(found)
 
 
 @final

@@ -10,9 +10,10 @@ from types import FrameType
 from typing import final
 
 import uvicorn
+from redis.exceptions import RedisError
 
-from pyredisson.tools.common import BadUsage, ExitCode, plain, say
-from pyredisson.tools.inspection import Inspector
+from pyredisson.tools.common import BadUsage, ExitCode, say
+from pyredisson.tools.inspection import Inspector, LockView, describe
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Free, Outcome, Site
 from pyredisson.tools.web.pages import Pages
@@ -48,25 +49,21 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def masked(url: str) -> str:
-    """Return where a URL leads, without its login and its settings, which may contain a password."""
-    scheme, separator, rest = url.partition("://")
-    settings = min((at for at in map(rest.find, "?#") if at >= 0), default=len(rest))
-    if not separator or "@" in rest[settings:]:
-        return f"{scheme}://…" if separator else "…"  # It is not clear where the login ends.
-    login, at, where = rest[:settings].rpartition("@")
-    return f"{scheme}://{'***@' if at and login else ''}{where}"
-
-
 def freeing(inspector: Inspector) -> Free:
     """Return the function that frees a lock on a server."""
 
-    async def free(name: str, holder: str) -> Outcome:
+    async def free(lock: LockView) -> Outcome:
         try:
-            unlocked = await in_daemon_thread(lambda: inspector.unlock(name, holder=holder))
-        except Exception as error:
-            return Outcome(False, 503, "Not freed", plain(f"{type(error).__name__}: {error}"))
-        return Outcome(bool(unlocked), 200, "Freed", "The lock was freed.")
+            unlocked = await in_daemon_thread(lambda: inspector.unlock(lock.name, seen=lock))
+        except (RedisError, OSError, ValueError) as error:
+            return Outcome(False, 503, "Not freed", describe(error))
+        match unlocked.outcome:
+            case "freed":
+                woken = f"{unlocked.notified} {'process was' if unlocked.notified == 1 else 'processes were'} notified"
+                return Outcome(True, 200, "Freed", f"The lock was freed; {woken}.")
+            case "not_held":
+                return Outcome(False, 409, "Not freed", "It was not held any more.")
+        return Outcome(False, 409, "Not freed", "Another owner holds it by now. Look again.")
 
     return free
 
@@ -138,10 +135,10 @@ def run_web(
         port = listener.getsockname()[1]
         access = Access(Access.new_token() if allow_unlock else None, frozenset({host, *hosts}), port)
         watcher = Watcher(inspector.snapshot, interval=interval, always=record)
-        pages = Pages(watcher, server=masked(url), form_token=access.form_token if allow_unlock else None)
+        pages = Pages(watcher, server=inspector.url, form_token=access.form_token if allow_unlock else None)
         site = Site(watcher, pages, access, free=freeing(inspector) if allow_unlock else None, report=say)
         _announce(host, port, access)
-        # Uvicorn raises the signal that ended it once more when its own handlers are gone. Then there is nothing to end.
+        # Uvicorn raises the signal that ended it once more when its own handlers are gone, and nothing is left to end.
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda *_: None)
         asyncio.run(Server(site, watcher).serve([listener]))

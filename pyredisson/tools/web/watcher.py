@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar, final
 
-from pyredisson.tools.inspection import Snapshot
+from pyredisson.tools.inspection import Snapshot, describe
 from pyredisson.tools.web.history import History, Waits
 from pyredisson.tools.web.seen import Row, Seen, see, shorten
 
@@ -151,7 +151,7 @@ class Watcher:
             seen = await in_daemon_thread(lambda: see(self._take(), before))
         except Exception as error:
             since = self.trouble.since if self.trouble else time.time()
-            self.trouble = Trouble(since, shorten(f"{type(error).__name__}: {error}"))
+            self.trouble = Trouble(since, shorten(describe(error)))
         else:
             self._remember(before, seen)
             self.seen, self.trouble = seen, None
