@@ -343,6 +343,16 @@ def test_a_server_that_goes_away_is_shown_and_recovers(start: Start) -> None:
     assert "has not answered" not in site.get("/").text
 
 
+def test_a_look_without_any_answer_shows_what_was_seen_before(start: Start) -> None:
+    scene = Scene(lock("orders", who(1)))
+    site = start(scene)
+    with site.events() as events:
+        next(events)
+        scene.locks, scene.fields = (), {"errors": ("ConnectionError: refused",), "complete": False, "keys_seen": 0}
+        until(lambda: "has not answered since" in next(events)["blocks"].get("alerts", ""))
+    assert "orders" in site.get("/").text
+
+
 def test_a_server_that_was_never_there_is_shown(start: Start) -> None:
     scene = Scene()
     scene.error = ConnectionError("refused")

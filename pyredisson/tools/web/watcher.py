@@ -150,13 +150,23 @@ class Watcher:
         try:
             seen = await in_daemon_thread(lambda: see(self._take(), before))
         except Exception as error:
-            since = self.trouble.since if self.trouble else time.time()
-            self.trouble = Trouble(since, shorten(describe(error)))
+            self._fail(describe(error))
+        else:
+            self._accept(before, seen)
+        self._looked_at = time.monotonic()
+        self.publish()
+
+    def _accept(self, before: Seen | None, seen: Seen) -> None:
+        snapshot = seen.snapshot
+        if snapshot.errors and not (snapshot.complete or snapshot.keys_seen):
+            self._fail(snapshot.errors[0])  # No server said anything: what was seen before is worth more.
         else:
             self._remember(before, seen)
             self.seen, self.trouble = seen, None
-        self._looked_at = time.monotonic()
-        self.publish()
+
+    def _fail(self, error: str) -> None:
+        since = self.trouble.since if self.trouble else time.time()
+        self.trouble = Trouble(since, shorten(error))
 
     def _remember(self, before: Seen | None, seen: Seen) -> None:
         taken = seen.snapshot.taken
