@@ -35,7 +35,9 @@ def start() -> Iterator[Callable[..., RunningSite]]:
             interval: float = 0.02,
             hosts: tuple[str, ...] = (),
             always: bool = False,
+            port: int = 0,
         ) -> RunningSite:
-            return stack.enter_context(RunningSite(scene, token=token, interval=interval, hosts=hosts, always=always))
+            site = RunningSite(scene, token=token, interval=interval, hosts=hosts, always=always, port=port)
+            return stack.enter_context(site)
 
         yield started

@@ -94,9 +94,9 @@ class RunningSite:
     """The site on a free port, in a thread."""
 
     def __init__(
-        self, scene: Scene, *, token: str | None, interval: float, hosts: tuple[str, ...], always: bool
+        self, scene: Scene, *, token: str | None, interval: float, hosts: tuple[str, ...], always: bool, port: int = 0
     ) -> None:
-        self._listener = socket.create_server((HOST, 0))
+        self._listener = socket.create_server((HOST, port))
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
         self.access = Access(token, frozenset(hosts), self.port)
@@ -117,6 +117,10 @@ class RunningSite:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
         self._server.handle_exit(signal.SIGTERM, None)
         self._thread.join(10)
         assert not self._thread.is_alive(), "the site has not ended"

@@ -38,7 +38,9 @@ def get(address: str) -> str:
     return httpx.get(address, timeout=10).text
 
 
-def test_it_shows_and_frees_real_locks_and_ends_cleanly(command_line: Programs, fresh_server: Callable[..., Server]) -> None:
+def test_it_shows_and_frees_real_locks_and_ends_cleanly(
+    command_line: Programs, fresh_server: Callable[..., Server]
+) -> None:
     server = fresh_server(VALKEY, "--requirepass", SECRET)
     with Redisson.from_url(server.url) as client:
         lock = client.get_lock("<b>orders</b>")

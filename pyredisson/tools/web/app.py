@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from pyredisson.tools.inspection import LockView
 from pyredisson.tools.web.access import Access, Guard, sign_in_page
 from pyredisson.tools.web.history import Event
-from pyredisson.tools.web.pages import Difference, Pages, Parts
+from pyredisson.tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts
 from pyredisson.tools.web.seen import Query, shorten
 from pyredisson.tools.web.templates import static_file
 from pyredisson.tools.web.watcher import Watcher
@@ -29,9 +29,6 @@ __all__ = ["MAX_STREAMS", "Free", "Outcome", "Site"]
 
 MAX_STREAMS = 100
 MAX_FORM = 4_096  # bytes
-
-#: A stream says something at least that often, so that a browser knows that it is alive.
-HEARTBEAT_SECONDS = 10.0
 
 FIRST_LOOK_SECONDS = 1.5
 

@@ -15,9 +15,15 @@ from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Quer
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
-__all__ = ["Difference", "Pages", "Parts"]
+__all__ = ["HEARTBEAT_SECONDS", "Difference", "Pages", "Parts"]
 
 MAX_CLIENTS = 200  # rows
+
+#: A stream says something at least that often, so that a browser knows that it is alive.
+HEARTBEAT_SECONDS = 10.0
+
+#: After how long without news a page says that it is stale.
+PATIENCE_MS = int(1_500 * HEARTBEAT_SECONDS)
 
 
 @final
@@ -98,6 +104,7 @@ class Pages:
             "parts": {**blocks, **joined},
             "server": self._server,
             "interval": self._watcher.interval,
+            "patience": PATIENCE_MS,
             "now": time.time(),
             "unlock": self._form_token is not None,
         }

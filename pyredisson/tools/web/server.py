@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End, as signals ask for, and as tests do."""
         super().handle_exit(sig, frame)
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._watcher.close)
 
 

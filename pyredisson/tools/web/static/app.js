@@ -30,7 +30,7 @@
     const now = Date.now() / 1000 + offset;
     for (const each of document.querySelectorAll("time[data-since]")) write(each, duration(now - each.dataset.since));
     for (const each of document.querySelectorAll("time[data-until]")) write(each, duration(each.dataset.until - now));
-    const patience = Math.max(15, 4 * live.dataset.interval) * 1000;
+    const patience = Number(live.dataset.patience); // milliseconds
     const isStale = Date.now() - lastNews > patience || (source !== null && source.readyState === EventSource.CLOSED);
     if (isStale && stale.hidden) write(staleSince, new Date(lastNews).toLocaleTimeString());
     stale.hidden = !isStale;
@@ -53,9 +53,25 @@
     return template.content.firstElementChild;
   }
 
+  // The HTML of an element as the server wrote it, without what we wrote into it; `still`: without its times, too.
+  function written(element, still = false) {
+    const copy = element.cloneNode(true);
+    for (const each of copy.querySelectorAll("time")) {
+      each.textContent = "";
+      each.removeAttribute("title");
+      if (still) ["data-since", "data-until"].forEach((name) => each.removeAttribute(name));
+    }
+    for (const each of copy.querySelectorAll("details")) each.removeAttribute("open");
+    copy.classList.remove("changed");
+    return copy.innerHTML;
+  }
+
   function replaceBlock(id, html) {
     const block = document.getElementById(id);
     if (!block) return;
+    const fresh = document.createElement("div");
+    fresh.innerHTML = html;
+    if (written(fresh) === written(block)) return; // What is in use, such as a link under a finger, stays.
     const open = [...block.querySelectorAll("[data-key]")].filter((each) => each.querySelector("details[open]"));
     const keys = open.map((each) => each.dataset.key);
     const focused = block.contains(document.activeElement) ? document.activeElement : null;
@@ -66,6 +82,26 @@
       if (path && each.dataset.key === path[1]) each.querySelector(path[0])?.focus();
     }
     localTimes(block);
+  }
+
+  function mark(element) {
+    element.classList.remove("changed");
+    void element.offsetWidth; // So that the animation starts again.
+    element.classList.add("changed");
+  }
+
+  function updateRow(row, fresh, first) {
+    row.className = fresh.className;
+    [...fresh.children].forEach((cell, index) => {
+      const had = row.children[index];
+      if (written(had, true) === written(cell, true)) {
+        const times = had.querySelectorAll("time");
+        cell.querySelectorAll("time").forEach((time, which) => Object.assign(times[which].dataset, time.dataset));
+        return;
+      }
+      had.replaceWith(cell);
+      if (!first) mark(cell);
+    });
   }
 
   function replaceRows(id, list, first) {
@@ -79,18 +115,15 @@
       let row = had.get(key);
       if (key in list.rows) {
         const fresh = elementOf(list.rows[key]);
-        if (row) {
-          if (before === row) before = row.nextElementSibling;
-          row.remove();
-        }
-        if (!first) fresh.classList.add("changed");
-        row = fresh;
+        if (row) updateRow(row, fresh, first);
+        else row = fresh;
+        if (!first && !had.has(key)) mark(row);
       }
       had.delete(key);
       if (!row) continue;
       if (row === before) before = before.nextElementSibling;
       else body.insertBefore(row, before);
-      if (key === focusedKey && document.activeElement !== focused) row.querySelector("a")?.focus();
+      if (key === focusedKey && document.activeElement !== focused) (focused.isConnected ? focused : row.querySelector("a"))?.focus();
     }
     for (const row of had.values()) row.remove();
   }
