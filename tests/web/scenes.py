@@ -32,11 +32,11 @@ def client_id(number: int) -> str:
     return f"{number:08x}-0000-4000-8000-000000000000"
 
 
-def who(number: int, thread: int = 1, **fields: Any) -> Who:
+def who(number: int, thread_id: int = 1, /, **fields: Any) -> Who:
     """An owner of the client of this number."""
     given = {"app": "web", "host": f"host-{number}", "pid": 1000 + number, "connected": True, "runtime": "pyredisson"}
-    owner = f"{client_id(number)}:{thread}"
-    return Who(**{"client_id": client_id(number), "thread_id": thread, "owner": owner, **given, **fields})
+    owner = f"{client_id(number)}:{thread_id}"
+    return Who(**{"client_id": client_id(number), "thread_id": thread_id, "owner": owner, **given, **fields})
 
 
 def lock(name: str, *holders: Who, waiters: tuple[WaiterView, ...] = (), **fields: Any) -> LockView:

@@ -108,7 +108,7 @@ def busy_scene() -> Scene:
         lock("b", other, waiters=(waiter(one, since=now - 8),)),
         lock(SCRIPT, who(3, app=SCRIPT), waiting_clients=1),
         lock("x" * 65_536, who(4, host="y" * 300), never_expires=True, keys=("x" * 65_536,)),
-        lock("\u202eשלום" * 50, who(5)),
+        lock("\u202e\u05e9\u05dc\u05d5\u05dd" * 50, who(5)),
         *(lock(f"order:{number}", who(number)) for number in range(6, 20)),
     )
     scene.clients = tuple(client(number) for number in range(1, 5))

@@ -196,6 +196,7 @@ def test_deadlocks_are_shown_in_red(start: Start) -> None:
     scene = Scene(lock("a", one, waiters=(waiter(other),)), lock("b", other, waiters=(waiter(one),)))
     text = start(scene).get("/").text
     assert "1 cycle of owners" in text
+    assert text.count('<span class="tag bad">deadlock</span>') == 2
     assert text.count('<g class="cycle">') == 4  # Two owners, two waits.
     assert text.count('<li class="cycle">') == 2
     text = start(Scene(lock("a", one, waiters=(waiter(other),)))).get("/").text

@@ -123,7 +123,8 @@ class Site:
     def _events(self, parts: Callable[[], Parts]) -> Response:
         if self._streams >= MAX_STREAMS:
             return PlainTextResponse("Too many pages are open.\n", 503, {"retry-after": "30"})
-        return StreamingResponse(self._stream(parts), media_type="text/event-stream")
+        headers = {"x-accel-buffering": "no"}  # nginx would collect events.
+        return StreamingResponse(self._stream(parts), media_type="text/event-stream", headers=headers)
 
     async def _stream(self, parts: Callable[[], Parts]) -> AsyncIterator[str]:
         watcher, difference = self._watcher, Difference()

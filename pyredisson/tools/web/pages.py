@@ -104,6 +104,7 @@ class Pages:
             "parts": {**blocks, **joined},
             "server": self._server,
             "interval": self._watcher.interval,
+            "always": self._watcher.always,
             "patience": PATIENCE_MS,
             "now": time.time(),
             "unlock": self._form_token is not None,

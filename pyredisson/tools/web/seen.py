@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from pyredisson.tools.common import plain
-from pyredisson.tools.inspection import ClientView, LockView, Snapshot, Who, wait_graph
+from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.web.graph import Drawing, Wait, draw
 
 __all__ = [
@@ -187,15 +187,16 @@ class Seen:
 def see(snapshot: Snapshot, before: Seen | None) -> Seen:
     """Return what is shown of a snapshot, given what was shown of the one before."""
     earlier = before.rows if before is not None else {}
+    graph = wait_graph(snapshot)
+    deadlocked = {edge.lock for cycle in graph.cycles for edge in cycle}
     rows = {}
     for lock in snapshot.locks:
         lock_id = id_of(lock)
-        rows[lock_id] = _row(lock_id, lock, snapshot.taken, earlier.get(lock_id))
-    return Seen(snapshot, rows, _drawing(snapshot, rows))
+        rows[lock_id] = _row(lock_id, lock, snapshot.taken, earlier.get(lock_id), lock.name in deadlocked)
+    return Seen(snapshot, rows, _drawing(graph, rows))
 
 
-def _drawing(snapshot: Snapshot, rows: Mapping[str, Row]) -> Drawing | None:
-    graph = wait_graph(snapshot)
+def _drawing(graph: WaitGraph, rows: Mapping[str, Row]) -> Drawing | None:
     ids = {row.lock.name: row.id for row in rows.values()}
     deadlocks = {id(edge) for cycle in graph.cycles for edge in cycle}
     edges = sorted(graph.edges, key=lambda edge: id(edge) not in deadlocks)[:MAX_EDGES]
@@ -212,7 +213,7 @@ def _drawing(snapshot: Snapshot, rows: Mapping[str, Row]) -> Drawing | None:
     return draw(waits, len(graph.cycles))
 
 
-def _row(lock_id: str, lock: LockView, taken: float, before: Row | None) -> Row:
+def _row(lock_id: str, lock: LockView, taken: float, before: Row | None, deadlocked: bool) -> Row:
     held = {_key(each.who): each for each in before.holders} if before else {}
     waited = {_key(each.who): each for each in before.waiters} if before else {}
     holders = []
@@ -235,7 +236,7 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None) -> Row:
         waiters=tuple(waiters),
         waiting=lock.waiting,
         until=_steady(before and before.until, until),
-        problems=_problems(lock),
+        problems=_problems(lock, deadlocked),
         remarks=tuple(shorten(each) for each in lock.notes if not _PROBLEM.search(each)),
     )
     return before if row == before and before is not None else row
@@ -251,8 +252,8 @@ def _steady(before: float | None, now: float | None) -> float | None:
     return before
 
 
-def _problems(lock: LockView) -> tuple[str, ...]:
-    found = []
+def _problems(lock: LockView, deadlocked: bool) -> tuple[str, ...]:
+    found = ["deadlock"] if deadlocked else []
     if lock.never_expires and lock.holders:
         found.append("never expires")
     if any(each.connected is False for each in lock.holders):
