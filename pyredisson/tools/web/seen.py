@@ -14,6 +14,8 @@ from pyredisson.tools.web.graph import Drawing, Wait, draw
 
 __all__ = [
     "KINDS",
+    "MAX_NAME",
+    "MAX_PARTS",
     "PAGE",
     "SHOWN",
     "SORTS",

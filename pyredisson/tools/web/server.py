@@ -149,7 +149,7 @@ def _announce(host: str, port: int, access: Access) -> None:
     address = show_address(host, port)
     if access.token is not None:
         say(f"open {address}?token={access.token}")
-        say("whoever has this address can free locks")
+        say("this address contains the token: with it, locks can be freed")
     else:
         say(f"open {address}")
     if not is_local(host):
