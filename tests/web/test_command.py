@@ -94,9 +94,14 @@ def test_what_cannot_be_listened_on_is_said(command_line: Programs) -> None:
         program = command_line.pyredisson("web", "--listen", f"{HOST}:{other.getsockname()[1]}")
         assert program.exit_code() == 1
     assert "cannot listen on 127.0.0.1" in program.stderr
-    for wrong in ("nowhere", "1.2.3.4", "::1:80", "h:99999", f"--url=redis://:{SECRET}@h:port"):
-        arguments = [wrong] if wrong.startswith("--") else ["--listen", wrong]
-        program = command_line.pyredisson("web", *arguments)
+    wrong = (
+        "--listen=nowhere",
+        "--listen=::1:80",
+        "--listen=h:99999",
+        "--interval=0.1s",
+        f"--url=redis://:{SECRET}@h:port",
+    )
+    for program in [command_line.pyredisson("web", each) for each in wrong]:
         assert program.exit_code() == 2
         assert SECRET not in program.stderr
         assert "Traceback" not in program.stderr

@@ -6,21 +6,16 @@ import sys
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL, BadUsage
+from pyredisson.tools.common import BadUsage
+from pyredisson.tools.durations import Duration
+from pyredisson.tools.options import server_options
 
 __all__ = ["web"]
 
+LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
+
 
 @click.command(short_help="Show the locks of a server in a browser, live.")
-@click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    envvar="PYREDISSON_URL",
-    show_envvar=True,
-    help="The server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
-)
-@click.option("--prefix", default="", metavar="TEXT", help="Config.prefix of the programs that use the locks.")
 @click.option(
     "--listen",
     default="127.0.0.1:8379",
@@ -38,22 +33,23 @@ __all__ = ["web"]
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.5, 3600),
-    default=2.0,
+    type=Duration(),
+    default="2s",
     show_default=True,
-    metavar="S",
-    help="Look at the server every S seconds while a page is open, once for all pages.",
+    metavar="TIME",
+    help="Look at the server at most this often while a page is open, once for all pages; 0.5s at least.",
 )
 @click.option("--record", is_flag=True, help="Look at it while no page is open, too, so that the history has no gaps.")
 @click.option("--allow-unlock", is_flag=True, help="Let viewers who have the token, which is printed, free locks.")
+@server_options
 def web(
-    url: str,
-    prefix: str,
     listen: str,
     hosts: tuple[str, ...],
     interval: float,
     record: bool,
     allow_unlock: bool,
+    url: str,
+    prefix: str,
 ) -> None:
     """Show the locks of a server in a browser, live: holders, waiters, history, clients, and who waits for whom.
 
@@ -70,6 +66,8 @@ def web(
        1  the address to listen on is not available
        2  wrong usage, or the extra is not installed
     """
+    if not LEAST <= interval <= MOST:
+        raise BadUsage("--interval must be from 0.5s to 1h")
     try:
         from pyredisson.tools.web.server import run_web
     except ModuleNotFoundError as error:
