@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyredisson.tools.web.seen import MAX_NAME, PAGE
+from pyredisson.tools.web.seen import MAX_NAME, PAGE, Query
 from tests.waiting import until
 from tests.web.scenes import RunningSite, Scene, client, lock, waiter, who
 
@@ -322,6 +322,28 @@ def test_a_slow_look_is_followed_by_a_longer_pause(start: Start) -> None:
     start(scene, interval=0.001, always=True)
     until(lambda: len(times) > 3)
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 0.25
+
+
+def test_a_failed_look_is_repeated_soon(start: Start) -> None:
+    scene = Scene()
+    times: list[float] = []
+
+    def hang() -> object:
+        times.append(time.monotonic())
+        time.sleep(0.3)
+        raise TimeoutError
+
+    scene.take = hang  # type: ignore[method-assign, assignment]
+    start(scene, interval=0.01, always=True)
+    until(lambda: len(times) > 3)
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) < 0.6
+
+
+def test_few_rendered_pages_are_kept(start: Start) -> None:
+    site = start(Scene(), interval=60.0)
+    for number in range(250):
+        site.pages.overview_parts(Query(text=str(number)), live=True)
+    assert len(site.pages._rendered) <= 100
 
 
 # ---- a server that goes away -----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pyredisson.tools.web.watcher import Watcher
 __all__ = ["HEARTBEAT_SECONDS", "Difference", "Pages", "Parts"]
 
 MAX_CLIENTS = 200  # rows
+MAX_RENDERED = 100  # pages that are kept for other viewers until the next look
 
 #: A stream says something at least that often, so that a browser knows that it is alive.
 HEARTBEAT_SECONDS = 10.0
@@ -111,7 +112,7 @@ class Pages:
         }
 
     def _kept(self, key: object) -> Parts | None:
-        if self._version != self._watcher.version:
+        if self._version != self._watcher.version or len(self._rendered) >= MAX_RENDERED:
             self._version = self._watcher.version
             self._rendered.clear()
         return self._rendered.get(key)

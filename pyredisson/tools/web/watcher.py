@@ -140,8 +140,10 @@ class Watcher:
             began = time.monotonic()
             await self.look()
             took = time.monotonic() - began
+            # A server that does not answer needs no rest, and its return is to be seen soon.
+            pause = self.interval if self.trouble else max(self.interval - took, REST * took)
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), max(self.interval - took, REST * took))
+                await asyncio.wait_for(self._hurry.wait(), pause)
             self._hurry.clear()
 
     async def look(self) -> None:
