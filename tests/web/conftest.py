@@ -22,10 +22,12 @@ pytest.register_assert_rewrite("tests.web.scenes")
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., RunningSite]]:
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RunningSite]]:
     """``start(scene, token=None)``: a site that shows a scene, on a free port, until the test ends."""
     from tests.web.scenes import RunningSite
 
+    # A page waits for the first look, however busy the machine is.
+    monkeypatch.setattr("pyredisson.tools.web.app.FIRST_LOOK_SECONDS", 30.0)
     with ExitStack() as stack:
 
         def started(

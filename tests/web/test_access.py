@@ -187,6 +187,21 @@ def test_the_cookie_of_another_run_is_worth_nothing(start: Start) -> None:
         assert site.get("/", headers={"cookie": f"{site.access.cookie}={value}".encode()}).status_code == 403
 
 
+def test_odd_cookies_of_other_programs_do_not_matter(start: Start) -> None:
+    site = start(Scene(), token=TOKEN)
+    mine = f"{site.access.cookie}={site.access.session}"
+    for cookies in (f"a[b]=1; {mine}", f"{mine}; c", f'x="; {mine}', f";;=; {mine} ;", f"{'y=' + 'z' * 9000}; {mine}"):
+        assert site.get("/", headers={"cookie": cookies}).status_code == 200, cookies[:30]
+    assert site.get("/", headers={"cookie": f"x={mine}"}).status_code == 403
+
+
+def test_too_many_fields_are_refused_like_none(start: Start) -> None:
+    site = start(Scene(), token=TOKEN)
+    assert site.get("/?" + "&".join("a=1" for _ in range(1_000))).status_code == 403
+    with site.client(headers={"origin": site.url}) as browser:
+        assert browser.post("/sign-in", content="&".join("a=1" for _ in range(100))).status_code == 403
+
+
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
     monkeypatch.setattr("hmac.compare_digest", lambda one, other: compared.append((one, other)) or False)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from pyredisson.tools.web.seen import MAX_NAME, PAGE, Query
+from pyredisson.tools.web.seen import MAX_NAME, PAGE, Query, id_of
 from tests.waiting import until
 from tests.web.scenes import RunningSite, Scene, client, lock, waiter, who
 
@@ -390,6 +391,22 @@ def test_a_server_that_does_not_answer_delays_no_page(start: Start, monkeypatch:
     hanging = time.monotonic() + 1
     scene.take = lambda: time.sleep(max(0.0, hanging - time.monotonic())) or Scene.take(scene)  # type: ignore[method-assign]
     assert "The first look at the server is in progress" in start(scene).get("/").text
+
+
+def test_the_page_of_a_lock_is_there_as_soon_as_the_first_look_ends(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyredisson.tools.web.app.FIRST_LOOK_SECONDS", 0.05)
+    scene = Scene(orders := lock("orders", who(1)))
+    goes_on = threading.Event()
+    scene.take = lambda: goes_on.wait(10) and Scene.take(scene)  # type: ignore[method-assign, assignment]
+    site = start(scene)
+    path = f"/lock/{id_of(orders)}"
+    page = site.get(path)
+    assert page.status_code == 503
+    assert 'http-equiv="refresh"' in page.text
+    goes_on.set()
+    until(lambda: "host-1" in site.get(path).text)
 
 
 def test_more_than_so_many_streams_are_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import hmac
 import ipaddress
 import secrets
 import socket
-from http.cookies import CookieError, SimpleCookie
 from typing import final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -19,7 +18,8 @@ from pyredisson.tools.web.templates import render
 
 __all__ = ["HEADERS", "Access", "Guard", "sign_in_page"]
 
-MAX_COOKIE = 8_192  # characters that are looked at
+MAX_COOKIES = 10  # of our name: a browser sends one for each path
+MAX_FIELDS = 100  # of an address
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -79,12 +79,10 @@ class Access:
         """Whether a request has the cookie."""
         if self.token is None:
             return True
-        try:
-            cookies = SimpleCookie("; ".join(headers.getlist("cookie"))[:MAX_COOKIE])
-        except CookieError:
-            return False
-        cookie = cookies.get(self.cookie)
-        return cookie is not None and _equal(cookie.value, self.session)
+        # Not by Python's SimpleCookie: one cookie of another program that it cannot read makes it drop all of them.
+        cookies = "; ".join(headers.getlist("cookie")).split(";")
+        values = [value for name, _, value in (each.strip().partition("=") for each in cookies) if name == self.cookie]
+        return any(_equal(value, self.session) for value in values[:MAX_COOKIES])
 
     def remember(self, response: Response) -> None:
         """Give the browser the cookie."""
@@ -172,10 +170,14 @@ class Guard:
 
     def _with_token(self, scope: Scope) -> Response | None:
         """Sign in a viewer whose address contains the token; their browser continues without it."""
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=100)
-        if scope["method"] != "GET" or not any(
-            self._access.is_token(value) for name, value in query if name == "token"
-        ):
+        try:
+            query = parse_qsl(
+                scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS
+            )
+        except ValueError:
+            return None
+        tokens = [value for name, value in query if name == "token"]
+        if scope["method"] != "GET" or not any(map(self._access.is_token, tokens)):
             return None
         rest = urlencode([each for each in query if each[0] != "token"])
         # Not a redirect: after a link of another site, a browser follows it without a cookie that is SameSite=Strict.

@@ -107,6 +107,9 @@ class Site:
     async def _lock(self, request: Request) -> Response:
         await self._watcher.look_soon(FIRST_LOOK_SECONDS)
         page = self._pages.lock(request.path_params["lock_id"])
+        if page is None and self._watcher.seen is None and self._watcher.trouble is None:
+            text = "The first look at the server is in progress."
+            return HTMLResponse(self._pages.message("One moment", text, refresh=True), 503)
         if page is None:
             text = "It is free, or it has another address by now. This program has not seen it since it started."
             return HTMLResponse(self._pages.message("No such lock", text), 404)
@@ -197,11 +200,14 @@ def _event(changes: dict[str, Any]) -> str:
 
 
 async def _form_of(request: Request) -> dict[str, str]:
-    """Read a form; what is too long is none."""
+    """Read a form; what is too long, or has too many fields, is none."""
     body = b""
     async for piece in request.stream():
         body += piece
         if len(body) > MAX_FORM:
             return {}
-    read = parse_qs(body.decode("latin-1"), max_num_fields=10, encoding="utf-8", errors="replace")
+    try:
+        read = parse_qs(body.decode("latin-1"), max_num_fields=10, errors="replace")
+    except ValueError:
+        return {}
     return {name: values[0] for name, values in read.items()}

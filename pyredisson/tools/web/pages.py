@@ -89,9 +89,10 @@ class Pages:
             return None
         return render("lock.html", **self._common(self.lock_parts(lock_id, live=False)), lock_id=lock_id, title=title)
 
-    def message(self, title: str, text: str, *, link: str = "/") -> str:
-        """Return a page that only says something."""
-        return render("message.html", **self._common(Parts({}, {})), title=title, text=text, link=link)
+    def message(self, title: str, text: str, *, link: str = "/", refresh: bool = False) -> str:
+        """Return a page that only says something; with `refresh` the browser asks again by itself."""
+        common = self._common(Parts({}, {}))
+        return render("message.html", **common, title=title, text=text, link=link, refresh=refresh)
 
     def _title_of(self, lock_id: str) -> str | None:
         seen = self._watcher.seen

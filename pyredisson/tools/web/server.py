@@ -128,10 +128,11 @@ def run_web(
         raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        say(f"cannot listen on {host}:{port}: {error.strerror or error}")
+    except (OSError, UnicodeError) as error:  # UnicodeError: it can be no host name.
+        say(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}")
         return ExitCode.FAILED
-    with inspector, listener:
+    # The inspector's connections end with this process. Closing them would wait for a look at a server that hangs.
+    with listener:
         port = listener.getsockname()[1]
         access = Access(Access.new_token() if allow_unlock else None, frozenset({host, *hosts}), port)
         watcher = Watcher(inspector.snapshot, interval=interval, always=record)
