@@ -100,7 +100,7 @@ class RunningSite:
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
         self.access = Access(token, frozenset(hosts), self.port)
-        self.watcher = Watcher(scene.take, interval=interval, always=always)
+        self.watcher = Watcher(lambda: scene.take(), interval=interval, always=always)
         self.pages = Pages(self.watcher, server=SERVER, form_token=self.access.form_token if token else None)
         self.reports: list[str] = []
         site = Site(

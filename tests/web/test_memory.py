@@ -48,6 +48,7 @@ def test_gaps_are_not_drawn_over() -> None:
     plot = draw_waits(waits.last_hour(1020), 1020)
     assert [len(chart.lines) for chart in plot.charts] == [2, 2]
     assert plot.charts[0].summary == "now 2, at most 2 in the last hour"
+    assert [chart.top for chart in plot.charts] == ["2", "5 s"]
     assert draw_waits([], 1020).empty
 
 

@@ -245,7 +245,7 @@ def test_ten_thousand_locks_are_shown_in_pages(start: Start) -> None:
     assert "of 10,000" in page.text
     assert "Page 1 of 100" in page.text
     assert len(page.content) < 150_000
-    assert page.text.count("<tr data-key") == PAGE + 2
+    assert page.text.count("data-key=") == PAGE + 2
     last = site.get("/", params={"sort": "name", "page": "100"})
     assert "lock:09999" in last.text
     assert "Page 100 of 100" in site.get("/", params={"page": "99999"}).text

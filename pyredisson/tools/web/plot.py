@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -13,6 +12,14 @@ from pyredisson.tools.web.templates import duration
 __all__ = ["Chart", "Plot", "draw_waits"]
 
 WIDTH, HEIGHT = 720, 84
+
+#: What the upper edge of a chart may stand for: numbers, and times in seconds, that are easy to read.
+NUMBERS = tuple(step * 10.0**power for power in range(9) for step in (1, 2, 5))
+TIMES = (
+    *(1, 2, 5, 10, 20, 30),
+    *(60 * each for each in (1, 2, 5, 10, 20, 30)),
+    *(3600.0 * 2**power for power in range(20)),
+)
 
 
 @final
@@ -57,8 +64,10 @@ def draw_waits(buckets: Sequence[Bucket], now: float) -> Plot:
     """Draw how many waited, and for how long the longest had waited, over the hour before a Unix time."""
     last = int(now // BUCKET_SECONDS)
     charts = (
-        _chart("Owners waiting", buckets, last, lambda each: float(each.waiting), lambda value: f"{value:,.0f}"),
-        _chart("Longest wait", buckets, last, lambda each: each.longest, duration),
+        _chart(
+            "Owners waiting", buckets, last, lambda each: float(each.waiting), lambda value: f"{value:,.0f}", NUMBERS
+        ),
+        _chart("Longest wait", buckets, last, lambda each: each.longest, duration, TIMES),
     )
     return Plot(WIDTH, HEIGHT, charts, empty=not buckets)
 
@@ -69,9 +78,10 @@ def _chart(
     last: int,
     value_of: Callable[[Bucket], float],
     text_of: Callable[[float], str],
+    tops: Sequence[float],
 ) -> Chart:
     most = max(map(value_of, buckets), default=0.0)
-    top = _round_up(most)
+    top = next((each for each in tops if each >= most), most)
     areas, lines = [], []
     for run in _runs(buckets):
         points = [(_x(each.number, last), round(HEIGHT - HEIGHT * value_of(each) / top, 1)) for each in run]
@@ -96,11 +106,3 @@ def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
         else:
             runs.append([each])
     return runs
-
-
-def _round_up(value: float) -> float:
-    """Return the next number that is easy to read: 1, 2 or 5 times a power of ten, at least 1."""
-    if value <= 1:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)

@@ -8,6 +8,7 @@
   const filter = document.getElementById("filter");
   let source = null;
   let lastNews = Date.now();
+  let lastTry = Date.now();
   let offset = 0; // How far the clock of the program is ahead of ours, in seconds.
   let retry = 0;
   let retryIn = 2000;
@@ -34,6 +35,8 @@
     const isStale = Date.now() - lastNews > patience || (source !== null && source.readyState === EventSource.CLOSED);
     if (isStale && stale.hidden) write(staleSince, new Date(lastNews).toLocaleTimeString());
     stale.hidden = !isStale;
+    // A connection may be dead without a word, such as after a laptop has slept.
+    if (isStale && source !== null && Date.now() - lastTry > patience) connect();
     dot.className = isStale ? "dot stale" : source && source.readyState === EventSource.OPEN ? "dot live" : "dot";
   }
 
@@ -135,6 +138,7 @@
     const opened = new EventSource(live.dataset.events + location.search);
     let first = true;
     source = opened;
+    lastTry = Date.now();
     opened.onmessage = (message) => {
       const update = JSON.parse(message.data);
       lastNews = Date.now();
