@@ -63,6 +63,7 @@ FIGURES: dict[str, Sequence[Panel]] = {
         Bars("KB a waiter", "memory, KB a waiter"),
     ],
     "held_locks": KEPT,
+    "presence": [Bars("% of a core", "the server's processor time, % of a core")],
     "java_one_thread": [RATE],
     "java_many_threads": [RATE],
     "java_redlock": [RATE],
@@ -78,7 +79,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("One server", ("one_thread", "many_threads", "many_coroutines", "readers")),
     ("A cluster", ("cluster",)),
     ("Waiting", ("waiters", "hand_over", "contending_processes", "fair_processes")),
-    ("Held locks", ("held_locks",)),
+    ("Held locks", ("held_locks", "presence")),
     ("Redlock", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
     ("Start-up", ("import_time",)),
 )

@@ -442,3 +442,19 @@ def test_no_server() -> None:
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Inspector(url)
+
+
+@pytest.mark.parametrize("prefix", ["app:", "odd[*]:", "{app}"])
+def test_a_prefix(own: Server, open_stage: Callable[[str], Stage], prefix: str) -> None:
+    stage = open_stage(own.url)
+    client = stage.client(Config(prefix=prefix, presence_after=0.05, lock_watchdog_timeout=3.0))
+    client.get_lock("x").lock()
+    client.get_fair_lock("y").lock()
+    stage.client().get_lock("of others").lock()
+    inspector = stage.inspector(prefix=prefix)
+    assert reported(inspector, "x").holders[0].client_id == client.id
+    assert {view.name for view in inspector.snapshot().locks} == {"x", "y"}
+    assert [view.name for view in inspector.locks("x*")] == ["x"]
+    assert inspector.lock("of others") is None
+    assert any(each.presence for each in inspector.clients())
+    assert inspector.unlock("x").freed
