@@ -57,7 +57,10 @@ def measure(url: str, client: redis.Redis[Any], *arguments: str) -> dict[str, An
     cpu = used(client)
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", RUN, "ls", "--json", *arguments, "--url", url], capture_output=True, check=True, text=True
+        [sys.executable, "-c", RUN, "ls", "--json", *arguments, "--url", url],
+        capture_output=True,
+        check=True,
+        text=True,
     )
     seconds = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

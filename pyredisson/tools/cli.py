@@ -15,7 +15,7 @@ from pyredisson import __version__
 __all__ = ["COMMANDS", "cli"]
 
 #: The commands, in the order of the help. What a command needs is imported when it runs.
-COMMANDS = ("run", "doctor", "demo")
+COMMANDS = ("run", "doctor", "metrics", "demo")
 
 
 @final
