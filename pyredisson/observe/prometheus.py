@@ -33,6 +33,22 @@ __all__ = ["BUCKETS", "PrometheusListener"]
 #: The upper bounds of the histograms, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
+#: Events without a metric of their own.
+OTHERS = (
+    "BackgroundFailed",
+    "CallbackFailed",
+    "ClientCollected",
+    "HeldTooLong",
+    "HolderGone",
+    "LeftBehind",
+    "NodeBarred",
+    "PermitsNeverSet",
+    "PresenceRefused",
+    "QuorumIsYoung",
+    "ServerUnsafe",
+    "WaitingTooLong",
+)
+
 
 @final
 class PrometheusListener:
@@ -183,6 +199,8 @@ class _Counters:
         self.watchdog_late = counter("watchdog_late", "Watchdogs that ran late.", ())
         self.connection_downs = counter("connection_downs", "Connections of the subscriber that were lost.", ())
         self._others = counter("events", "Events that have no metric of their own, by their class.", ("event",))
+        for name in OTHERS:  # They begin with 0: a time series that begins with 1 has not increased.
+            self._others.labels(name)
 
     def count(self, event: events.Event) -> None:
         """Count an event that has no metric of its own."""

@@ -239,6 +239,14 @@ def test_every_other_event_is_counted_by_its_class(registry: CollectorRegistry, 
     assert value("events_total", event="LeftBehind") == 1
 
 
+def test_counters_of_events_begin_with_0(value: Value, registry: CollectorRegistry) -> None:
+    PrometheusListener(registry)
+    own = {"Acquired", "ConnectionDown", "ConnectionUp", "GivenBack", "Lost", "OutcomeUnknown", "Released"}
+    own |= {"RenewalFailed", "Renewed", "TimedOut", "WaitBegan", "WaitEnded", "WatchdogLate", "Event", "LockEvent"}
+    for name in set(events.__all__) - own:
+        assert value("events_total", event=name) == 0, name
+
+
 def test_one_registry_has_one_listener(registry: CollectorRegistry) -> None:
     PrometheusListener(registry)
     with pytest.raises(ValueError, match="another PrometheusListener"):
