@@ -138,6 +138,7 @@ ROWS: dict[str, list[Panel]] = {
             },
             "Locks lost, requests without an answer, and events such as HolderGone or HeldTooLong, a second.",
             "ops",
+            width=12,
         ),
         Panel(
             "Watchdog",
@@ -149,6 +150,7 @@ ROWS: dict[str, list[Panel]] = {
             },
             "Renewals a second. Late: the process was stopped, overloaded, or its event loop was blocked.",
             "ops",
+            width=12,
         ),
     ],
     "Servers": [

@@ -53,7 +53,7 @@ class Scan:
 
 @final
 class Scanner:
-    """Scans when it is asked to: one scan at a time, and no more than one in an interval, whoever waits for it.
+    """Scans when it is asked to: one scan at a time, and no more than one in an interval, for all that wait for it.
 
     Args:
         scan: Looks at the server.
@@ -134,7 +134,7 @@ class Exporter:
         yield _counter("scan_failures", "Scans that no server answered.", self._scanner.failures)
         if scan is not None:
             yield _gauge(_own("scan_seconds"), "How long the last scan took.", scan.seconds)
-            yield _gauge(_own("scan_age_seconds"), "Since when the last scan is over.", time.monotonic() - scan.ended)
+            yield _gauge(_own("scan_age_seconds"), "How long ago the last scan ended.", time.monotonic() - scan.ended)
         if snapshot is not None:
             yield from _of_scan(snapshot)
             yield from _of_locks(snapshot)
@@ -146,9 +146,9 @@ class Exporter:
         chosen = [each for each in snapshot.locks if self._names.fullmatch(encode_name(each.name))]
         chosen = [each for each in chosen if each.held or each.waiting]
         chosen.sort(key=lambda lock: _oldest(snapshot, lock), reverse=True)
-        labels = ["lock", "kind"]
+        # The kind is no label here: it is known while a client tells it, and a time series must not end with that.
         hold, waiters, free_in = (
-            GaugeMetricFamily(_own(name), text, labels=labels)
+            GaugeMetricFamily(_own(name), text, labels=["lock"])
             for name, text in (
                 ("lock_hold_seconds", "Since when this lock is held; 0 if that is not known."),
                 ("lock_waiters", "How many wait for this lock."),
@@ -157,14 +157,14 @@ class Exporter:
         )
         seen = set()
         for lock in chosen[: self._limit]:
-            values = [plain(lock.name), lock.kind]
-            if values[0] in seen:
+            name = plain(lock.name)
+            if name in seen:
                 continue  # Of two names that look the same once they are escaped, or stand on two servers.
-            seen.add(values[0])
-            hold.add_metric(values, _oldest(snapshot, lock))
-            waiters.add_metric(values, lock.waiting)
+            seen.add(name)
+            hold.add_metric([name], _oldest(snapshot, lock))
+            waiters.add_metric([name], lock.waiting)
             if lock.free_in is not None:
-                free_in.add_metric(values, lock.free_in)
+                free_in.add_metric([name], lock.free_in)
         yield from (hold, waiters, free_in)
         left_out = max(0, len(chosen) - self._limit)
         yield _gauge(_own("locks_beyond_limit"), "Matching locks without time series of their own.", left_out)

@@ -88,19 +88,19 @@ def test_locks_have_time_series_only_if_their_names_match() -> None:
     assert not any(name.startswith("lock_") for name in exported(*locks))
     found = exported(*locks, names="order:*")
     assert {name for name in found if name.startswith("lock_hold")} == {
-        "lock_hold_seconds lock order:1",
-        "lock_hold_seconds lock order:2",
+        "lock_hold_seconds order:1",
+        "lock_hold_seconds order:2",
     }
-    assert found["lock_hold_seconds lock order:1"] == 5
-    assert found["lock_expires_in_seconds lock order:1"] == 20
-    assert found["lock_waiters lock order:2"] == 1
+    assert found["lock_hold_seconds order:1"] == 5
+    assert found["lock_expires_in_seconds order:1"] == 20
+    assert found["lock_waiters order:2"] == 1
 
 
 def test_the_longest_holds_stay_within_the_limit() -> None:
     found = exported(*(view(f"order:{number}", since=NOW - number) for number in range(100)), names="*", limit=2)
     assert [name for name in found if name.startswith("lock_hold")] == [
-        "lock_hold_seconds lock order:99",
-        "lock_hold_seconds lock order:98",
+        "lock_hold_seconds order:99",
+        "lock_hold_seconds order:98",
     ]
     assert found["locks_beyond_limit"] == 98
 
