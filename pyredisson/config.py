@@ -106,7 +106,7 @@ class Config:
             if value is None and name in _MAY_BE_NONE:
                 continue
             checked = seconds(value, name)
-            if not 0 < checked <= MAX_SECONDS and not (checked == 0 and name == "presence_after"):
+            if not 0 < checked <= MAX_SECONDS:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
             check_meant(checked, name)
             object.__setattr__(self, name, checked)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
+from pyredisson.core.finding import Finder
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -73,6 +74,7 @@ class ClientCore:
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.presence: Presence = Presence(self)
+        self.finder: Finder = Finder(self)
         self.watchdog: Watchdog = Watchdog(self)
         self.keeper: Keeper = Keeper(self)
         self.ledger: Ledger = Ledger(self)

@@ -24,8 +24,12 @@ TIMES = [
     "quorum_retry_timeout",
     "ping_interval",
     "ping_timeout",
+    "presence_after",
+    "warn_held_longer_than",
+    "warn_waiting_longer_than",
 ]
-FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "strict_server", "wait_while_unreachable"]
+MAY_BE_NONE = ("quorum_node_timeout", "warn_held_longer_than", "warn_waiting_longer_than")
+FLAGS = ["check_lock_synced_slaves", "fence_from_clock", "presence", "strict_server", "wait_while_unreachable"]
 
 
 def test_the_defaults() -> None:
@@ -52,11 +56,17 @@ def test_the_defaults() -> None:
         "ping_interval": 10.0,
         "ping_timeout": 5.0,
         "prefix": "",
+        "client_name": None,
+        "presence": True,
+        "presence_after": 5.0,
+        "warn_held_longer_than": None,
+        "warn_waiting_longer_than": None,
     }
 
 
 def test_every_setting_is_covered_here() -> None:
     others = {
+        "client_name",
         "lock_watchdog_batch_size",
         "min_replicas",
         "prefix",
@@ -103,9 +113,13 @@ def test_times_are_numbers(name: str, value: Any) -> None:
         Config(**{name: value})
 
 
-@pytest.mark.parametrize("name", [name for name in TIMES if name != "quorum_node_timeout"])
-def test_only_the_timeout_of_a_node_may_be_left_to_us(name: str) -> None:
-    assert Config(quorum_node_timeout=None).quorum_node_timeout is None
+@pytest.mark.parametrize("name", MAY_BE_NONE)
+def test_some_times_may_be_left_out(name: str) -> None:
+    assert getattr(Config(**{name: None}), name) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [name for name in TIMES if name not in MAY_BE_NONE])
+def test_other_times_must_be_given(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         Config(**{name: None})  # type: ignore[arg-type]
 
@@ -199,3 +213,11 @@ def test_a_prefix_is_a_str(value: Any) -> None:
 def test_a_prefix_has_to_be_sent() -> None:
     with pytest.raises(ValueError, match="UTF-8"):
         Config(prefix="\ud800")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (b"web", TypeError)]
+)
+def test_the_name_of_an_application_is_text(name: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="client_name"):
+        Config(client_name=name)
