@@ -27,7 +27,7 @@ def fill(client: redis.Redis[Any], keys: int, locks: int) -> None:
     for number in range(keys):
         match number % 10:
             case 0 | 1 | 2 | 3 | 4 | 5:
-                pipeline.set(f"cache:{number}", "x" * 40, ex=3600)
+                pipeline.set(f"cache:{number}", "x" * (8 + number % 90), ex=3600)
             case 6 | 7 | 8:
                 pipeline.hset(f"session:{number}", mapping={"user": number, "seen": "yesterday"})
             case _:

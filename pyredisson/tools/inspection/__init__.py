@@ -7,8 +7,11 @@ from pyredisson.tools.inspection.inspector import Inspector, is_meant
 from pyredisson.tools.inspection.model import ClientView, LockView, PresenceEntry, Snapshot, WaiterView, Who, as_json
 from pyredisson.tools.inspection.servers import describe
 from pyredisson.tools.inspection.unlock import Unlocked
+from pyredisson.tools.inspection.views import NEVER_EXPIRES, NOT_UTF8
 
 __all__ = [
+    "NEVER_EXPIRES",
+    "NOT_UTF8",
     "ClientView",
     "Edge",
     "Inspector",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import final
 
+from pyredisson.core.names import presence_key
 from pyredisson.tools.inspection.look import Look, Progress
 from pyredisson.tools.inspection.model import ClientView, LockView, Snapshot, Who
 from pyredisson.tools.inspection.reading import Stored
@@ -20,7 +21,8 @@ __all__ = ["Inspector", "is_meant"]
 
 @final
 class Inspector:
-    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock`. Safe for threads.
+    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock` and
+    :meth:`announce`. Safe for threads.
 
     Args:
         url: A server, sentinels or a cluster. Nothing is sent yet.
@@ -144,7 +146,21 @@ class Inspector:
         outcome, owners, notified = free(server, key, stored.layout, before.mode, expected, publish)
         if outcome == "other_holder":
             before = self.lock(name) or before
+        elif outcome == "freed":
+            self._forget(before)
         return Unlocked(name, outcome, before, tuple(each.decode(errors="replace") for each in owners), notified)
+
+    def _forget(self, lock: LockView) -> None:
+        """Delete the presence entry of a hold by hand: its client has ended long ago."""
+        for who in lock.holders:
+            if who.reason is not None and who.client_id is not None:
+                key = encode_name(presence_key(who.client_id, self._prefix))
+                self._servers.of(key).tell("DEL", key)
+
+    def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
+        """Write a presence entry. Raises as :meth:`unlock` does."""
+        raw = encode_name(key)
+        self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
     def _meet(self) -> Look:
         look = Look(self._servers, self._prefix)

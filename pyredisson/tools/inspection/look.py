@@ -65,7 +65,7 @@ class Look:
     Attributes:
         people: Who is who.
         errors: What went wrong, server by server.
-        answered: How many servers were searched.
+        answered: How many servers answered.
         keys: How many keys they have.
         complete: Whether all keys were searched.
     """
@@ -115,7 +115,9 @@ class Look:
         for server in self._masters:
             try:
                 listed += read_client_list(server.ask("CLIENT", "LIST"))
+                self.answered += 1
             except (rx.ResponseError, rx.InvalidResponse):
+                self.answered += 1
                 complete = False  # This user may not list clients, or there are far too many.
             except (rx.RedisError, OSError) as error:
                 complete = False
@@ -152,7 +154,7 @@ class Look:
         keys = [encode_name(presence_key(each, self._prefix)) for each in client_ids]
         try:
             answers = server.ask_many(
-                [ask for key in keys for ask in (("GETRANGE", key, 0, MAX_PRESENCE_BYTES), ("PTTL", key))]
+                [ask for key in keys for ask in (("GETRANGE", key, "0", str(MAX_PRESENCE_BYTES)), ("PTTL", key))]
             )
         except (rx.RedisError, OSError) as error:
             return self._fail(error)
@@ -168,7 +170,6 @@ class Look:
         self.meet()
         pattern = self._pattern
         if not self._all and pattern is not None and not _GLOB.intersection(pattern.decode("latin-1")):
-            self.answered = 1
             view = self.one(pattern)
             if view is not None:
                 yield view
@@ -247,7 +248,6 @@ class Look:
                 yield from find_queues(keys)
             for keys in self._scan(server, b"zset", PERMIT_KEYS):
                 yield from find_permits(keys)
-            self.answered += 1
         except (rx.RedisError, OSError) as error:
             self._fail(error)
 

@@ -250,7 +250,6 @@ class Snapshot:
 #: Times carry their unit in JSON: the name there, and by what they are multiplied.
 _IN_JSON = {
     "since": ("since_unix_ms", 1000),
-    "taken_at": ("taken_unix_ms", 1000),
     "remaining": ("remaining_ms", 1000),
     "free_in": ("free_in_ms", 1000),
 }

@@ -136,7 +136,8 @@ class People:
             pid=source.pid if source is not None else None,
             thread=entry.thread if entry is not None else None,
             runtime="pyredisson" if presence is not None or named is not None else self._runtime(),
-            connected=self.connected(client_id),
+            # What is held by hand needs no client.
+            connected=self.connected(client_id) if entry is None or entry.reason is None else None,
             since=entry.since if entry is not None else None,
             holds=entry.holds if entry is not None else 1,
             remaining=remaining,

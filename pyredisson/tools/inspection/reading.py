@@ -107,16 +107,21 @@ def _questions(stored: Stored) -> Iterator[Command]:
     match stored.layout:
         case "mutex":
             names = LockNames(key.decode("utf-8", "surrogateescape"))
-            yield "HSCAN", key, 0, "COUNT", MAX_OWNERS
+            yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
             yield "LLEN", _bytes(names.queue)
-            yield "GETRANGE", _bytes(names.token), 0, MAX_NUMBER
+            yield "GETRANGE", _bytes(names.token), "0", str(MAX_NUMBER)
         case "read_write":
-            yield "HSCAN", key, 0, "COUNT", MAX_OWNERS
+            yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
         case "permits":
-            yield "GETRANGE", key, 0, MAX_NUMBER
-            yield "ZCOUNT", _bytes(SemaphoreNames(key.decode("utf-8", "surrogateescape")).taken), stored.now_ms, "+inf"
+            yield "GETRANGE", key, "0", str(MAX_NUMBER)
+            yield (
+                "ZCOUNT",
+                _bytes(SemaphoreNames(key.decode("utf-8", "surrogateescape")).taken),
+                str(stored.now_ms),
+                "+inf",
+            )
         case _:
-            yield "GETRANGE", key, 0, 2 * MAX_NUMBER
+            yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
 
 
 def _read_keys(server: Server, them: list[Stored]) -> None:
@@ -158,7 +163,7 @@ def _read_queues(server: Server, them: list[Stored]) -> None:
         for stored, name, used in zip(them, names, memory, strict=True)
         if not isinstance(used, int) or used <= MAX_QUEUE_MEMORY
     ]
-    queues = server.ask_many([("LRANGE", _bytes(name.queue), 0, MAX_QUEUE - 1) for _, name in small])
+    queues = server.ask_many([("LRANGE", _bytes(name.queue), "0", str(MAX_QUEUE - 1)) for _, name in small])
     asked: list[tuple[Stored, bytes]] = []
     questions: list[Command] = []
     for (stored, name), queue in zip(small, queues, strict=True):

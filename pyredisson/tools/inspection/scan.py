@@ -107,7 +107,10 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
     ]
     # Only a hash whose fields and values are short is one of ours.
     memory = server.ask_many(
-        [("MEMORY", "USAGE", key, "SAMPLES", 0 if fields <= MAX_OWNERS else MAX_OWNERS) for key, _, fields in likely]
+        [
+            ("MEMORY", "USAGE", key, "SAMPLES", "0" if fields <= MAX_OWNERS else str(MAX_OWNERS))
+            for key, _, fields in likely
+        ]
     )
     return [
         Candidate(key, "read_write" if layout == "read_write" else "mutex")
@@ -120,7 +123,7 @@ def find_strings(server: Server, keys: Sequence[bytes], now: float) -> list[tupl
     """Return those strings whose value looks like the token of a lock, and which expire."""
     sizes = server.ask_many([("STRLEN", key) for key in keys])
     likely = [key for key, size in zip(keys, sizes, strict=True) if size in (32, 40)]
-    read = server.ask_many([each for key in likely for each in (("GETRANGE", key, 0, MAX_VALUE), ("PTTL", key))])
+    read = server.ask_many([each for key in likely for each in (("GETRANGE", key, "0", str(MAX_VALUE)), ("PTTL", key))])
     found = []
     for key, value, left in zip(likely, read[::2], read[1::2], strict=True):
         seen = read_token(value, now) if isinstance(value, bytes) else None

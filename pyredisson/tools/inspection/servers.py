@@ -26,8 +26,8 @@ __all__ = ["TOOL_NAME", "Command", "Server", "Servers", "describe", "in_batches"
 
 T = TypeVar("T")
 
-Command = tuple[Any, ...]
-"""A command's words: bytes, text or numbers."""
+Command = tuple["str | bytes", ...]
+"""A command's words."""
 
 #: The name of our own connections.
 TOOL_NAME = "pyredisson-inspect"
@@ -105,7 +105,7 @@ class Server:
             redis.exceptions.RedisError: It could not be asked, or refuses.
             OSError: It could not be asked.
         """
-        [reply] = self.ask_many([command])
+        [reply] = self.ask_many([_words(command)])
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -114,7 +114,7 @@ class Server:
         """Send what changes something: once."""
         with self._lock:
             self._greet()
-            [reply] = self._exchange([command])
+            [reply] = self._exchange([pack_command(_words(command))])
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -145,16 +145,17 @@ class Server:
         with self._lock:
             self._drop()
 
-    def _batches(self, commands: Sequence[Command]) -> Iterator[list[Command]]:
-        batch: list[Command] = []
+    def _batches(self, commands: Sequence[Command]) -> Iterator[list[bytes]]:
+        """Yield the commands, packed, as many at a time as may be in flight."""
+        batch: list[bytes] = []
         size = 0
         for command in commands:
-            length = sum(len(word) for word in command if isinstance(word, (bytes, str)))
-            if batch and (len(batch) == MAX_BATCH or size + length > MAX_BATCH_BYTES):
+            packed = pack_command(command)
+            if batch and (len(batch) == MAX_BATCH or size + len(packed) > MAX_BATCH_BYTES):
                 yield batch
                 batch, size = [], 0
-            batch.append(command)
-            size += length
+            batch.append(packed)
+            size += len(packed)
         if batch:
             yield batch
 
@@ -163,13 +164,13 @@ class Server:
         if self._greeted:
             return
         self._greeted = True
-        _, number = self._exchange([("CLIENT", "SETNAME", TOOL_NAME), ("CLIENT", "ID")])
+        _, number = self._exchange([pack_command(("CLIENT", "SETNAME", TOOL_NAME)), pack_command(("CLIENT", "ID"))])
         self.number = number if isinstance(number, int) else None
 
-    def _exchange(self, commands: Sequence[Command]) -> list[Any]:
+    def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
         connection = self._connection
         try:
-            connection.send_packed_command([b"".join(map(_pack, commands))], check_health=False)
+            connection.send_packed_command([b"".join(commands)], check_health=False)
             return [_read(connection) for _ in commands]
         except BaseException:
             self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
@@ -181,8 +182,8 @@ class Server:
             self._connection.disconnect()
 
 
-def _pack(command: Command) -> bytes:
-    return pack_command(tuple(str(word) if isinstance(word, int) else word for word in command))
+def _words(command: tuple[Any, ...]) -> Command:
+    return tuple(word if isinstance(word, (str, bytes)) else str(word) for word in command)
 
 
 def _read(connection: Any) -> Any:

@@ -11,9 +11,11 @@ from pyredisson.tools.inspection.reading import Stored, names_of
 from pyredisson.tools.inspection.replies import decode_name, read_count, read_owner, read_token
 from pyredisson.tools.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
 
-__all__ = ["view_of"]
+__all__ = ["NEVER_EXPIRES", "NOT_UTF8", "view_of"]
 
+#: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"
+NOT_UTF8 = "its name is not UTF-8"
 _NUMBERED = {layout: kind for kind, layout in NUMBERED_LAYOUTS.items()}
 
 
@@ -123,6 +125,7 @@ def _notes(
 ) -> Iterable[str]:
     if never:
         yield NEVER_EXPIRES
+    yield from (f"by hand: {each.reason}" for each in holders[:1] if each.reason)
     gone = sum(each.connected is False for each in holders)
     if gone:
         yield "holder not connected" if len(holders) == 1 else f"{gone} of {len(holders)} holders not connected"
@@ -144,4 +147,4 @@ def _notes(
         elif holders[0].runtime == "unknown":
             yield "a string that may be a lock of another library"
     if decode_name(stored.key).encode() != stored.key:
-        yield "its name is not UTF-8"
+        yield NOT_UTF8
