@@ -318,7 +318,7 @@ class HandleHistory(History):
                 if not self.releases_fail:
                     raise
                 self.result.unknown += 1
-                return
+                await self.world.pause_of(process, 1.0)  # The server is away; a hold that is not left is renewed.
 
     async def once(self, process: Process, lock: Any) -> None:
         """Use a lock in one of the ways."""

@@ -225,8 +225,8 @@ SEEDS = 60
 FOUND_BY = {
     "connections to the old master are kept": 31,
     "nobody asks who is the master": 5,
-    "a master that took over does not learn of greater tokens": 60,
-    "a WAIT that a demotion breaks off is the last one": 12,
+    "a master that took over does not learn of greater tokens": 274,
+    "a WAIT that a demotion breaks off is the last one": 139,
 }
 
 
