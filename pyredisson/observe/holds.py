@@ -30,7 +30,8 @@ class Entries(Generic[T]):
     """
 
     def __init__(self, expired: Callable[[T, float], object] | None = None) -> None:
-        self._entries: dict[Key, tuple[float, float | None, T]] = {}
+        #: When each began, how long its lease is, and its value.
+        self.all: dict[Key, tuple[float, float | None, T]] = {}
         self._expired = expired
         self._sweep_at = FIRST_SWEEP
         entries = weakref.ref(self)
@@ -39,49 +40,52 @@ class Entries(Generic[T]):
 
     def begin(self, key: Key, lease: float | None, value: T) -> T | None:
         """Enter one that begins now. Returns that of the same key whose end was not noticed, if there is one."""
-        now = time.monotonic()
-        before = self._entries.get(key)
-        self._entries[key] = (now, None if lease is None else now + lease, value)
-        if len(self._entries) >= self._sweep_at:
-            self.sweep()
-            self._sweep_at = max(FIRST_SWEEP, 2 * len(self._entries))
+        before = self.all.get(key)
+        self.all[key] = (time.monotonic(), lease, value)
+        self.sweep_if_many()
         return None if before is None else before[2]
+
+    def sweep_if_many(self) -> None:
+        """Remove what has expired, if there is much. Who enters something into ``all`` calls this now and then."""
+        if len(self.all) >= self._sweep_at:
+            self.sweep()
+            self._sweep_at = max(FIRST_SWEEP, 2 * len(self.all))
 
     def end(self, key: Key) -> T | None:
         """Remove one, and return its value; ``None`` if it is not there."""
-        entry = self._entries.pop(key, None)
+        entry = self.all.pop(key, None)
         return None if entry is None else entry[2]
 
     def get(self, key: Key) -> T | None:
         """Return the value of one; ``None`` if it is not there."""
-        entry = self._entries.get(key)
+        entry = self.all.get(key)
         return None if entry is None else entry[2]
 
     def end_all(self, client_id: str) -> list[T]:
         """Remove those of a client, and return their values."""
         prefix = f"{client_id}:"
-        values = [self.end(key) for key in self._entries.copy() if key[1].startswith(prefix)]
+        values = [self.end(key) for key in self.all.copy() if key[1].startswith(prefix)]
         return [value for value in values if value is not None]
 
     def sweep(self) -> None:
         """Remove what has expired."""
         now = time.monotonic()
-        for key, entry in self._entries.copy().items():
-            until = entry[1]
-            if until is not None and until <= now and self._entries.get(key) is entry:
+        for key, entry in self.all.copy().items():
+            since, lease, value = entry
+            if lease is not None and since + lease <= now and self.all.get(key) is entry:
                 self.end(key)
                 if self._expired is not None:
-                    self._expired(entry[2], until)
+                    self._expired(value, since + lease)
 
     def now(self) -> list[tuple[float, T]]:
         """Return for how many seconds each has lasted, and its value."""
         self.sweep()
         now = time.monotonic()
-        return [(now - since, value) for since, _, value in self._entries.copy().values()]
+        return [(now - since, value) for since, _, value in self.all.copy().values()]
 
     def clear(self) -> None:
         """Forget all."""
-        self._entries.clear()
+        self.all.clear()
 
 
 def _forget(entries: Entries[T] | None) -> None:

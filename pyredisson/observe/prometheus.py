@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter
@@ -86,8 +87,11 @@ class PrometheusListener:
         self._counters = _Counters(names, registry)
         self._holds: Entries[_LockMetrics] = Entries(lambda metrics, _: metrics.hold_ended())
         self._waits: Entries[_LockMetrics] = Entries()
-        shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
-        frequent = Shared(names, registry, bounds) if shared else Computed(names, bounds, self._holds, self._waits)
+        self._held = self._holds.all
+        self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        frequent = (
+            Shared(names, registry, bounds) if self._shared else Computed(names, bounds, self._holds, self._waits)
+        )
         self._by_label: PerLabel[_LockMetrics] = PerLabel(
             label, max_labels, lambda value: _LockMetrics(self._counters, frequent.of_label(value), value)
         )
@@ -108,17 +112,21 @@ class PrometheusListener:
             if event.holds == 1:
                 metrics = self._all or self._by_label.of(event.name)
                 metrics.acquired(event.waited)
-                if len(metrics.unsorted) >= BUFFER:
-                    metrics.sort()
-                if self._holds.begin((event.name, event.owner), event.lease, metrics) is None:
-                    metrics.hold_began()
+                if self._shared:
+                    if self._holds.begin((event.name, event.owner), event.lease, metrics) is None:
+                        metrics.hold_began()
+                else:
+                    self._held[event.name, event.owner] = (monotonic(), event.lease, metrics)
+                    if len(metrics.unsorted) >= BUFFER:
+                        metrics.sort()
+                        self._holds.sweep_if_many()
         elif kind is Released:
             if TYPE_CHECKING:
                 assert isinstance(event, Released)
             if event.holds == 0:
                 metrics = self._all or self._by_label.of(event.name)
                 metrics.held(event.held)
-                if self._holds.end((event.name, event.owner)) is not None:
+                if self._held.pop((event.name, event.owner), None) is not None and self._shared:
                     metrics.hold_ended()
         elif isinstance(event, events.LockEvent):
             self._count_lock_event(event)

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, final
@@ -124,6 +124,7 @@ class Exporter:
         self._scanner = scanner
         self._names = None if names is None else glob_to_pattern(encode_name(names))
         self._limit = limit
+        self._kinds = {"lock"}  # What was seen once stays, with 0: a sum of nothing would be no data.
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics."""
@@ -137,7 +138,8 @@ class Exporter:
             yield _gauge(_own("scan_age_seconds"), "How long ago the last scan ended.", time.monotonic() - scan.ended)
         if snapshot is not None:
             yield from _of_scan(snapshot)
-            yield from _of_locks(snapshot)
+            self._kinds.update(lock.kind for lock in snapshot.locks)
+            yield from _of_locks(snapshot, sorted(self._kinds))
             if self._names is not None:
                 yield from self._of_each(snapshot)
 
@@ -176,10 +178,9 @@ def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge(_own("scan_errors"), "What the last scan could not read.", len(snapshot.errors))
 
 
-def _of_locks(snapshot: Snapshot) -> Iterator[Metric]:
+def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     held = [lock for lock in snapshot.locks if lock.held]
     waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.expired]
-    kinds = sorted({"lock", *(lock.kind for lock in snapshot.locks)})  # A sum of nothing would be no data, not 0.
     counts, waiting = Counter(lock.kind for lock in held), Counter[str]()
     for lock in snapshot.locks:
         waiting[lock.kind] += lock.waiting

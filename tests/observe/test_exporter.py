@@ -83,6 +83,13 @@ def test_without_locks_there_are_zeros() -> None:
     assert [found[name] for name in ("locks lock", "waiters lock", "longest_hold_seconds", "clients")] == [0] * 4
 
 
+def test_a_kind_that_was_seen_stays_with_0() -> None:
+    snapshots = [Snapshot(NOW), Snapshot(NOW, (view("a", kind="fair_lock"),))]
+    exporter = Exporter(Scanner(lambda: snapshots.pop() if len(snapshots) > 1 else snapshots[0], 1e-9))
+    assert values(exporter)["locks fair_lock"] == 1
+    until(lambda: values(exporter)["locks fair_lock"] == 0)
+
+
 def test_locks_have_time_series_only_if_their_names_match() -> None:
     locks = (view("order:1", since=NOW - 5, free_in=20.0), view("order:2", waiting=1), view("seat:1"))
     assert not any(name.startswith("lock_") for name in exported(*locks))

@@ -148,7 +148,7 @@ def test_leases_that_end_without_an_event_take_no_memory(registry: CollectorRegi
     listener = PrometheusListener(registry)
     for number in range(10 * FIRST_SWEEP):
         listener(acquired(f"order:{number}", lease=0.0))
-    assert len(listener._holds._entries) < FIRST_SWEEP
+    assert len(listener._held) < FIRST_SWEEP
 
 
 def test_values_take_no_memory_before_they_are_read(registry: CollectorRegistry, value: Value) -> None:
