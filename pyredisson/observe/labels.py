@@ -17,6 +17,9 @@ OTHER = "other"
 #: How many labels there are at most, by default.
 MAX_LABELS = 100
 
+#: For how many names the label is remembered.
+NAMES = 1024
+
 T = TypeVar("T")
 
 _logger = logging.getLogger("pyredisson.lock")
@@ -31,7 +34,7 @@ class PerLabel(Generic[T]):
         make: Returns what belongs to a label, given the label; ``None`` if there are none.
     """
 
-    __slots__ = ("_complained", "_label", "_limit", "_made", "_make", "single")
+    __slots__ = ("_complained", "_label", "_limit", "_made", "_make", "by_name", "single")
 
     def __init__(self, label: Label | None, limit: int, make: Callable[[str | None], T]) -> None:
         if label is not None and not callable(label):
@@ -45,6 +48,8 @@ class PerLabel(Generic[T]):
         self._make = make
         self._made: dict[str, T] = {}
         self._complained = False
+        #: What belongs to the names that were used last: quicker than to call the function.
+        self.by_name: dict[str, T] = {}
         #: What belongs to all locks, if there are no labels.
         self.single: T | None = make(None) if label is None else None
 
@@ -52,12 +57,18 @@ class PerLabel(Generic[T]):
         """Return what belongs to the label of the lock with this name."""
         if self.single is not None:
             return self.single
+        known = self.by_name.get(name)
+        if known is not None:
+            return known
         value = self._value(name)
         made = self._made.get(value)
         if made is None:
             if len(self._made) >= self._limit:
                 value = OTHER
             made = self._made.get(value) or self._made.setdefault(value, self._make(value))
+        if len(self.by_name) >= NAMES:
+            self.by_name.clear()
+        self.by_name[name] = made
         return made
 
     def used(self) -> list[T]:

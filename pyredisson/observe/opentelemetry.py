@@ -73,7 +73,7 @@ class OpenTelemetryListener:
         meter_provider: Where the metrics go. ``None``: the global one.
         tracer_provider: Where the spans go. ``None``: the global one.
         label: Returns the attribute ``pyredisson.lock.label`` of a lock, given its name, such as ``lambda name:
-            name.split(":")[0]``. It runs for each event, so it must be fast. ``None``: there is no such attribute.
+            name.split(":")[0]``. It has to return the same for a name each time. ``None``: there is no such attribute.
         max_labels: The number of different labels; all later ones count as ``"other"``.
 
     Raises:

@@ -64,7 +64,7 @@ class PrometheusListener:
     Args:
         registry: Where the metrics are registered.
         label: Returns the label ``lock`` of a lock, given its name, such as ``lambda name: name.split(":")[0]``. It
-            runs for each event, so it must be fast. ``None``: there is no such label.
+            has to return the same label for a name each time. ``None``: there is no such label.
         max_labels: The number of different labels; all later ones count as ``"other"``. Each takes about 50 time
             series.
         buckets: The upper bounds of the histograms, in seconds.
@@ -95,7 +95,7 @@ class PrometheusListener:
         self._by_label: PerLabel[_LockMetrics] = PerLabel(
             label, max_labels, lambda value: _LockMetrics(self._counters, frequent.of_label(value), value)
         )
-        self._all = self._by_label.single
+        self._all, self._by_name = self._by_label.single, self._by_label.by_name
         if isinstance(frequent, Computed):
             registry.register(frequent)
 
@@ -110,7 +110,7 @@ class PrometheusListener:
             if TYPE_CHECKING:
                 assert isinstance(event, Acquired)
             if event.holds == 1:
-                metrics = self._all or self._by_label.of(event.name)
+                metrics = self._all or self._by_name.get(event.name) or self._by_label.of(event.name)
                 metrics.acquired(event.waited)
                 if self._shared:
                     if self._holds.begin((event.name, event.owner), event.lease, metrics) is None:
@@ -124,7 +124,7 @@ class PrometheusListener:
             if TYPE_CHECKING:
                 assert isinstance(event, Released)
             if event.holds == 0:
-                metrics = self._all or self._by_label.of(event.name)
+                metrics = self._all or self._by_name.get(event.name) or self._by_label.of(event.name)
                 metrics.held(event.held)
                 if self._held.pop((event.name, event.owner), None) is not None and self._shared:
                     metrics.hold_ended()

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from pyredisson import events
 from pyredisson.observe.histogram import BUFFER
 from pyredisson.observe.holds import FIRST_SWEEP
+from pyredisson.observe.labels import NAMES
 from pyredisson.observe.prometheus import PrometheusListener
 from tests.servers import Server
 from tests.waiting import until
@@ -125,6 +126,18 @@ def test_labels_beyond_the_limit_are_one(registry: CollectorRegistry, value: Val
         if sample.name == "pyredisson_acquisitions_total"
     }
     assert counted == {"order:0": 1, "order:1": 1, "order:2": 1, "other": 997}
+
+
+def test_labels_are_remembered_for_a_limited_number_of_names(registry: CollectorRegistry, value: Value) -> None:
+    asked: list[str] = []
+    listener = PrometheusListener(registry, label=lambda name: asked.append(name) or "all")  # type: ignore[func-returns-value]
+    for _ in range(10):
+        listener(acquired("orders"))
+    assert asked == ["orders"]
+    for number in range(3 * NAMES):
+        listener(events.TimedOut(f"order:{number}", "client:1", 0.0))
+    assert len(listener._by_label.by_name) <= NAMES
+    assert value("timeouts_total", lock="all") == 3 * NAMES
 
 
 def test_a_label_that_fails_is_counted_as_other_and_logged_once(
