@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +30,9 @@ __all__ = ["BUDGET", "Finder", "Found", "found_here", "token_id"]
 
 #: Seconds that a search may take.
 BUDGET: Final = 0.25
+
+#: So many searches a client makes in a second: a program may use time-outs as a way to ask.
+MOST_SEARCHES: Final = 20
 
 #: The names of all connections are asked for once in so many seconds, of a server with at most so many of them.
 NAMES_EVERY: Final = 5.0
@@ -80,7 +84,7 @@ class Found(NamedTuple):
             elif self.holder.remaining is not None:
                 parts.append(f"its lease ends in {self.holder.remaining:.1f} s unless it is renewed")
         if self.waiting:
-            parts.append(f"{self.waiting} {'others wait' if self.waiting > 1 else 'other waits'} for it")
+            parts.append(f"{self.waiting} others wait for it" if self.waiting > 1 else "1 other waits for it")
         return "; ".join(parts) or None
 
 
@@ -116,6 +120,7 @@ class Finder:
         self._client = client
         self._names: dict[str, Connected] | None = None
         self._names_at = -math.inf
+        self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
 
     async def find(self, name: str, *, asked: bool = False) -> Found:
         """Look who holds the lock of this name. Raises no error of ours, nor one of the server's.
@@ -126,6 +131,10 @@ class Finder:
         """
         if self._client.closed or not (asked or self._client.config.presence):
             return Found()
+        now, began = self._client.runtime.now(), self._began
+        if not asked and len(began) == MOST_SEARCHES and now - began[0] < 1:
+            return Found()
+        began.append(now)
         search = Search(self, self._client, self._client.key_of(name))
         try:
             await search.run()

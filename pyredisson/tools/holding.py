@@ -27,7 +27,7 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
 
     The lease is fixed and outlives this command. Whatever interrupts the command before it has said so releases it.
     """
-    # Ctrl-C ends a command at once by default. Here it must not leave a lock held that no one knows of.
+    # By default Ctrl-C ends a command without another word. Here it must not leave a lock held that no one knows of.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     client = connect(url, Config(prefix=prefix, client_name=_user(), presence=False))
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from pyredisson.tools.common import ExitCode, say
 from pyredisson.tools.durations import duration_text
@@ -160,20 +162,26 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
 
 def _chain(name: str, graph: WaitGraph) -> Iterator[Edge]:
     """Yield the waits for a lock, then what its holders wait for, and so on."""
-    wanted, seen = [name], {name}
+    by_lock: dict[str, list[Edge]] = defaultdict(list)
+    wants: dict[_Owner, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        by_lock[edge.lock].append(edge)
+        wants[_owner(edge.waiter)].append(edge.lock)
+    wanted, seen = deque([name]), {name}
     while wanted:
-        now = wanted.pop(0)
-        for edge in graph.edges:
-            if edge.lock == now:
-                yield edge
-                for other in graph.edges:
-                    if _same(other.waiter, edge.holder) and other.lock not in seen:
-                        seen.add(other.lock)
-                        wanted.append(other.lock)
+        for edge in by_lock[wanted.popleft()]:
+            yield edge
+            further = [each for each in wants[_owner(edge.holder)] if each not in seen]
+            wanted.extend(dict.fromkeys(further))
+            seen.update(further)
 
 
-def _same(one: Who, other: Who) -> bool:
-    return (one.client_id, one.thread_id) == (other.client_id, other.thread_id) and one.client_id is not None
+_Owner: TypeAlias = "tuple[str | None, int | None, str]"
+
+
+def _owner(who: Who) -> _Owner:
+    """Return by what an owner is the same as another one."""
+    return who.client_id, who.thread_id, "" if who.client_id is not None else who.owner
 
 
 def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
@@ -190,7 +198,7 @@ def _explanation(
         if lock is None or not (lock.held or lock.waiting):
             yield [(quoted(name), "bold"), (": free, and no client waits for it", "")]
             return
-        yield from _story(lock, graph, now, snapshot)
+        yield from _story(lock, graph, now)
     for cycle in cycles:
         yield from _deadlock(cycle, now)
     if not cycles:
@@ -198,12 +206,13 @@ def _explanation(
         yield [(f"no deadlock among {waits}", "dim")]
 
 
-def _story(lock: LockView, graph: WaitGraph, now: float, snapshot: Snapshot) -> Iterator[Line]:
+def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
     yield [(lock.name, "bold"), (f" is {'held by' if lock.holders else _state(lock)}", "")]
+    seen = {_owner(who) for who in lock.holders}
     for who in lock.holders[:SHOWN]:
         yield [(f"  {describe_who(who, now)}", "")]
         yield from ([(f"      {line}", "dim")] for line in who.stack)
-        yield from _onwards(who, graph, now, 4, {(who.client_id, who.thread_id)})
+        yield from _onwards(who, graph, now, 4, seen)
     if lock.waiters:
         yield [("  and waited for by", "")]
         yield from ([(f"    {describe_waiter(each, now)}", "")] for each in lock.waiters[:SHOWN])
@@ -212,16 +221,14 @@ def _story(lock: LockView, graph: WaitGraph, now: float, snapshot: Snapshot) -> 
         yield [(f"  and waited for by {lock.waiting_clients} client{plural}, not known which owners", "")]
 
 
-def _onwards(
-    who: Who, graph: WaitGraph, now: float, indent: int, seen: set[tuple[str | None, int | None]]
-) -> Iterator[Line]:
+def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Owner]) -> Iterator[Line]:
     """Say what a holder waits for itself, and who holds that."""
     for edge in graph.edges:
-        if _same(edge.waiter, who) and indent < 2 * SHOWN:
+        if _owner(edge.waiter) == _owner(who) and indent < 2 * SHOWN:
             yield [(f"{' ' * indent}waits for ", ""), (edge.lock, "bold"), (f", held by {edge.holder.label}", "")]
-            holder = (edge.holder.client_id, edge.holder.thread_id)
-            if holder not in seen:
-                yield from _onwards(edge.holder, graph, now, indent + 2, seen | {holder})
+            if _owner(edge.holder) not in seen:
+                seen.add(_owner(edge.holder))
+                yield from _onwards(edge.holder, graph, now, indent + 2, seen)
 
 
 def _deadlock(cycle: tuple[Edge, ...], now: float) -> Iterator[Line]:

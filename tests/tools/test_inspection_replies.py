@@ -251,6 +251,17 @@ def test_a_queue_with_dead_waiters() -> None:
     assert not view.held
 
 
+@pytest.mark.parametrize(("kind", "waits"), [("lock", False), ("fair_lock", False), ("non_reentrant_lock", True)])
+def test_an_owner_that_has_acquired_the_lock_since_it_reported_its_wait_does_not_wait(kind: str, waits: bool) -> None:
+    known = people(named(CLIENT))
+    entry = {"kind": kind, "name": "x", "id": 7, "thread": "MainThread", "ms": 12_000}
+    known.add(CLIENT, read_presence(CLIENT, presence(holds=[], waits=[entry]), 25_000, NOW))
+    stored = Stored(b"x", "mutex", exists=True, left_ms=1500, owners=[(f"{CLIENT}:7".encode(), b"1")])
+    assert len(view_of(stored, known, "node", "", NOW).waiters) == waits
+    free = Stored(b"x", "mutex")
+    assert len(view_of(free, known, "node", "", NOW).waiters) == 1
+
+
 def test_a_prefix_is_not_part_of_the_name() -> None:
     stored = Stored(b"app:x", "mutex", exists=True, left_ms=1, owners=[(f"{CLIENT}:7".encode(), b"1")])
     view = view_of(stored, people(), "node", "app:", NOW)

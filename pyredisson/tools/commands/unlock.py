@@ -19,7 +19,7 @@ __all__ = ["unlock"]
 @json_option
 @server_options
 def unlock(name: str, yes: bool, holder: str | None, as_json: bool, url: str, prefix: str) -> None:
-    """Free the lock NAME, whoever holds it, and wake its waiters.
+    """Free the lock NAME of another owner, and wake its waiters.
 
     \b
         pyredisson unlock order:17

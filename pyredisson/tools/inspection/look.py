@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ from pyredisson.tools.inspection.scan import (
     PERMIT_KEYS,
     QUEUE_KEYS,
     Candidate,
+    Layout,
     candidates_named,
     find_hashes,
     find_permits,
@@ -49,6 +51,7 @@ MAX_ID = 64  # characters of a client's id
 PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
 
 _GLOB = frozenset("*?[\\")
+_GLOB_BYTES = re.compile(rb"[*?\[\]\\]")
 
 
 @final
@@ -87,10 +90,12 @@ class Look:
         self._prefix = prefix
         self._progress = progress
         self._deadline = deadline
-        self._pattern = None if pattern is None else encode_name(prefix + pattern)
-        if pattern is None and prefix:
-            self._pattern = encode_name(prefix + "*")
-        self._all = pattern is None
+        self._pattern = None
+        self._name = None  # The key, if the pattern is a name.
+        if pattern is not None and not _GLOB.intersection(pattern):
+            self._name = encode_name(prefix + pattern)
+        elif pattern is not None or prefix:
+            self._pattern = _GLOB_BYTES.sub(rb"\\\g<0>", encode_name(prefix)) + encode_name(pattern or "*")
         self._masters: list[Server] = []
         self._searched = 0
         self._seen: set[bytes] = set()
@@ -127,7 +132,7 @@ class Look:
 
     def find_presence(self) -> None:
         """Find the presence entries of all clients, also of those whose connections have no name."""
-        match = encode_name(self._prefix + PRESENCE_KEYS)
+        match = _GLOB_BYTES.sub(rb"\\\g<0>", encode_name(self._prefix)) + PRESENCE_KEYS.encode()
         for server in self._masters:
             for keys in self._scan(server, b"string", match):
                 self._read_presence(self._clients_among(keys))
@@ -168,9 +173,8 @@ class Look:
     def views(self) -> Iterator[LockView]:
         """Yield all locks. What cannot be read is in ``errors``. Raises if no server can be found."""
         self.meet()
-        pattern = self._pattern
-        if not self._all and pattern is not None and not _GLOB.intersection(pattern.decode("latin-1")):
-            view = self.one(pattern)
+        if self._name is not None:
+            view = self.one(self._name)
             if view is not None:
                 yield view
             return
@@ -192,7 +196,9 @@ class Look:
         """Return what is stored of a lock. Raises if the server does not answer."""
         server = self._servers.of(key)
         reported = NUMBERED_LAYOUTS.get(self.people.kind_of(key.decode("utf-8", "backslashreplace")) or "")
-        waited = {each.key: each.layout for each in self._subscribed(server)} if reported is None else {}
+        waited: dict[bytes, Layout] = {}
+        if reported is None:
+            waited = {each.key: each.layout for each in self._subscribed(server)}
         found = candidates_named(server, key, time.time(), reported or waited.get(key))
         [*read] = read_stored(server, found, self._sharded)
         self._read_presence(_clients_in(read))

@@ -98,8 +98,12 @@ def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...],
         expired = stored.scores.get(member, 0) <= stored.now_ms
         kind = "non_reentrant_fair_lock" if people.kind_of(key) == "non_reentrant_fair_lock" else "fair_lock"
         yield WaiterView(who, kind, who.since, place, expired)
+    holding = {(who.client_id, who.thread_id) for who in holders} if stored.layout == "mutex" else set()
     for presence, entry in people.waits_of(key):
-        if (presence.client_id, entry.thread_id) not in queued:
+        owner_id = (presence.client_id, entry.thread_id)
+        # What a client reports is as old as a period: an owner that holds the lock by now waits no longer.
+        has_acquired = owner_id in holding and not entry.kind.startswith("non_reentrant")
+        if owner_id not in queued and not has_acquired:
             who = people.person(presence.client_id, entry.thread_id, entry, None)
             yield WaiterView(who, entry.kind, entry.since)
 
