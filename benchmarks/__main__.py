@@ -20,6 +20,7 @@ from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
 from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread, java_redlock
+from .listeners import listeners
 from .presence import presence
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
@@ -109,6 +110,7 @@ FIGURES: dict[str, Play] = {
     "java_held_locks": lambda server, effort, tournament: java_held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
     ),
+    "listeners": _rates(listeners),
     "import_time": lambda server, effort, tournament: import_time(rounds=effort.rounds, tournament=tournament),
 }
 

@@ -70,6 +70,7 @@ FIGURES: dict[str, Sequence[Panel]] = {
     "java_hand_over": [ACQUISITIONS, WAIT],
     "cross_hand_over": [Waits("from unlock() to the other's lock(), ms")],
     "java_held_locks": KEPT,
+    "listeners": [RATE],
     "import_time": [Bars("whole ms", "start of an interpreter and import, ms")],
 }
 """What the charts of each figure show."""
@@ -81,6 +82,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("Waiting", ("waiters", "hand_over", "contending_processes", "fair_processes")),
     ("Held locks", ("held_locks", "presence")),
     ("Redlock", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
+    ("Metrics", ("listeners",)),
     ("Start-up", ("import_time",)),
 )
 

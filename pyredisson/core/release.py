@@ -209,7 +209,7 @@ def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float
             client.watchdog.watch(ownership)
     if tell:
         held = client.runtime.now() - ownership.since[count - 1]
-        client.emit(events.Released(ownership.name, ownership.owner, count - 1, held))
+        client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
 
 
 # ---- who holds it instead --------------------------------------------------------------------------------------------

@@ -250,9 +250,9 @@ class MultiLockCore:
                 waited = client.runtime.now() - asked
                 if acquired:
                     hold.since += waited
-                    client.emit(events.Acquired(owned.name, owned.owner, waited, len(owned.holds)))
+                    client.emit(events.Acquired(owned.name, owned.owner, waited, len(owned.holds), hold.fixed_lease))
                 else:
-                    client.emit(events.TimedOut(owned.name, owned.owner, waited))
+                    client.emit_ordinary(events.TimedOut(owned.name, owned.owner, waited))
             return acquired
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             undo_all(owned, hold, before)

@@ -189,7 +189,7 @@ def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
         raise error
     if client.talkative():
         held_for = client.runtime.now() - hold.since
-        client.emit(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
+        client.emit_ordinary(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
 
 
 class _Confirmed:
