@@ -17,8 +17,8 @@ __all__ = ["COMMANDS", "cli"]
 
 #: The commands, in the order of the help. What a command needs is imported when it runs.
 COMMANDS = (
-    *("run", "ls", "show", "why", "watch", "top", "unlock", "lock", "clients", "leaks", "doctor", "metrics", "web", "demo"),
-    "completion",
+    *("run", "ls", "show", "why", "watch", "top", "unlock", "lock", "clients", "leaks", "doctor", "metrics"),
+    *("web", "demo", "completion"),
 )
 
 

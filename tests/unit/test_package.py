@@ -57,7 +57,8 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
 
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
-    extras = {"hiredis", "embedded", "cli", "web", "prometheus", "opentelemetry", "testing", "frameworks", "docs", "dev"}
+    users = {"hiredis", "embedded", "cli", "web", "prometheus", "opentelemetry", "testing"}
+    extras = users | {"frameworks", "docs", "dev"}
     assert set(PROJECT["optional-dependencies"]) == extras
     assert not any(each.startswith("hiredis") for each in PROJECT["dependencies"])
 
