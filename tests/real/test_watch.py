@@ -28,6 +28,7 @@ class Watcher:
         self.watch = watch
         self.seen: list[tuple[str, str | None]] = []
         self.labels: list[str] = []
+        self.held: list[float | None] = []
 
     def sees(self, *events: str, within: float = 20.0) -> None:
         """Watch until these events were seen, in this order, since the last call."""
@@ -36,6 +37,7 @@ class Watcher:
             assert time.monotonic() < ends, f"expected {events}, saw {self.seen}"
             for _, lock, change in self.watch.next_changes():
                 self.seen.append((change.event, change.owner))
+                self.held.append(change.held)
                 self.labels.append(self.watch.whom(lock, change.owner).label)
         self.seen = self.seen[len(events) :]
 
@@ -91,6 +93,24 @@ def test_each_kind_of_lock_can_be_watched(
         with lock.hold():
             watcher.sees("acquired")
         watcher.sees("released")
+
+
+def test_of_a_hand_over_each_event_is_of_its_own_owner(
+    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    locks.hset(unique_name, HOLDER, "1")
+    watcher.sees("acquired")
+    pipeline = locks.pipeline()
+    pipeline.delete(unique_name)
+    pipeline.hset(unique_name, HOLDER.replace("7", "8"), "1")
+    pipeline.publish(f"redisson_lock__channel:{{{unique_name}}}", "0")
+    pipeline.execute()
+    watcher.sees("released", "acquired")
+    assert watcher.held[1] is None
+    assert watcher.held[2] is not None
+    assert watcher.held[3] is None
 
 
 def test_a_fair_lock_is_known_by_what_its_holder_tells(
