@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import redis
@@ -15,6 +17,7 @@ from pyredisson.tools.inspection import Inspector
 from pyredisson.tools.inspection.servers import Servers
 from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
+from tests.command_line import programs
 from tests.servers import VALKEY, Server
 from tests.waiting import until
 
@@ -252,3 +255,12 @@ def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pyte
         with Redisson.from_url(url) as client, client.get_lock("order"):
             assert next(events)[2].event in ("acquired", "released")
     assert "the connection was lost" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_it_without_a_word(valkey: Server, unique_name: str, tmp_path: Path) -> None:
+    with programs(tmp_path) as started:
+        program = started.pyredisson("watch", unique_name, "--json", url=valkey.url)
+        until(lambda: "free" in program.stdout, 20, what="it watches")
+        program.send(signal.SIGINT)
+        assert program.exit_code() == -signal.SIGINT
+        assert program.stderr == ""

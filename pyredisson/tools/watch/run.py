@@ -114,6 +114,7 @@ class Watch:
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._who: dict[str, Who] = {}
         self._listed = 0.0
+        servers.masters()
         by_server: dict[Server, list[str]] = {}
         for key in self._locks:
             by_server.setdefault(self._servers.of(key.encode()), []).append(key)
