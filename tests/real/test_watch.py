@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import redis
@@ -15,6 +17,7 @@ from pyredisson.tools.inspection import Inspector
 from pyredisson.tools.inspection.servers import Servers
 from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
+from tests.command_line import programs
 from tests.servers import VALKEY, Server
 from tests.waiting import until
 
@@ -28,6 +31,7 @@ class Watcher:
         self.watch = watch
         self.seen: list[tuple[str, str | None]] = []
         self.labels: list[str] = []
+        self.held: list[float | None] = []
 
     def sees(self, *events: str, within: float = 20.0) -> None:
         """Watch until these events were seen, in this order, since the last call."""
@@ -36,6 +40,7 @@ class Watcher:
             assert time.monotonic() < ends, f"expected {events}, saw {self.seen}"
             for _, lock, change in self.watch.next_changes():
                 self.seen.append((change.event, change.owner))
+                self.held.append(change.held)
                 self.labels.append(self.watch.whom(lock, change.owner).label)
         self.seen = self.seen[len(events) :]
 
@@ -91,6 +96,24 @@ def test_each_kind_of_lock_can_be_watched(
         with lock.hold():
             watcher.sees("acquired")
         watcher.sees("released")
+
+
+def test_of_a_hand_over_each_event_is_of_its_own_owner(
+    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    locks.hset(unique_name, HOLDER, "1")
+    watcher.sees("acquired")
+    pipeline = locks.pipeline()
+    pipeline.delete(unique_name)
+    pipeline.hset(unique_name, HOLDER.replace("7", "8"), "1")
+    pipeline.publish(f"redisson_lock__channel:{{{unique_name}}}", "0")
+    pipeline.execute()
+    watcher.sees("released", "acquired")
+    assert watcher.held[1] is None
+    assert watcher.held[2] is not None
+    assert watcher.held[3] is None
 
 
 def test_a_fair_lock_is_known_by_what_its_holder_tells(
@@ -232,3 +255,12 @@ def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pyte
         with Redisson.from_url(url) as client, client.get_lock("order"):
             assert next(events)[2].event in ("acquired", "released")
     assert "the connection was lost" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_it_without_a_word(valkey: Server, unique_name: str, tmp_path: Path) -> None:
+    with programs(tmp_path) as started:
+        program = started.pyredisson("watch", unique_name, "--json", url=valkey.url)
+        until(lambda: "free" in program.stdout, 20, what="it watches")
+        program.send(signal.SIGINT)
+        assert program.exit_code() == -signal.SIGINT
+        assert program.stderr == ""

@@ -114,7 +114,6 @@ def test_a_look_that_is_refused_is_not_taken_for_a_free_lock() -> None:
 class Seen:
     name: str = "order:17"
     state: State | None = HELD
-    held: float | None = None
 
 
 WHO = Who("8f3a1c5e", 12, app="web", host="web-3", pid=4711)
@@ -127,9 +126,9 @@ def line(change: Change, seen: Seen | None = None, *, named: bool = False) -> st
 def test_an_event_is_a_line() -> None:
     waited_for = replace(HELD, queued=3)
     assert line(Change("acquired", A, handed_over=True, holds=1)) == "acquired  web@web-3 pid 4711 t12  handed over"
-    seen = Seen(state=waited_for, held=41.79)
-    assert line(Change("released", A), seen) == "released  web@web-3 pid 4711 t12  held 42 s, 3 waiting"
-    assert line(Change("expired", A), Seen(held=30.0)).endswith(
+    seen = Seen(state=waited_for)
+    assert line(Change("released", A, held=41.79), seen) == "released  web@web-3 pid 4711 t12  held 42 s, 3 waiting"
+    assert line(Change("expired", A, held=30.0)).endswith(
         "EXPIRED   web@web-3 pid 4711 t12  held 30 s, not renewed in time"
     )
     assert line(Change("forced", A)).startswith("FORCED    web@web-3")
@@ -146,7 +145,7 @@ def test_names_do_not_move_the_terminal() -> None:
 
 
 def test_an_event_as_json_has_units_in_its_names() -> None:
-    record = json.loads(json.dumps(record_of(1_700_000_000.5, Seen(held=1.5), Change("released", A), WHO)))
+    record = json.loads(json.dumps(record_of(1_700_000_000.5, Seen(), Change("released", A, held=1.5), WHO)))
     assert record["schema"] == 1
     assert record["at_unix_ms"] == 1_700_000_000_500
     assert (record["event"], record["name"], record["held_ms"]) == ("released", "order:17", 1500)

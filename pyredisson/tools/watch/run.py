@@ -32,6 +32,7 @@ TIMEOUT = 2.0  # seconds for each answer
 LOOK_EVERY = 1.0  # seconds, without notifications of keys
 LOOK_SELDOM = 5.0  # with them
 LOOK_AGAIN = 0.02  # at the earliest
+MOST_KNOWN = 10_000  # owners
 WHO_AGAIN = 1.0  # seconds until the clients are listed again, at the earliest
 
 #: Kinds whose releases may send no message. They are known only of those who tell what they hold.
@@ -80,7 +81,6 @@ class Watched:
         self.looked = 0.0
         self.due = 0.0
         self.since: dict[str, float] = {}  # Unix time, by owner
-        self.held: float | None = None  # Seconds: for how long the owner of the last event had held it.
         self.messages = 0
         self.forced = False
         self.expired = False
@@ -114,6 +114,7 @@ class Watch:
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._who: dict[str, Who] = {}
         self._listed = 0.0
+        servers.masters()
         by_server: dict[Server, list[str]] = {}
         for key in self._locks:
             by_server.setdefault(self._servers.of(key.encode()), []).append(key)
@@ -220,18 +221,21 @@ class Watch:
             found = list(changes(before, state, evidence))
         for change in found:
             at = time.time()
-            if change.owner is None:
-                lock.held = None
-            else:
-                if change.event == "acquired":
-                    lock.since[change.owner] = at
-                elif change.event == "held" and (known := self.whom(lock, change.owner).since) is not None:
-                    lock.since[change.owner] = known
-                since = lock.since.get(change.owner)
-                lock.held = None if since is None or change.event == "acquired" else max(0.0, at - since)
-                if change.event not in ("acquired", "held", "reentered"):
-                    lock.since.pop(change.owner, None)
-            yield at, lock, change
+            yield at, lock, replace(change, held=self._held(lock, change, at))
+
+    def _held(self, lock: Watched, change: Change, at: float) -> float | None:
+        """Return for how many seconds the owner has held the lock, and note when it began or ended to hold it."""
+        if change.owner is None:
+            return None
+        if change.event == "acquired":
+            lock.since[change.owner] = at
+            return None
+        if change.event == "held" and (known := self.whom(lock, change.owner).since) is not None:
+            lock.since[change.owner] = known
+        since = lock.since.get(change.owner)
+        if change.event not in ("held", "reentered"):
+            lock.since.pop(change.owner, None)
+        return None if since is None else max(0.0, at - since)
 
     def whom(self, lock: Watched, owner: str | None) -> Who:
         """Return who an owner is, as far as its client says. The clients are listed only for an owner that is new."""
@@ -240,6 +244,8 @@ class Watch:
         now = time.monotonic()
         if owner not in self._who and now - self._listed >= WHO_AGAIN:
             self._listed = now
+            if len(self._who) > MOST_KNOWN:
+                self._who.clear()
             with suppress(rx.RedisError, OSError):
                 view = self._inspector.lock(lock.name)
                 lock.kind = view.kind if view is not None else None

@@ -27,7 +27,6 @@ class Lock(Protocol):
 
     name: str
     state: State | None
-    held: float | None
 
 
 def record_of(at: float, lock: Lock, change: Change, who: Who) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def record_of(at: float, lock: Lock, change: Change, who: Who) -> dict[str, Any]
         "name": lock.name,
         "event": change.event,
         "holder": None if change.owner is None else as_json(who),
-        "held_ms": None if lock.held is None else round(lock.held * 1000),
+        "held_ms": None if change.held is None else round(change.held * 1000),
         "count": change.count,
         "handed_over": change.handed_over,
         "holds": change.holds,

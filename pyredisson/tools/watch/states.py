@@ -87,6 +87,7 @@ class Change:
         handed_over: Whether another owner held it in the same interval before.
         holds: The holds of the owner now.
         number: The value of a semaphore or latch now.
+        held: For how many seconds the owner has held it, as far as that is known.
     """
 
     event: EventName
@@ -95,6 +96,7 @@ class Change:
     handed_over: bool = False
     holds: int = 0
     number: int | None = None
+    held: float | None = None
 
 
 def channels_of(name: str) -> list[str]:
