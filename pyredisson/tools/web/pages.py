@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from pyredisson.tools.web.plot import draw_waits
-from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row
+from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row, shorten
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
@@ -159,7 +159,7 @@ class Pages:
             "clients": {
                 key: render("blocks/client_row.html", client=each, key=key, live=live)
                 for each in clients[:MAX_CLIENTS]
-                for key in [each.client_id or " ".join(each.addresses)]
+                for key in [shorten(each.client_id or " ".join(each.addresses))]
             },
         }
         return Parts(blocks, lists)
