@@ -65,8 +65,9 @@ def measure(url: str, client: redis.Redis[Any], *arguments: str) -> dict[str, An
     seconds = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     report = json.loads(done.stdout)
-    slow = [entry["duration"] / 1000 for entry in client.slowlog_get(10_000)]
-    commands = {name.removeprefix("cmdstat_"): each["calls"] for name, each in client.info("commandstats").items()}
+    slowlog = sorted(client.slowlog_get(10_000), key=lambda entry: entry["duration"], reverse=True)
+    slow = [entry["duration"] / 1000 for entry in slowlog]
+    commands = {name.removeprefix("cmdstat_"): each for name, each in client.info("commandstats").items()}
     return {
         "arguments": list(arguments),
         "locks": len(report["locks"]),
@@ -76,8 +77,10 @@ def measure(url: str, client: redis.Redis[Any], *arguments: str) -> dict[str, An
         "server_processor_seconds": round(used(client) - cpu, 2),
         "memory_mib": round(int(done.stderr.split()[-1]) / 1024, 1),
         "longest_command_ms": max(slow, default=0.0),
+        "longest_commands": [bytes(entry["command"])[:40].decode(errors="replace") for entry in slowlog[:3]],
         "commands_over_1_ms": len(slow),
-        "commands": sum(commands.values()),
+        "scan_ms_mean": round(commands.get("scan", {}).get("usec_per_call", 0.0) / 1000, 3),
+        "commands": sum(each["calls"] for each in commands.values()),
     }
 
 

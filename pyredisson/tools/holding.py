@@ -10,9 +10,9 @@ import time
 
 import redis.exceptions as rx
 
-from pyredisson import Config, RedissonError, __version__, current_thread_id
+from pyredisson import Config, LockError, RedissonError, __version__, current_thread_id
 from pyredisson.core.names import presence_key
-from pyredisson.tools.common import ExitCode, connect, plain, say
+from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import Inspector, describe
 from pyredisson.tools.looking import describe_who, print_json, quoted
@@ -47,7 +47,11 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
     except KeyboardInterrupt:
         say("interrupted: the lock is not held")
         return ExitCode.SIGNALLED + signal.SIGINT
+    except ValueError as error:
+        raise BadUsage(str(error)) from None
     except (RedissonError, rx.RedisError, OSError) as error:
+        if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
+            raise BadUsage(plain(str(error))) from None  # The name is that of something else.
         say(f"{quoted(name)}: {describe(error)}")
         return ExitCode.UNAVAILABLE
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -98,8 +99,12 @@ def look_with_progress(inspector: Inspector, pattern: str | None, *, quiet: bool
             bar.start()
         bar.update(task, completed=done // 4, total=max(1, total // 4))
 
+    # The default of the command line ends it without another word, and would leave the cursor hidden.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return inspector.snapshot(pattern, progress=show)
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.SIGNALLED + signal.SIGINT) from None
     finally:
         bar.stop()
 

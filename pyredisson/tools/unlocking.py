@@ -6,9 +6,10 @@ import sys
 import time
 
 import click
+import redis.exceptions as rx
 
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
-from pyredisson.tools.inspection import LockView, Unlocked, as_json
+from pyredisson.tools.inspection import LockView, Unlocked, as_json, describe
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
 
 __all__ = ["unlock_lock"]
@@ -32,6 +33,9 @@ def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, h
             done = inspector.unlock(name, holder=holder, seen=seen if seen is not None and seen.holders else None)
         except ValueError as error:
             say(f"{quoted(name)}: {error}")
+            return ExitCode.FAILED
+        except rx.ResponseError as error:
+            say(f"{quoted(name)}: the server refused: {describe(error)}")
             return ExitCode.FAILED
     return _report(done, as_json)
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 import redis
@@ -412,6 +413,7 @@ def test_a_cluster(any_cluster: RunningCluster, open_stage: Callable[[str], Stag
     assert (waited.waiting_clients, len(waited.waiters)) == (1, 1)
     assert inspector.unlock(names[0]).freed
     assert acquired.wait(10)
+    stage.inspector().announce(f"{unique_name}:announced", b"{}", 1000)
     assert {one.id, other.id} <= {each.client_id for each in inspector.clients()}
 
 
@@ -422,6 +424,10 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         stage.client().get_lock("x").lock()
         inspector = stage.inspector()
         assert inspector.snapshot().locks[0].name == "x"
+        asked = Mock(wraps=inspector._servers._by_sentinels)
+        with patch.object(inspector._servers, "_by_sentinels", asked):
+            inspector.snapshot()
+        assert asked.call_count == 1
         view = inspector.lock("x")
         assert view is not None
         assert view.node == f"{HOST}:{watched.master().port}"

@@ -326,3 +326,19 @@ def test_tools_that_are_killed_harm_no_lock(holder: Redisson, own: Server, start
             program.exit_code()
         assert direct.hgetall("x") == before
     holder.get_fair_lock("x").unlock()
+
+
+def test_a_name_that_cannot_be_locked(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.set("a string", "x")
+    for name in ("", "a string", "x" * 70_000):
+        assert run("lock", name, "--for", "1s", "--reason", "y").exit_code == 2, name[:20]
+
+
+def test_a_server_that_refuses(own: Server, holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-eval")
+    result = run("unlock", "x", "--yes", url=f"redis://ann:sesame@{HOST}:{own.port}")
+    assert result.exit_code == 1
+    assert holder.get_lock("x").is_locked()

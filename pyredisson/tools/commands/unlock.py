@@ -32,7 +32,7 @@ def unlock(name: str, yes: bool, holder: str | None, as_json: bool, url: str, pr
     \b
     Exit code:
        0  the lock was freed
-       1  nothing was changed: the answer was no, or NAME is a semaphore or a latch
+       1  nothing was changed: the answer was no, NAME is a semaphore or a latch, or the server refused
        2  wrong usage
        3  the lock is not held
        4  another owner holds it by now

@@ -160,6 +160,7 @@ class Inspector:
     def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
         """Write a presence entry. Raises as :meth:`unlock` does."""
         raw = encode_name(key)
+        self._servers.masters()
         self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
     def _meet(self) -> Look:

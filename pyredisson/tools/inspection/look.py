@@ -195,14 +195,17 @@ class Look:
     def stored(self, key: bytes) -> Stored | None:
         """Return what is stored of a lock. Raises if the server does not answer."""
         server = self._servers.of(key)
-        reported = NUMBERED_LAYOUTS.get(self.people.kind_of(key.decode("utf-8", "backslashreplace")) or "")
-        waited: dict[bytes, Layout] = {}
-        if reported is None:
-            waited = {each.key: each.layout for each in self._subscribed(server)}
-        found = candidates_named(server, key, time.time(), reported or waited.get(key))
+        found = candidates_named(server, key, time.time(), lambda: self._numbered(server, key))
         [*read] = read_stored(server, found, self._sharded)
         self._read_presence(_clients_in(read))
         return read[0] if read else None
+
+    def _numbered(self, server: Server, key: bytes) -> Layout | None:
+        """Return whether a number is a semaphore's or a latch's, as far as clients use it."""
+        reported = self.people.kind_of(key.decode("utf-8", "backslashreplace"))
+        if reported in NUMBERED_LAYOUTS:
+            return NUMBERED_LAYOUTS[reported]
+        return next((each.layout for each in self._subscribed(server) if each.key == key), None)
 
     def view(self, stored: Stored) -> LockView:
         """Return the view of what is stored."""

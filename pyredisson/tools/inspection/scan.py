@@ -190,8 +190,15 @@ def subscribed_names(server: Server, sharded: bool) -> list[Candidate]:
     return found
 
 
-def candidates_named(server: Server, key: bytes, now: float, semaphore_or_latch: Layout | None) -> list[Candidate]:
-    """Return what a key is stored as, if it may be a lock's. A missing key may have a queue, or waiters."""
+def candidates_named(server: Server, key: bytes, now: float, used_as: Callable[[], Layout | None]) -> list[Candidate]:
+    """Return what a key is stored as, if it may be a lock's. A missing key may have a queue, or waiters.
+
+    Args:
+        server: The server.
+        key: The key.
+        now: The time, in Unix seconds.
+        used_as: Tells as what clients use a number.
+    """
     kind = server.ask("TYPE", key)
     text = key.decode("utf-8", "surrogateescape")
     if kind == b"hash":
@@ -207,10 +214,11 @@ def candidates_named(server: Server, key: bytes, now: float, semaphore_or_latch:
     if kind == b"none":
         if queue == 1:
             return [Candidate(key, "mutex")]
-        return [] if semaphore_or_latch is None else [Candidate(key, semaphore_or_latch)]
+        layout = used_as()
+        return [] if layout is None else [Candidate(key, layout)]
     if find_strings(server, [key], now):
         return [Candidate(key, "token")]
-    return [Candidate(key, semaphore_or_latch or "semaphore")]
+    return [Candidate(key, used_as() or "semaphore")]
 
 
 def _bytes(text: str) -> bytes:

@@ -238,19 +238,17 @@ class Servers:
             redis.exceptions.RedisError: No sentinel or node of the cluster answers, or none knows.
         """
         with self._lock:
+            if self._sentinel is not None:
+                self._one = self._at(self._by_sentinels(self._sentinel))
             if self._one is not None:
                 return [self._one]
-            if self._sentinel is not None:
-                return [self._at(self._by_sentinels(self._sentinel))]
             self._slots = self._by_nodes()
             return list(dict.fromkeys(server for _, _, server in self._slots))
 
     def of(self, key: bytes) -> Server:
-        """Return the master that has a key."""
-        if self._cluster is None or not self._slots:
-            [server, *_] = self.masters()
-            if self._cluster is None:
-                return server
+        """Return the master that has a key, as :meth:`masters` last saw it."""
+        if self._one is not None:
+            return self._one
         slot = key_slot(key)
         for first, last, server in self._slots:
             if first <= slot <= last:
@@ -271,7 +269,8 @@ class Servers:
 
     def close(self) -> None:
         """Close all connections."""
-        for server in (*self._known.values(), *self._asked.values(), *([self._one] if self._one else [])):
+        servers = [*self._known.values(), *self._asked.values()]
+        for server in servers if self._one is None else [*servers, self._one]:
             server.close()
 
     def _at(self, address: Address) -> Server:
