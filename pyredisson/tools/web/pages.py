@@ -154,7 +154,7 @@ class Pages:
             "clients-note": render("blocks/clients_note.html", clients=clients, limit=MAX_CLIENTS),
         }
         shown = rows[(page - 1) * PAGE : page * PAGE]
-        lists = {
+        lists: dict[str, dict[str, str]] = {
             "locks": {row.id: render("blocks/lock_row.html", row=row, live=live) for row in shown},
             "clients": {
                 key: render("blocks/client_row.html", client=each, key=key, live=live)
