@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import signal
 import socket
@@ -22,8 +23,11 @@ from pyredisson.tools.web.pages import Pages
 from pyredisson.tools.web.seen import see
 from pyredisson.tools.web.server import Server
 from pyredisson.tools.web.watcher import Watcher
+from tests import waiting
 from tests.servers import HOST
-from tests.waiting import until
+
+#: Only a failing test ever waits that long; a busy machine may need some seconds for a page.
+until = functools.partial(waiting.until, within=30.0)
 
 SERVER = "redis://redis.example:6379/0"
 
@@ -122,11 +126,11 @@ class RunningSite:
     def stop(self) -> None:
         """End it. Idempotent."""
         self._server.handle_exit(signal.SIGTERM, None)
-        self._thread.join(10)
+        self._thread.join(30)
         assert not self._thread.is_alive(), "the site has not ended"
 
     def client(self, **settings: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=10, **settings)
+        return httpx.Client(base_url=self.url, timeout=60, **settings)
 
     def get(self, path: str, **settings: Any) -> httpx.Response:
         with self.client() as browser:

@@ -11,8 +11,7 @@ from starlette.datastructures import Headers
 
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Outcome
-from tests.waiting import until
-from tests.web.scenes import RunningSite, Scene, lock, who
+from tests.web.scenes import RunningSite, Scene, lock, until, who
 
 pytestmark = pytest.mark.quick
 

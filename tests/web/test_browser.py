@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
-from tests.web.scenes import RunningSite, Scene, client, lock, waiter, who
+from tests.web.scenes import RunningSite, Scene, client, lock, until, waiter, who
 
 Start = Callable[..., RunningSite]
 
@@ -74,7 +73,7 @@ class Window:
         return str(self.run(f"document.querySelector({css!r})?.innerText ?? ''"))
 
     def wait(self, script: str) -> Any:
-        return until(lambda: self.run(script), within=10, what=script)
+        return until(lambda: self.run(script), what=script)
 
     def click(self, css: str) -> None:
         self._browser.find_element("css selector", css).click()

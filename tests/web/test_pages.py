@@ -13,8 +13,7 @@ from dataclasses import replace
 import pytest
 
 from pyredisson.tools.web.seen import MAX_NAME, PAGE, Query, id_of
-from tests.waiting import until
-from tests.web.scenes import RunningSite, Scene, client, lock, waiter, who
+from tests.web.scenes import RunningSite, Scene, client, lock, until, waiter, who
 
 pytestmark = pytest.mark.quick
 

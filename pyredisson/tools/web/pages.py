@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from pyredisson.tools.web.plot import draw_waits
-from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row
+from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row, shorten
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
@@ -154,12 +154,12 @@ class Pages:
             "clients-note": render("blocks/clients_note.html", clients=clients, limit=MAX_CLIENTS),
         }
         shown = rows[(page - 1) * PAGE : page * PAGE]
-        lists = {
+        lists: dict[str, dict[str, str]] = {
             "locks": {row.id: render("blocks/lock_row.html", row=row, live=live) for row in shown},
             "clients": {
                 key: render("blocks/client_row.html", client=each, key=key, live=live)
                 for each in clients[:MAX_CLIENTS]
-                for key in [each.client_id or " ".join(each.addresses)]
+                for key in [shorten(each.client_id or " ".join(each.addresses))]
             },
         }
         return Parts(blocks, lists)

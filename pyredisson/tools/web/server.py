@@ -49,6 +49,11 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
+def notified(count: int) -> str:
+    """Return how many processes received the message of a release, in words."""
+    return {0: "no process was waiting", 1: "1 process was notified"}.get(count, f"{count} processes were notified")
+
+
 def freeing(inspector: Inspector) -> Free:
     """Return the function that frees a lock on a server."""
 
@@ -59,8 +64,7 @@ def freeing(inspector: Inspector) -> Free:
             return Outcome(False, 503, "Not freed", describe(error))
         match unlocked.outcome:
             case "freed":
-                woken = f"{unlocked.notified} {'process was' if unlocked.notified == 1 else 'processes were'} notified"
-                return Outcome(True, 200, "Freed", f"The lock was freed; {woken}.")
+                return Outcome(True, 200, "Freed", f"The lock was freed; {notified(unlocked.notified)}.")
             case "not_held":
                 return Outcome(False, 409, "Not freed", "It was not held any more.")
         return Outcome(False, 409, "Not freed", "Another owner holds it by now. Look again.")
