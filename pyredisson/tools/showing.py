@@ -199,8 +199,9 @@ def _explanation(
             yield [(quoted(name), "bold"), (": free, and no client waits for it", "")]
             return
         yield from _story(lock, graph, now)
+    listening = {each.name for each in snapshot.locks if each.waiting_clients}
     for cycle in cycles:
-        yield from _deadlock(cycle, now)
+        yield from _deadlock(cycle, now, listening)
     if not cycles:
         waits = "1 wait" if len(graph.edges) == 1 else f"{len(graph.edges):,} waits"
         yield [(f"no deadlock among {waits}", "dim")]
@@ -231,13 +232,22 @@ def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Own
                 yield from _onwards(edge.holder, graph, now, indent + 2, seen)
 
 
-def _deadlock(cycle: tuple[Edge, ...], now: float) -> Iterator[Line]:
+#: Those who wait for these ask again and again, and are subscribed to nothing.
+_SILENT = frozenset({"spin_lock", "token_lock"})
+
+
+def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Iterator[Line]:
     whom = "an owner waits for itself" if len(cycle) == 1 else f"{len(cycle)} owners wait for each other"
     since = max((edge.since for edge in cycle if edge.since is not None), default=None)
     lasts = "" if since is None else f" for {ago(since, now)}"
     yield [("DEADLOCK", "bold red"), (f"{lasts}: {whom}", "")]
     for before, edge in zip((cycle[-1], *cycle[:-1]), cycle, strict=True):
         yield [(f"  {edge.waiter.label}", "bold"), (f" holds {before.lock}, waits for {edge.lock}", "")]
+        if edge.lock not in listening and edge.kind not in _SILENT:
+            # What clients report is as old as a period of their watchdogs.
+            yield [
+                (f"    but no client is subscribed to {edge.lock} now: this wait may have ended, look again", "yellow")
+            ]
         for owner in (edge.waiter, before.holder):
             if owner.stack:
                 yield from ([(f"      {line}", "dim")] for line in owner.stack)

@@ -260,6 +260,7 @@ def test_a_deadlock(own: Server, run: Callable[..., Result]) -> None:
         result = until(lambda: found if (found := run("why")).exit_code else None, within=20)
         assert result.exit_code == 1
         assert "DEADLOCK" in result.stdout
+        assert "look again" not in result.stdout
         assert "pyredisson unlock" in result.stdout
         about_one = run("why", "a")
         assert "waits for b" in about_one.stdout
@@ -267,6 +268,18 @@ def test_a_deadlock(own: Server, run: Callable[..., Result]) -> None:
         assert run("unlock", "a", "--yes").exit_code == 0
     for thread in threads:
         thread.join(10)
+
+
+def test_a_wait_that_was_reported_and_may_have_ended(own: Server, run: Callable[..., Result]) -> None:
+    other = HOLDER.replace("8", "9")
+    with own.client() as direct:
+        for client_id, held, wanted in ((HOLDER, "a", "b"), (other, "b", "a")):
+            direct.hset(held, f"{client_id}:1", 1)
+            wait = {"kind": "lock", "name": wanted, "id": 1, "thread": "T", "ms": 1}
+            direct.set(f"pyredisson_client:{client_id}", json.dumps({"ttl_ms": 60_000, "waits": [wait]}), px=60_000)
+    result = run("why")
+    assert result.exit_code == 1
+    assert "look again" in result.stdout
 
 
 def test_leaks(own: Server, run: Callable[..., Result]) -> None:
