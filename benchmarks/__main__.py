@@ -20,6 +20,8 @@ from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
 from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread, java_redlock
+from .listeners import listeners
+from .presence import presence
 from .processes import contending_processes, fair_processes
 from .read_lock import readers
 from .redlock import redlock, redlock_asyncio, redlock_nodes_away
@@ -93,6 +95,9 @@ FIGURES: dict[str, Play] = {
     "held_locks": lambda server, effort, tournament: held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
     ),
+    "presence": lambda server, effort, tournament: presence(
+        server, rounds=effort.long_rounds, lease_seconds=effort.lease_seconds, tournament=tournament
+    ),
     "java_one_thread": _rates(java_one_thread),
     "java_many_threads": _rates(java_many_threads),
     "java_redlock": _rates(java_redlock),
@@ -105,6 +110,7 @@ FIGURES: dict[str, Play] = {
     "java_held_locks": lambda server, effort, tournament: java_held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
     ),
+    "listeners": _rates(listeners),
     "import_time": lambda server, effort, tournament: import_time(rounds=effort.rounds, tournament=tournament),
 }
 

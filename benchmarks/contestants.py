@@ -12,14 +12,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import redis
 
 from .server import Server
 from .wire import ACQUIRED, RELEASED, STRANGER_ID, LockRequests, load_scripts, lock_name
 
-__all__ = ["PYREDISSON", "RAW", "REDIS_PY", "Contestant", "LockCalls", "Session", "prove_exclusion"]
+if TYPE_CHECKING:
+    from pyredisson import Config
+
+__all__ = ["PYREDISSON", "RAW", "REDIS_PY", "Contestant", "LockCalls", "Session", "prove_exclusion", "with_config"]
 
 REDIS_PY_LEASE_SECONDS = 30
 
@@ -95,10 +98,10 @@ class _RedisPySession:
 
 
 class _PyredissonSession:
-    def __init__(self, url: str, closing: ExitStack) -> None:
+    def __init__(self, url: str, closing: ExitStack, config: Config | None = None) -> None:
         from pyredisson import Redisson
 
-        self._client = closing.enter_context(Redisson.from_url(url))
+        self._client = closing.enter_context(Redisson.from_url(url, config=config))
 
     def lock(self, number: int) -> LockCalls:
         lock = self._client.get_lock(lock_name(number))
@@ -130,6 +133,17 @@ def _open_redis_py(server: Server) -> Iterator[Session]:
 def _open_pyredisson(server: Server) -> Iterator[Session]:
     with ExitStack() as closing:
         yield _PyredissonSession(server.url, closing)
+
+
+def with_config(name: str, make: Callable[[], Config]) -> Contestant:
+    """Return this library with other settings, made anew for each turn."""
+
+    @contextmanager
+    def open_session(server: Server) -> Iterator[Session]:
+        with ExitStack() as closing:
+            yield _PyredissonSession(server.url, closing, make())
+
+    return Contestant(name, open_session)
 
 
 RAW = Contestant("raw socket", _open_raw)

@@ -108,7 +108,12 @@ class PyredissonHolder:
         from pyredisson import Config, Redisson
 
         self.lost: list[str] = []
-        config = Config(lock_watchdog_timeout=lease_seconds, on_lock_lost=lambda name, thread: self.lost.append(name))
+        # What is measured is the renewal; the figure "presence" is about the rest.
+        config = Config(
+            lock_watchdog_timeout=lease_seconds,
+            on_lock_lost=lambda name, thread: self.lost.append(name),
+            presence=False,
+        )
         self._client = closing.enter_context(Redisson.from_url(url, config=config))
         self._locks: list[Lock] = []
 

@@ -63,12 +63,14 @@ FIGURES: dict[str, Sequence[Panel]] = {
         Bars("KB a waiter", "memory, KB a waiter"),
     ],
     "held_locks": KEPT,
+    "presence": [Bars("% of a core", "the server's processor time, % of a core")],
     "java_one_thread": [RATE],
     "java_many_threads": [RATE],
     "java_redlock": [RATE],
     "java_hand_over": [ACQUISITIONS, WAIT],
     "cross_hand_over": [Waits("from unlock() to the other's lock(), ms")],
     "java_held_locks": KEPT,
+    "listeners": [RATE],
     "import_time": [Bars("whole ms", "start of an interpreter and import, ms")],
 }
 """What the charts of each figure show."""
@@ -78,8 +80,9 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("One server", ("one_thread", "many_threads", "many_coroutines", "readers")),
     ("A cluster", ("cluster",)),
     ("Waiting", ("waiters", "hand_over", "contending_processes", "fair_processes")),
-    ("Held locks", ("held_locks",)),
+    ("Held locks", ("held_locks", "presence")),
     ("Redlock", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
+    ("Metrics", ("listeners",)),
     ("Start-up", ("import_time",)),
 )
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import gethostname
 
 import redis
 from click import Command, Context, Option
@@ -21,11 +27,26 @@ from click import Command, Context, Option
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from pyredisson import Redisson  # noqa: E402
+from pyredisson import ClientClosedError, Config, Redisson  # noqa: E402
 from pyredisson.tools.cli import cli  # noqa: E402
 
 FOLDER = HERE / "_generated" / "cli"
 COLUMNS = 62  # A picture of more is too small on a phone.
+WIDE = 82  # A table is worth it.
+
+#: Clients that say soon what they hold and wait for.
+TALKATIVE = Config(client_name="web", presence_after=0.5, lock_watchdog_timeout=6)
+
+OTHER_PROGRAM = """
+import sys
+from pyredisson import Config, Redisson
+config = Config(client_name="worker", presence_after=0.5, lock_watchdog_timeout=6)
+client = Redisson.from_url(sys.argv[1], config=config)
+client.get_lock("order:18").lock()
+print("ready", flush=True)
+sys.stdin.readline()
+client.get_lock("order:17").lock()
+"""
 
 #: An exit code and its meaning, which may go on in the next lines.
 CODES = re.compile(r"^ *(\d+)  (.*(?:\n +(?!\d+  ).*)*)", re.MULTILINE)
@@ -81,12 +102,12 @@ def references() -> dict[str, str]:
     return {f"{name}.md": reference_of(name, command) for name, command in commands.items() if command is not None}
 
 
-def picture(session: list[tuple[str, str]], path: Path, title: str) -> None:
+def picture(session: list[tuple[str, str]], path: Path, title: str, width: int = COLUMNS) -> None:
     """Draw a terminal with commands and their output."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
+    console = Console(record=True, width=width, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
     for command, output in session:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
         console.print(Text.from_ansi(output))
@@ -94,13 +115,20 @@ def picture(session: list[tuple[str, str]], path: Path, title: str) -> None:
     path.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", encoding="utf-8")
 
 
-def session_of(commands: list[str], url: str, hidden: str, shown: str) -> list[tuple[str, str]]:
-    """Run commands in the shell, and return each with what it printed, then the exit code of the last one."""
+def session_of(commands: list[str], url: str, shown: dict[str, str], width: int = COLUMNS) -> list[tuple[str, str]]:
+    """Run commands in the shell, and return each with what it printed, then the exit code of the last one.
+
+    Args:
+        commands: The commands.
+        url: The server.
+        shown: What to show instead of names of this machine.
+        width: Of the terminal, in columns.
+    """
     environment = {
         **os.environ,
         "PYREDISSON_URL": url,
         "FORCE_COLOR": "1",
-        "COLUMNS": str(COLUMNS),
+        "COLUMNS": str(width),
         "TERM": "xterm-256color",
     }
     environment["PYTHONPATH"] = str(HERE.parent)
@@ -108,26 +136,103 @@ def session_of(commands: list[str], url: str, hidden: str, shown: str) -> list[t
     for command in commands:
         run = command.replace("pyredisson", f"{sys.executable} -m pyredisson", 1)
         done = subprocess.run(["sh", "-c", run], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        session.append((command, done.stdout.decode().replace(hidden, shown).rstrip("\n") + "\n"))
+        session.append((command, replaced(done.stdout.decode(), shown).rstrip("\n") + "\n"))
         code = done.returncode
     return [*session, ("echo $?", str(code))]
 
 
+def replaced(text: str, shown: dict[str, str]) -> str:
+    """Replace names of this machine in what a command has printed."""
+    for hidden, instead in shown.items():
+        text = text.replace(hidden, instead)
+    return text
+
+
 def pictures() -> None:
-    """Draw what ``doctor`` says of a server with two flaws, and what ``run`` says of a lock that is held."""
-    with Redisson.embedded() as client, tempfile.TemporaryDirectory() as folder:
+    """Draw what the commands say of a private server with two flaws, and with two programs that wait for each other."""
+    with Redisson.embedded(config=TALKATIVE) as client, tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("report.sh").touch(mode=0o755)
-        path = str(client.url).removeprefix("unix://").split("?")[0]
+        url = str(client.url)
+        path = url.removeprefix("unix://").split("?")[0]
+        shown = {path: "/run/redis.sock", gethostname(): "web-3"}
         with redis.Redis(unix_socket_path=path) as server:
             server.config_set("maxmemory-policy", "allkeys-lru")
             server.hset("stale-lock", f"{client.id}:7", "1")
-        picture(
-            session_of(["pyredisson doctor"], str(client.url), path, "/run/redis.sock"), FOLDER / "doctor.svg", "doctor"
-        )
-        command = "pyredisson run nightly-report --wait 0 -- ./report.sh"
-        with client.get_lock("nightly-report").hold():
-            picture(session_of([command], str(client.url), path, "/run/redis.sock"), FOLDER / "run.svg", "run")
+            picture(session_of(["pyredisson doctor"], url, shown), FOLDER / "doctor.svg", "doctor")
+            server.delete("stale-lock")
+        with waiting_for_each_other(client):
+            for name, command in {
+                "run": "pyredisson run order:17 --wait 0 ./report.sh",
+                "ls": "pyredisson ls",
+                "show": "pyredisson show order:17",
+                "why": "pyredisson why order:17",
+            }.items():
+                width = WIDE if name in ("ls", "why") else COLUMNS
+                picture(session_of([command], url, shown, width), FOLDER / f"{name}.svg", name, width)
+            draw_top(url, shown)
+
+
+@contextmanager
+def waiting_for_each_other(client: Redisson) -> Iterator[None]:
+    """Let two programs hold a lock each and wait for that of the other, and a third lock be busy."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", OTHER_PROGRAM, str(client.url)],
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(0.02):
+            with client.get_lock("cache:warm").hold():
+                time.sleep(0.005)
+
+    def hold_and_wait() -> None:
+        client.get_lock("order:17").lock()
+        held.set()
+        with suppress(ClientClosedError):
+            client.get_lock("order:18").lock()
+
+    held = threading.Event()
+    waiting = threading.Thread(target=hold_and_wait, name="checkout", daemon=True)
+    working = threading.Thread(target=work)
+    try:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        other.stdout.readline()
+        waiting.start()
+        held.wait()
+        other.stdin.write(b"go on\n")
+        other.stdin.flush()
+        working.start()
+        time.sleep(8)  # Until both report their waits, and these look like waits.
+        yield
+    finally:
+        ended.set()
+        working.join()
+        other.kill()
+        other.wait()
+
+
+def draw_top(url: str, shown: dict[str, str]) -> None:
+    """Draw one round of ``top``."""
+    from rich.console import Console
+
+    from pyredisson.tools.inspection import Inspector
+    from pyredisson.tools.inspection.servers import Servers
+    from pyredisson.tools.top.sampler import Sampler
+    from pyredisson.tools.top.show import screen_of
+
+    console = Console(width=WIDE, height=12, file=io.StringIO(), force_terminal=True, color_system="standard")
+    with Sampler(Servers(url, 2.0), Inspector(url)) as sampler:
+        for _ in range(3):
+            time.sleep(1)
+            seen = sampler.round()
+    console.print(screen_of(seen, console))
+    output = replaced(console.file.getvalue(), shown)  # type: ignore[attr-defined]
+    picture([("pyredisson top", output)], FOLDER / "top.svg", "top", WIDE)
 
 
 def main() -> None:

@@ -21,7 +21,10 @@ before anything is sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyredisson.holders import Holder
 
 __all__ = [
     "ClientClosedError",
@@ -68,7 +71,15 @@ class LockError(RedissonError, RuntimeError):
 
 
 class LockNotOwnedError(LockError):
-    """The calling thread (or task) does not hold the lock that it tried to release."""
+    """The calling thread (or task) does not hold the lock that it tried to release.
+
+    Attributes:
+        holder: Who holds it, as far as that could be found out; ``None``: no one, or it is not known.
+    """
+
+    def __init__(self, message: str = "", *, name: str | None = None, holder: Holder | None = None) -> None:
+        super().__init__(message, name=name)
+        self.holder = holder
 
 
 class LockLostError(LockNotOwnedError):
@@ -76,7 +87,15 @@ class LockLostError(LockNotOwnedError):
 
 
 class LockTimeoutError(LockError, TimeoutError):
-    """The lock was not acquired within the wait time of ``hold()``."""
+    """The lock was not acquired within the wait time of ``hold()``.
+
+    Attributes:
+        holder: Who holds it, as far as that could be found out; ``None``: no one, or it is not known.
+    """
+
+    def __init__(self, message: str = "", *, name: str | None = None, holder: Holder | None = None) -> None:
+        super().__init__(message, name=name)
+        self.holder = holder
 
 
 class OutcomeUnknownError(LockError):

@@ -34,6 +34,8 @@ __all__ = [
     "Renewed",
     "ServerUnsafe",
     "TimedOut",
+    "WaitBegan",
+    "WaitEnded",
     "WaitingTooLong",
     "WatchdogLate",
 ]
@@ -59,10 +61,21 @@ class Acquired(LockEvent):
     Attributes:
         waited: Seconds from the call until the lock was acquired.
         holds: The owner's number of nested holds, including this one.
+        lease: Seconds after which it expires unless it is released; ``None`` if the watchdog renews it.
     """
 
     waited: float
     holds: int
+    lease: float | None = None
+
+    # Each acquire emits one if there is a listener: what a dataclass generates takes four times as long.
+    def __init__(self, name: str, owner: str, waited: float, holds: int, lease: float | None = None) -> None:
+        fields = self.__dict__
+        fields["name"] = name
+        fields["owner"] = owner
+        fields["waited"] = waited
+        fields["holds"] = holds
+        fields["lease"] = lease
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,6 +90,24 @@ class TimedOut(LockEvent):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class WaitBegan(LockEvent):
+    """An owner waits for a lock: its first attempt was refused. A wait for a multi-lock emits none."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WaitEnded(LockEvent):
+    """An owner waits no longer, whatever the reason. Emitted once for each ``WaitBegan``.
+
+    Attributes:
+        waited: Seconds that it waited.
+        acquired: Whether it acquired the lock. If not, the time ran out, or an error or a cancellation ended the wait.
+    """
+
+    waited: float
+    acquired: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Released(LockEvent):
     """A hold was released.
 
@@ -87,6 +118,14 @@ class Released(LockEvent):
 
     holds: int
     held: float
+
+    # As for Acquired.
+    def __init__(self, name: str, owner: str, holds: int, held: float) -> None:
+        fields = self.__dict__
+        fields["name"] = name
+        fields["owner"] = owner
+        fields["holds"] = holds
+        fields["held"] = held
 
 
 @dataclass(frozen=True, eq=False, repr=False)

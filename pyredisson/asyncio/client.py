@@ -15,6 +15,7 @@ from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.collected import tell_of_collected, what_it_held
+from pyredisson.core.names import check_name
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
@@ -30,13 +31,14 @@ from pyredisson.net.urls import (
 )
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.shared import process
+from pyredisson.shared import living, process
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.embedded import EmbeddedServer
+    from pyredisson.holders import Holder
 
 __all__ = ["Redisson"]
 
@@ -88,6 +90,7 @@ class Redisson(Factory, NotPortable):
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The tasks end with their loop, and the embedded server with the process.
         _cores.add(self._core)
+        living.add(self._core)
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
@@ -192,6 +195,27 @@ class Redisson(Factory, NotPortable):
     def url(self) -> str | None:
         """The server's URL, with the password masked."""
         return self._url
+
+    async def holder_of(self, name: str) -> Holder | None:
+        """Return who holds the lock of this name, as far as the server can tell within a moment.
+
+        Example::
+
+            holder = await client.holder_of("orders")
+
+        Args:
+            name: The name of a lock. The holders of a semaphore or a multi-lock cannot be determined.
+
+        Returns:
+            The holder; of a read-write lock that is read, one of them. ``None``: there is none, or it is not known.
+
+        Raises:
+            TypeError: The name is not a ``str``.
+            ValueError: The name is not valid.
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        return (await self._core.finder.find(check_name(name), asked=True)).holder
 
     async def close(self) -> None:
         """Close the client: end its tasks, its connections and its embedded server. Idempotent.

@@ -80,7 +80,7 @@ async def acquire(
             # A signal handler has left a mark of another lock before this one was asked for.
             ownership.who.mark(ownership, covers, client.tell_left_behind)
         if covers and client.talkative():
-            _tell(client, ownership, acquired, runtime.now() - asked)
+            _tell(client, ownership, hold, acquired, runtime.now() - asked)
         return acquired
     except Failure as failure:
         raise await _failed(client, kind, ownership, hold, failure) from failure.cause
@@ -129,16 +129,33 @@ async def _keep_trying(attempts: Attempt, refused: Refused, seen: int | None, de
         check_not_stuck(client, kind, ownership)
     wait = client.presence.begin_wait(kind.word, ownership.name, ownership.owner, ownership.who)
     try:
-        return await kind.waiting.wait(attempts, refused, seen, deadline)
+        if attempts.hold.part or not client.talkative():
+            return await kind.waiting.wait(attempts, refused, seen, deadline)
+        return await _announce_wait(attempts, refused, seen, deadline)
     finally:
         client.presence.end_wait(wait)
 
 
-def _tell(client: ClientCore, ownership: Ownership, acquired: bool, waited: float) -> None:
+async def _announce_wait(attempts: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    """Wait, and emit when that begins and when it ends, however it does."""
+    client, ownership = attempts.client, attempts.ownership
+    began = client.runtime.now()
+    acquired = False
+    try:
+        client.emit(events.WaitBegan(ownership.name, ownership.owner))
+        acquired = await attempts.kind.waiting.wait(attempts, refused, seen, deadline)
+        return acquired
+    finally:
+        waited = client.runtime.now() - began
+        client.emit(events.WaitEnded(ownership.name, ownership.owner, waited, acquired))
+
+
+def _tell(client: ClientCore, ownership: Ownership, hold: Hold, acquired: bool, waited: float) -> None:
     if acquired:
-        client.emit(events.Acquired(ownership.name, ownership.owner, waited, len(ownership.holds)))
+        holds, lease = len(ownership.holds), None if hold.watchdog else hold.lease_ms / 1000
+        client.emit_ordinary(events.Acquired(ownership.name, ownership.owner, waited, holds, lease))
     else:
-        client.emit(events.TimedOut(ownership.name, ownership.owner, waited))
+        client.emit_ordinary(events.TimedOut(ownership.name, ownership.owner, waited))
 
 
 async def go_away(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
+from pyredisson.core.finding import Finder
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -56,7 +57,8 @@ class ClientCore:
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience
-        self._listeners = config.listeners
+        self._listeners = self._own_listeners = config.listeners
+        self._wants_all: Callable[[], bool] = lambda: False
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
         self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
@@ -74,6 +76,7 @@ class ClientCore:
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.presence: Presence = Presence(self)
+        self.finder: Finder = Finder(self)
         self.watchdog: Watchdog = Watchdog(self)
         self.keeper: Keeper = Keeper(self)
         self.ledger: Ledger = Ledger(self)
@@ -86,6 +89,7 @@ class ClientCore:
     def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
         """Tell one more of events: of all while ``wants_all`` says so, else of what is out of the ordinary."""
         self._listeners = (*self._listeners, listener)
+        self._wants_all = wants_all
         if not self.config.listeners:
             self.talkative = wants_all
 
@@ -95,8 +99,19 @@ class ClientCore:
             try:
                 listener(event)
             except Exception as error:
-                if not isinstance(event, events.CallbackFailed):
-                    self.emit(events.CallbackFailed(repr(listener), error))
+                self._report(listener, event, error)
+
+    def emit_ordinary(self, event: Event) -> None:
+        """Pass on an acquire or release, to all but a log that does not want them: this is on the hot path."""
+        for listener in self._listeners if self._wants_all() else self._own_listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                self._report(listener, event, error)
+
+    def _report(self, listener: Callable[[Event], None], event: Event, error: Exception) -> None:
+        if not isinstance(event, events.CallbackFailed):
+            self.emit(events.CallbackFailed(repr(listener), error))
 
     def tell_lost(self, ownership: Ownership) -> None:
         """A holder lost its lock: say so to all who want to know."""

@@ -19,6 +19,7 @@ __all__ = [
     "check_name",
     "check_one_slot",
     "fence_key",
+    "forced_channel",
     "left_field",
     "owner_field",
     "presence_key",
@@ -111,6 +112,11 @@ def fence_key(key: str) -> str:
 def presence_key(client_id: str, prefix: str = "") -> str:
     """Ours alone: what a client holds and waits for, in JSON."""
     return f"{prefix}pyredisson_client:{client_id}"
+
+
+def forced_channel(key: str) -> str:
+    """Ours alone: where ``pyredisson unlock`` announces to ``pyredisson watch`` which lock it frees."""
+    return f"pyredisson_forced:{{{key}}}"
 
 
 class LockNames:

@@ -254,6 +254,8 @@ class Presence:
         try:
             self._written = True  # Before: it may arrive, whatever we hear of it.
             await self._client.runtime.ask(command, patience)
+            if self._client.closed:  # What close() has deleted may have been there no longer.
+                await self._delete(patience)
         except Rejected as failure:
             self._written = False
             if not str(failure.cause).startswith(OUT_OF_MEMORY):

@@ -9,6 +9,7 @@ from pyredisson.core.attempt import adopt, expire
 from pyredisson.core.calls import ReleaseCall, last_release
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected, is_interruption
+from pyredisson.core.finding import found_here
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
 from pyredisson.core.messages import held_here, not_held
@@ -24,17 +25,19 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply, Request
+    from pyredisson.holders import Holder
 
 __all__ = [
     "begin_release",
     "end_failed_release",
     "end_release",
-    "holder_here",
     "leave_block",
+    "other_here",
     "release",
     "resume",
     "settle_or_explain",
     "unlock",
+    "who_else",
 ]
 
 
@@ -113,6 +116,8 @@ async def release(
                 else:
                     await settle_on_leaving(client, ownership)
             resume(client, ownership)  # In any case: it may have been released, and be watched still.
+        elif type(error) is LockNotOwnedError and error.holder is None:
+            raise await _with_holder(client, error) from None
         raise
 
 
@@ -152,8 +157,11 @@ def begin_release(
         adopt(kind, ownership)
     request_id, epoch, count, lease, todo = ownership.begin_release(block=block)
     if todo is Unlock.NOT_OWNED:
+        other = other_here(kind, ownership)
         raise LockNotOwnedError(
-            not_held("lock", ownership.name, ownership.who, holder_here(kind, ownership)), name=ownership.name
+            not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
+            name=ownership.name,
+            holder=None if other is None else found_here(client, other).holder,
         )
     lease = lease or client.watchdog.lease_ms
     if count == 1:
@@ -201,10 +209,33 @@ def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float
             client.watchdog.watch(ownership)
     if tell:
         held = client.runtime.now() - ownership.since[count - 1]
-        client.emit(events.Released(ownership.name, ownership.owner, count - 1, held))
+        client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
 
 
-def holder_here(kind: LockKind, ownership: Ownership) -> str | None:
-    """Say who else of this client holds the lock, if somebody does."""
-    others = ((each.who, each.kind or kind) for each in kind.holders() if each.who is not ownership.who)
-    return next((held_here(who, by.layout, kind.layout) for who, by in others), None)
+# ---- who holds it instead --------------------------------------------------------------------------------------------
+
+
+def other_here(kind: LockKind, ownership: Ownership) -> Ownership | None:
+    """Return what another owner of this client holds of the lock, if one does."""
+    return next((each for each in kind.holders() if each.who is not ownership.who), None)
+
+
+def _as_text(other: Ownership | None, kind: LockKind) -> str | None:
+    return None if other is None else held_here(other.who, (other.kind or kind).layout, kind.layout)
+
+
+async def who_else(client: ClientCore, kind: LockKind, ownership: Ownership) -> tuple[str | None, Holder | None]:
+    """Find out who holds the lock that this owner did not acquire. Returns that in words, and the holder."""
+    other = other_here(kind, ownership)
+    if other is not None:
+        return _as_text(other, kind), found_here(client, other).holder
+    found = await client.finder.find(ownership.name)
+    return found.describe(), found.holder
+
+
+async def _with_holder(client: ClientCore, error: LockNotOwnedError) -> LockNotOwnedError:
+    """Return the error, with the holder if it is another client's."""
+    found = await client.finder.find(error.name or "")
+    if found.holder is None:
+        return error
+    return LockNotOwnedError(f"{error}. The lock is {found.describe()}", name=error.name, holder=found.holder)

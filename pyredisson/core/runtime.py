@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
 
 __all__ = [
     "PUBLISH",
@@ -136,6 +139,14 @@ class Runtime(Protocol):
 
     def identity(self) -> Identity:
         """What tells the client's process from others, for people."""
+        ...
+
+    def unix_time(self) -> float:
+        """Seconds since the epoch, by the clock of the system: for people only."""
+        ...
+
+    def clients(self) -> Iterable[ClientCore]:
+        """The clients of this process."""
         ...
 
     def new_id(self) -> str:

@@ -67,6 +67,8 @@ async def explain_type(
         what = "a hash of a read-write lock" if held == "read-write hash" else f"a {held}"
         fits = f"{FITS[held]}. Use one of these, or another name" if held in FITS else f"{NOTHING}. Use another name"
         text = f"the key {key!r}{where} holds {what}{wanted}: {fits}"
+        if key == client.key_of(name) and (found := await client.finder.find(name)).holder is not None:
+            text += f". It is {found.describe()}"
     else:
         text = f"the key {key!r}{where} holds something of another type{wanted}. Use another name"
     explained = LockError(text, name=name)

@@ -19,7 +19,7 @@ from pyredisson.core.kind import LockKind
 from pyredisson.core.messages import never_expires, timed_out
 from pyredisson.core.names import LockNames
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.core.release import holder_here, leave_block, unlock
+from pyredisson.core.release import leave_block, other_here, unlock, who_else
 from pyredisson.core.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
@@ -207,10 +207,11 @@ class LockCore:
             return lease
         if skip:
             return None
-        name, why = self.names.name, holder_here(self.kind, ownership)
-        if why is None and ownership.in_flight.without_end:
+        name, without_end = self.names.name, ownership.in_flight.without_end
+        why, holder = await who_else(self.client, self.kind, ownership)
+        if without_end and other_here(self.kind, ownership) is None:
             why = never_expires(name, self.kind.others)
-        raise LockTimeoutError(timed_out("lock", name, wait, why), name=name)
+        raise LockTimeoutError(timed_out("lock", name, wait, why), name=name, holder=holder)
 
     def _hold_of(self, lease_time: Seconds | None) -> Hold:
         if lease_time is None and not self.kind.token_per_hold:

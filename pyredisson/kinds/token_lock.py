@@ -7,12 +7,12 @@ releases another owner's; a hold is renewed; its owner is a thread or task, not 
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson.core.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure
+from pyredisson.core.finding import token_id
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
@@ -42,11 +42,6 @@ TOKEN_BYTES = 20
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """Make the request that renews many locks, given as (key, token)."""
     return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
-
-
-def token_id(token: str) -> str:
-    """Return what stands for a token where it must not be known: the beginning of its digest."""
-    return sha256(token.encode()).hexdigest()[:8]
 
 
 class HoldEnd(NamedTuple):
@@ -129,7 +124,7 @@ class TokenKind(LockKind):
 
     def token_id(self, ownership: Ownership) -> str | None:
         """See :meth:`LockKind.token_id`; who knows it cannot release the lock."""
-        return token_id(self.stored_as(ownership))
+        return token_id(self.stored_as(ownership).encode())
 
     def constant(self, ownership: Ownership) -> bool:
         """See :meth:`LockKind.constant`; each hold has another token."""

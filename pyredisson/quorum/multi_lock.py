@@ -15,9 +15,8 @@ from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import is_interruption
 from pyredisson.core.holder import lost_error
-from pyredisson.core.messages import timed_out
 from pyredisson.core.wrong_type import explain_type
-from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+from pyredisson.errors import LockNotOwnedError
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.quorum.in_order import InOrder
@@ -27,10 +26,10 @@ from pyredisson.quorum.redlock import Redlock
 from pyredisson.quorum.release import (
     go_away,
     hand_over,
-    held_by_another,
     look_for_loss,
     release,
     settle_all_later,
+    timeout_error,
     undo,
     undo_all,
 )
@@ -216,7 +215,7 @@ class MultiLockCore:
             return lease
         if skip:
             return None
-        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, held_by_another(owned)), name=self.name)
+        raise await timeout_error(owned, wait)
 
     def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
         """A hold that is yet to be acquired."""
@@ -251,9 +250,9 @@ class MultiLockCore:
                 waited = client.runtime.now() - asked
                 if acquired:
                     hold.since += waited
-                    client.emit(events.Acquired(owned.name, owned.owner, waited, len(owned.holds)))
+                    client.emit(events.Acquired(owned.name, owned.owner, waited, len(owned.holds), hold.fixed_lease))
                 else:
-                    client.emit(events.TimedOut(owned.name, owned.owner, waited))
+                    client.emit_ordinary(events.TimedOut(owned.name, owned.owner, waited))
             return acquired
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             undo_all(owned, hold, before)

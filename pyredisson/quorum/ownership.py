@@ -53,6 +53,11 @@ class MultiHold:
         self.parts: list[Hold | None] = [None] * members
         self.votes: list[bool] = [True] * members
 
+    @property
+    def fixed_lease(self) -> float | None:
+        """Seconds until it ends if it is not released; ``None`` if the watchdog renews it."""
+        return None if self.watchdog else self.lease_ms / 1000
+
     def part(self) -> Hold:
         """A hold of one member, which is watched as a part of this one."""
         return Hold(self.lease_ms, watchdog=False, block=False, part=True, renewed=self.watchdog)

@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, is_interruption
+from pyredisson.core.finding import BUDGET, found_here
 from pyredisson.core.holder import lost_error
-from pyredisson.core.messages import held_here, not_held
+from pyredisson.core.messages import held_here, not_held, timed_out
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import is_wrong_type
-from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 from pyredisson.quorum.requests import release_each, settle_each
 
 if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.errors import RedissonError
+    from pyredisson.holders import Holder
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
 __all__ = [
     "RETRY",
     "go_away",
     "hand_over",
-    "held_by_another",
     "look_for_loss",
     "release",
     "settle_all_later",
+    "timeout_error",
     "undo",
     "undo_all",
 ]
@@ -141,7 +143,9 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     if hold is None:
         if owned.take_ended():
             raise lost_error(owned, "its lease expired")
-        raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, held_by_another(owned)), name=owned.name)
+        text, holder = await who_else(owned)
+        held = text if other_here(owned) is not None else None
+        raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, held), name=owned.name, holder=holder)
     before = [len(ownership.holds) for ownership in owned.ownerships]
     try:
         if progress is not None:
@@ -185,7 +189,7 @@ def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
         raise error
     if client.talkative():
         held_for = client.runtime.now() - hold.since
-        client.emit(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
+        client.emit_ordinary(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
 
 
 class _Confirmed:
@@ -266,7 +270,28 @@ def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None
             ownership.settle_until()
 
 
-def held_by_another(owned: MultiOwnership) -> str | None:
-    """Say who else of this client holds it, for messages."""
+def other_here(owned: MultiOwnership) -> MultiOwnership | None:
+    """Return what another owner of this client holds of it, if one does."""
     others = owned.client.keeper.of(owned.key[0])
-    return next((held_here(each.who) for each in others if each.holds and each.who is not owned.who), None)
+    return next((each for each in others if each.holds and each.who is not owned.who), None)
+
+
+async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None]:
+    """Find out who holds it, or one of its members. Returns that in words, and the holder."""
+    other = other_here(owned)
+    if other is not None:
+        held = next((each for each in other.ownerships if each.holds), other.ownerships[0])
+        return held_here(other.who), found_here(other.client, held).holder
+    now = owned.client.runtime.now
+    over = now() + BUDGET
+    for member in owned.members:
+        found = await member.client.finder.find(member.name)
+        if found.holder is not None or now() >= over:
+            return found.describe(), found.holder
+    return None, None
+
+
+async def timeout_error(owned: MultiOwnership, wait: float | None) -> LockTimeoutError:
+    """Return the error for an owner that did not acquire it within ``wait`` seconds."""
+    why, holder = await who_else(owned)
+    return LockTimeoutError(timed_out("multi-lock", owned.name, wait, why), name=owned.name, holder=holder)

@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,12 +16,13 @@ from pyredisson.core.identity import Identity
 from pyredisson.net.introduction import VERSION, introduction
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of
-from pyredisson.shared import process
+from pyredisson.shared import living, process
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
+    from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Request
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
@@ -53,6 +55,9 @@ class BaseRuntime:
 
     def jitter(self, low: float, high: float) -> float:
         return random.uniform(low, high)
+
+    unix_time: staticmethod[[], float] = staticmethod(time.time)
+    clients: staticmethod[[], list[ClientCore]] = staticmethod(living.clients)
 
     def identity_of(self, app: str | None) -> Identity:
         """Return what tells this process from others; ``app``: what the user's own settings call connections."""

@@ -32,7 +32,7 @@ from pyredisson.net.urls import (
 )
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.shared import kinds, process
+from pyredisson.shared import kinds, living, process
 from pyredisson.shared.arguments import backoff_of
 from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.deadline import Seconds
     from pyredisson.embedded import EmbeddedServer
+    from pyredisson.holders import Holder
     from pyredisson.net.link import Link
 
 __all__ = ["Redisson"]
@@ -108,6 +109,7 @@ class Redisson(NotPortable):
         self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
         self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
         _cores.add(self._core)
+        living.add(self._core)
 
     @classmethod
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
@@ -447,6 +449,27 @@ class Redisson(NotPortable):
         from pyredisson.shared.synchronized import synchronized_function  # Few programs need it.
 
         return synchronized_function(self.get_lock, key, wait_time, lease_time)
+
+    def holder_of(self, name: str) -> Holder | None:
+        """Return who holds the lock of this name, as far as the server can tell within a moment.
+
+        Example::
+
+            holder = client.holder_of("orders")
+
+        Args:
+            name: The name of a lock. The holders of a semaphore or a multi-lock cannot be determined.
+
+        Returns:
+            The holder; of a read-write lock that is read, one of them. ``None``: there is none, or it is not known.
+
+        Raises:
+            TypeError: The name is not a ``str``.
+            ValueError: The name is not valid.
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        return run(self._core.finder.find(check_name(name), asked=True)).holder
 
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.

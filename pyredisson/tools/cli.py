@@ -5,6 +5,7 @@ Each is imported when it is called, so that ``pyredisson run`` starts fast.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import final
 
@@ -15,7 +16,10 @@ from pyredisson import __version__
 __all__ = ["COMMANDS", "cli"]
 
 #: The commands, in the order of the help. What a command needs is imported when it runs.
-COMMANDS = ("run", "doctor", "demo")
+COMMANDS = (
+    *("run", "ls", "show", "why", "watch", "top", "unlock", "lock", "clients", "leaks", "doctor", "metrics"),
+    *("web", "demo", "completion"),
+)
 
 
 @final
@@ -39,6 +43,11 @@ class Commands(click.Group):
 def cli() -> None:
     """Redisson's distributed locks, from the command line."""
 
+
+if "_PYREDISSON_COMPLETE" in os.environ:  # A shell asks: see ``pyredisson completion``.
+    from pyredisson.tools.completion import register
+
+    register()
 
 # Their names alone: click compares a name that was mistyped with these.
 cli.commands = {name: click.Command(name) for name in COMMANDS}

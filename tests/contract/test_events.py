@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from pyredisson import events
+from pyredisson.errors import ClientClosedError
 from tests.worlds.base import World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
@@ -84,6 +85,76 @@ def test_events_tell_how_long(world: World) -> None:
     assert 0 < last < 10
     waited = [event.waited for event in happened if isinstance(event, events.Acquired)]
     assert waited[-1] > 0.29
+
+
+def test_a_wait_is_announced_when_it_begins_and_when_it_ends(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: any(isinstance(event, events.WaitBegan) for event in happened))
+    assert not any(isinstance(event, events.WaitEnded) for event in happened)
+    world.pass_time(0.2)
+    mine.unlock()
+    waiting.result()
+    assert not alice.do(mine.try_lock, 0.1)
+    theirs.unlock()
+    owners = {f"{client.id}:{actor.number}": actor for actor in (alice, bob)}
+    waits = [event for event in happened if isinstance(event, (events.WaitBegan, events.WaitEnded))]
+    assert [(type(event), owners[event.owner]) for event in waits] == [
+        (events.WaitBegan, bob),
+        (events.WaitEnded, bob),
+        (events.WaitBegan, alice),
+        (events.WaitEnded, alice),
+    ]
+    first, second = [event for event in waits if isinstance(event, events.WaitEnded)]
+    assert first.acquired
+    assert 0.15 <= first.waited < 10
+    assert not second.acquired
+    assert 0.05 <= second.waited < 10
+
+
+def test_an_acquire_that_need_not_wait_announces_no_wait(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    assert not theirs.try_lock()
+    mine.unlock()
+    assert not any(isinstance(event, (events.WaitBegan, events.WaitEnded)) for event in happened)
+
+
+def test_a_wait_that_fails_is_announced_as_ended(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.lock(client), bob.lock(client)
+    mine.lock()
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
+    client.close()
+    with pytest.raises(ClientClosedError):
+        waiting.result()
+    (ended,) = [event for event in happened if isinstance(event, events.WaitEnded)]
+    assert not ended.acquired
+
+
+def test_an_acquire_tells_its_lease_unless_it_is_renewed(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice = world.actor()
+    mine = alice.lock(client)
+    mine.lock()
+    mine.lock(7)
+    mine.unlock()
+    mine.unlock()
+    multi = alice.do(client.real.get_multi_lock, client.real.get_lock("a"), client.real.get_lock("b"))
+    alice.do(multi.lock, 5)
+    alice.do(multi.unlock)
+    assert [event.lease for event in happened if isinstance(event, events.Acquired)] == [None, 7, 5]
 
 
 def test_a_hold_acquired_before_the_first_listener_is_timed_too(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ import redis
 
 from tests.command_line import PYREDISSON, Program, Programs, programs
 from tests.servers import VALKEY, Server
+from tests.terminals import terminal
 from tests.waiting import until
 
 # How long a lock outlives a holder that does not renew it: short, but long for a machine that is busy.
@@ -397,43 +395,6 @@ def test_a_server_that_is_unreachable_at_the_release(
 # On a terminal.
 
 
-class Terminal:
-    """A terminal: what is typed, and all that was shown."""
-
-    def __init__(self) -> None:
-        self.ours, self.theirs = pty.openpty()
-        self._shown = b""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self.ours, 4096)
-            except OSError:
-                return  # Nobody has it open any more.
-            if not chunk:
-                return
-            self._shown += chunk
-
-    def type(self, keys: str) -> None:
-        os.write(self.ours, keys.encode())
-
-    def shows(self, pattern: str) -> re.Match[str]:
-        return until(lambda: re.search(pattern, self._shown.decode()), 20, what=f"{pattern!r} on the terminal")
-
-
-@contextmanager
-def terminal() -> Iterator[Terminal]:
-    opened = Terminal()
-    try:
-        yield opened
-    finally:
-        os.close(opened.theirs)
-        opened._reader.join(20)
-        os.close(opened.ours)
-
-
 def test_ctrl_c_reaches_the_command_once(
     command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
 ) -> None:
@@ -524,5 +485,5 @@ def test_a_lost_lock_on_a_terminal(command_line: Programs, valkey: Server, uniqu
             terminal=screen.theirs,
         )
         screen.shows("asked")
-        screen.shows("was lost")
+        screen.shows("the lease of 1 s of the lock .* ended while the command ran")
         assert program.exit_code() == 76

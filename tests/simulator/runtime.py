@@ -164,6 +164,12 @@ class Seam:
     def identity(self) -> Identity:
         return Identity(None, self.process.name, 1, "0")
 
+    def unix_time(self) -> float:
+        return 1_700_000_000 + self.world.now
+
+    def clients(self) -> list[ClientCore]:
+        return []
+
     def new_id(self) -> str:
         return str(uuid.UUID(int=self.world.rng.getrandbits(128), version=4))
 

@@ -90,6 +90,10 @@ async def after_a_hold_code_goes_on(lock: Lock) -> int:
         return 1
 
 
+async def who_holds_it(client: Redisson) -> None:
+    assert_type(await client.holder_of("orders"), "pyredisson.Holder | None")
+
+
 async def semaphores(client: Redisson) -> None:
     semaphore = client.get_semaphore("seats")
     assert_type(semaphore, pyredisson.Semaphore)

@@ -151,7 +151,17 @@ def errors(lock: Lock, work: Callable[[], None]) -> None:
         print(as_threading, not_owned, of_a_lock)
     except pyredisson.LockTimeoutError as error:
         as_timeout: TimeoutError = error
+        assert_type(error.holder, "pyredisson.Holder | None")
         print(as_timeout)
+
+
+def who_holds_it(client: Redisson) -> None:
+    holder = client.holder_of("orders")
+    assert_type(holder, "pyredisson.Holder | None")
+    if holder is not None:
+        assert_type(holder.app, "str | None")
+        assert_type(holder.pid, "int | None")
+        assert_type(holder.since, "float | None")
 
 
 def a_lock_is_what_takes_locks(lock: Lock) -> None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from pyredisson.core.callers import Caller
+from pyredisson.core.client import ClientCore
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
@@ -136,6 +137,12 @@ class FakeRuntime:
 
     def identity(self) -> Identity:
         return Identity("app", "host", 1, "0")
+
+    def unix_time(self) -> float:
+        return self.time
+
+    def clients(self) -> list[ClientCore]:
+        return []
 
     def new_id(self) -> str:
         return "c0ffee00-0000-4000-8000-000000000000"

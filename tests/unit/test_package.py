@@ -57,7 +57,8 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
 
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
-    extras = {"hiredis", "embedded", "cli", "testing", "frameworks", "docs", "dev"}
+    users = {"hiredis", "embedded", "cli", "web", "prometheus", "opentelemetry", "testing"}
+    extras = users | {"frameworks", "docs", "dev"}
     assert set(PROJECT["optional-dependencies"]) == extras
     assert not any(each.startswith("hiredis") for each in PROJECT["dependencies"])
 
@@ -102,7 +103,15 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     info = f"pyredisson-{pyredisson.__version__}.dist-info/"
     assert {name.partition("/")[0] + "/" for name in names} == {"pyredisson/", info}
     packed = {name for name in names if name.startswith("pyredisson/")}
-    assert {Path(name).suffix or Path(name).name for name in packed} == {".py", ".lua", ".typed"}
+    assert {Path(name).suffix or Path(name).name for name in packed} == {
+        ".py",
+        ".lua",
+        ".typed",
+        ".html",
+        ".css",
+        ".js",
+        ".svg",
+    }
     sources = [path for path in (ROOT / "pyredisson").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert packed == {path.relative_to(ROOT).as_posix() for path in sources}
     assert f"{info}licenses/LICENSE" in names

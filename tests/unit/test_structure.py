@@ -46,6 +46,7 @@ CORE_MAY_IMPORT = {
     "math",
     "numbers",
     "operator",
+    "re",
     "types",
     "typing",
     "typing_extensions",
@@ -54,6 +55,7 @@ CORE_MAY_IMPORT = {
     "pyredisson.quorum",
     "pyredisson.events",
     "pyredisson.errors",
+    "pyredisson.holders",
     "pyredisson.lease",
 }
 CORE_MAY_IMPORT_FOR_TYPING = {"pyredisson.config"}

@@ -3,39 +3,73 @@
 from __future__ import annotations
 
 import sys
+from typing import final
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL, check_posix
+from pyredisson.tools.common import DEFAULT_URL, BadUsage, check_posix
+from pyredisson.tools.completion import complete_files, complete_names
+from pyredisson.tools.durations import Duration
 
 __all__ = ["run"]
 
 
-@click.command(short_help="Run a command while a lock is held.")
-@click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@final
+class Runner(click.Command):
+    """A command whose options end where the command begins that it is to run, as those of env(1) and flock(1) do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the name and between the name and the command; the rest is the command's own."""
+        ours, rest = self._split(ctx, args)
+        if rest and "--" not in ours[-1:]:
+            more, command = self._split(ctx, rest[1:])
+            ours, rest = [*ours, *more], [*rest[:1], *command]
+        options = [each for each in ours if each != "--"]
+        return super().parse_args(ctx, [*options, "--", *rest])
+
+    def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
+        """Split arguments before the first one that is no option of ours."""
+        ctx.allow_interspersed_args = False
+        options = click.Command(None, params=[each for each in self.get_params(ctx) if isinstance(each, click.Option)])
+        _, rest, _ = options.make_parser(ctx).parse_args(list(args))
+        return args[: len(args) - len(rest)], rest
+
+
+@click.command(cls=Runner, short_help="Run a command while a lock is held.", options_metavar="[OPTIONS]")
+@click.argument("name", shell_complete=complete_names)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_files)
 @click.option(
-    "--wait", type=float, metavar="S", help="Wait at most S seconds for the lock; 0: try once.  [default: no limit]"
+    "--wait",
+    type=Duration(zero=True),
+    metavar="TIME",
+    help="Wait for the lock at most; 0: try once.  [default: no limit]",
 )
 @click.option(
-    "--lease", type=float, metavar="S", help="Hold the lock for at most S seconds.  [default: until the command ends]"
+    "--lease", type=Duration(), metavar="TIME", help="Hold the lock at most.  [default: until the command ends]"
 )
 @click.option(
     "--grace",
-    type=float,
-    default=5.0,
+    type=Duration(zero=True),
+    default="5s",
     show_default=True,
-    metavar="S",
+    metavar="TIME",
     help="After the lock is lost, the time from SIGTERM to SIGKILL.",
 )
 @click.option(
     "--watchdog",
-    type=float,
-    default=30.0,
+    type=Duration(),
+    default="30s",
     show_default=True,
-    metavar="S",
+    metavar="TIME",
     help="Without --lease: how long the lock stays held after this machine has failed.",
 )
+@click.option(
+    "-n", "permits", type=click.IntRange(min=1), metavar="N", help="Let N run at the same time (a semaphore)."
+)
+@click.option("--shared", is_flag=True, help="Hold the read side of a read-write lock, as all others with --shared.")
+@click.option("--exclusive", is_flag=True, help="Hold the write side of that lock, alone.")
+@click.option("--fenced", is_flag=True, help="Pass a fencing token to the command, in PYREDISSON_TOKEN.")
+@click.option("-v", "--verbose", is_flag=True, help="Say who holds the lock while waiting, and when it was acquired.")
 @click.option(
     "--url",
     default=DEFAULT_URL,
@@ -51,28 +85,50 @@ def run(
     lease: float | None,
     grace: float,
     watchdog: float,
+    permits: int | None,
+    shared: bool,
+    exclusive: bool,
+    fenced: bool,
+    verbose: bool,
     url: str,
 ) -> None:
     """Run COMMAND while the lock NAME is held, like flock(1) across machines.
 
     \b
-        pyredisson run nightly-report --wait 0 -- ./report.sh --all
+        pyredisson run nightly-report --wait 0 ./report.sh --all
+        pyredisson run deploy -n 3 -v --wait 10m ./deploy.sh
 
-    The command finds the name in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has
-    ended. Put a URL with a password into PYREDISSON_URL: other users can read a command line. Needs a POSIX system.
+    Options after COMMAND are its own. A TIME is 5s, 10m or 1h30m; a plain number is seconds. The command finds the name
+    in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has ended. Put a URL with a
+    password into PYREDISSON_URL: other users can read a command line. Needs a POSIX system.
+
+    All who use a NAME have to use it for the same kind of lock: without an option, with --shared or --exclusive, with
+    --fenced, or with -n and the same N. Another N is accepted while no command runs, and wrong usage otherwise.
 
     \b
     Exit code: the command's own (128 + n if signal n ended it), or
        2  wrong usage
       69  the server is not available
       75  the lock was not acquired within --wait
-      76  the lock was lost while the command ran; the command was ended
+      76  the lock was lost, or --lease ended, while the command ran; the command was ended
      126  the command is not executable
      127  the command was not found
     """
     check_posix("run")
-    from pyredisson.tools.run import run_command
+    chosen = {"permits": permits is not None, "shared": shared, "exclusive": exclusive, "fenced": fenced}
+    if sum(chosen.values()) > 1:
+        raise BadUsage("only one of -n, --shared, --exclusive and --fenced can be used")
+    from pyredisson.tools.run import Times, run_command
+    from pyredisson.tools.run_modes import Mode
 
+    kind = next((each for each, is_chosen in chosen.items() if is_chosen), "lock")
     sys.exit(
-        run_command(name, command, url=url, wait_time=wait, lease_time=lease, grace=grace, watchdog_timeout=watchdog)
+        run_command(
+            name,
+            command,
+            url=url,
+            mode=Mode(kind, permits or 1),  # type: ignore[arg-type]
+            times=Times(wait, lease, grace, watchdog),
+            verbose=verbose,
+        )
     )

@@ -113,7 +113,8 @@ def _judge_node(node: Node, *, several: bool) -> Iterator[Finding]:
             yield _warning(
                 node,
                 f"{node.leaked} locks never expire ({names}): their expiry was removed, or a client that is not "
-                "Redisson wrote them. Find out who holds them, then call force_unlock()",
+                "Redisson wrote them. pyredisson leaks and pyredisson show NAME say who holds them, and "
+                "pyredisson unlock NAME frees them",
             )
 
 

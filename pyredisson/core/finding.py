@@ -1,0 +1,321 @@
+"""Who holds a lock: looked up after a call has failed, to say so in its error. Nothing else depends on it.
+
+Rules kept here:
+
+1. It is one attempt, of :data:`BUDGET` seconds in all, and raises nothing: what is not found out in time is not known.
+2. Nothing is asked if the holder is of this client, or with ``Config(presence=False)``.
+3. What a server says is believed no more than needed: it may be of another version, or nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyredisson.core.failures import Failure
+from pyredisson.core.names import LockNames, ReadWriteNames, presence_key
+from pyredisson.holders import Holder
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Reply
+
+__all__ = ["BUDGET", "Finder", "Found", "found_here", "token_id"]
+
+#: Seconds that a search may take.
+BUDGET: Final = 0.25
+
+#: So many searches a client makes in a second: a program may use time-outs as a way to ask.
+MOST_SEARCHES: Final = 20
+
+#: The names of all connections are asked for once in so many seconds, of a server with at most so many of them.
+NAMES_EVERY: Final = 5.0
+MOST_NAMES: Final = 2000
+
+#: So many clients are asked which of them has the token of a token lock.
+MOST_ASKED: Final = 32
+
+#: The longest value that is looked at, in bytes.
+LONGEST: Final = 64 * 1024
+
+#: So many fields of a hash are looked at: the readers of a read-write lock.
+FIELDS: Final = "64"
+
+_OWNER: Final = re.compile(r"([0-9a-zA-Z-]{8,64}):(\d{1,18})(?::write)?")
+_NAME: Final = re.compile(r"(?:^| )name=pyredisson:([^: ]*):([^: ]*):(\d{1,10}):([^: ]+) ")
+_CONNECTED: Final = re.compile(rb"connected_clients:(\d{1,9})\r?$", re.MULTILINE)
+
+
+def token_id(token: bytes) -> str:
+    """Return what stands for the token of a token lock where it must not be known: the beginning of its digest."""
+    return sha256(token).hexdigest()[:8]
+
+
+class Found(NamedTuple):
+    """What was found out about a lock.
+
+    Attributes:
+        holder: Who holds it; ``None``: no one, or it is not known.
+        held_for: Seconds since it was acquired; ``None``: not known.
+        waiting: How many clients wait for it (of a fair lock, how many calls); ``None``: not known.
+        foreign: Whether no connected client of pyredisson is the holder's.
+    """
+
+    holder: Holder | None = None
+    held_for: float | None = None
+    waiting: int | None = None
+    foreign: bool = False
+
+    def describe(self) -> str | None:
+        """Say it, for the message of an error; ``None`` if there is nothing to say."""
+        parts = []
+        if self.holder is not None:
+            since = "" if self.held_for is None else f" for {self.held_for:.1f} s"
+            kind = ", a client of Redisson or one that has ended" if self.foreign else ""
+            parts.append(f"held{since} by {self.holder}{kind}")
+            if self.holder.remaining == math.inf:
+                parts.append("it never expires")
+            elif self.holder.remaining is not None:
+                parts.append(f"its lease ends in {self.holder.remaining:.1f} s unless it is renewed")
+        if self.waiting:
+            parts.append(f"{self.waiting} others wait for it" if self.waiting > 1 else "1 other waits for it")
+        return "; ".join(parts) or None
+
+
+def found_here(client: ClientCore, ownership: Ownership) -> Found:
+    """Return the holder that an ownership of a client of this process stands for."""
+    now, identity = client.runtime.now(), client.runtime.identity()
+    held_for = now - ownership.since[0] if ownership.since else None
+    holder = Holder(
+        client.id,
+        ownership.who.number,
+        identity.app,
+        identity.host,
+        identity.pid,
+        ownership.who.name,
+        None if held_for is None else client.runtime.unix_time() - held_for,
+        max(0.0, ownership.deadline - now),
+    )
+    return Found(holder, held_for)
+
+
+class Connected(NamedTuple):
+    """A client, by the name of its connections."""
+
+    app: str | None
+    host: str | None
+    pid: int | None
+
+
+class Finder:
+    """Finds out who holds a lock, for one client."""
+
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+        self._names: dict[str, Connected] | None = None
+        self._names_at = -math.inf
+        self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
+
+    async def find(self, name: str, *, asked: bool = False) -> Found:
+        """Look who holds the lock of this name. Raises no error of ours, nor one of the server's.
+
+        Args:
+            name: The name.
+            asked: Whether the user asks; else it is to explain an error.
+        """
+        if self._client.closed or not (asked or self._client.config.presence):
+            return Found()
+        now, began = self._client.runtime.now(), self._began
+        if not asked and len(began) == MOST_SEARCHES and now - began[0] < 1:
+            return Found()
+        began.append(now)
+        search = Search(self, self._client, self._client.key_of(name))
+        try:
+            await search.run()
+        except Exception:
+            pass  # It would hide the error that is about to be raised.
+        return search.found
+
+    async def names(self, search: Search) -> dict[str, Connected] | None:
+        """Return the clients that are connected, by their ids; ``None``: not known."""
+        if self._client.runtime.now() >= self._names_at + NAMES_EVERY:
+            self._names_at, self._names = self._client.runtime.now(), None
+            info = await search.ask("INFO", "clients")
+            connected = _CONNECTED.search(info) if isinstance(info, bytes) else None
+            if connected is not None and int(connected[1]) <= MOST_NAMES:
+                listed = await search.ask("CLIENT", "LIST")
+                if isinstance(listed, bytes):
+                    self._names = _connected(listed.decode(errors="replace"))
+        return self._names
+
+
+class Search:
+    """One search, for one lock.
+
+    Attributes:
+        found: What is known so far.
+    """
+
+    def __init__(self, finder: Finder, client: ClientCore, key: str) -> None:
+        self._finder = finder
+        self._client = client
+        self._runtime = client.runtime
+        self._key = key
+        self._over = client.runtime.now() + BUDGET
+        self._one_server = client.runtime.place("") is None
+        self.found: Found = Found()
+
+    async def ask(self, *command: str) -> Reply:
+        """Ask the server; ``None`` if it refuses. Raises ``Failure`` if there is no time left, or no answer."""
+        left = self._over - self._runtime.now()
+        if left <= 0:
+            raise Failure(TimeoutError())
+        try:
+            return await self._runtime.ask(command, left)
+        except Failure as failure:
+            if self._runtime.now() < self._over and "timeout" not in type(failure.cause).__name__.lower():
+                return None
+            raise
+
+    async def run(self) -> None:
+        """Find out what there is to find, the most important first."""
+        kind = await self.ask("TYPE", self._key)
+        if kind == b"hash":
+            fields = _fields(await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS))
+            owner = next((match for each in fields if (match := _OWNER.fullmatch(each))), None)
+            if owner is not None:
+                self.found = Found(Holder(owner[1], int(owner[2])))
+                await self._left()
+                await self._who(owner[1], int(owner[2]))
+            await self._count(ReadWriteNames(self._key) if "mode" in fields else LockNames(self._key))
+        elif kind == b"string":
+            token = await self.ask("GET", self._key)
+            if isinstance(token, bytes) and not token.lstrip(b"-").isdigit():
+                self.found = Found(Holder())
+                await self._left()
+                await self._by_token(token_id(token))
+
+    async def _left(self) -> None:
+        left = await self.ask("PTTL", self._key)
+        if isinstance(left, int) and left != -2:
+            self._learn(remaining=math.inf if left == -1 else left / 1000)
+
+    async def _who(self, client_id: str, number: int) -> None:
+        """Learn who the holder is of which this is the field."""
+        for client in self._runtime.clients():
+            if client.id == client_id:
+                for entry in client.presence.held():
+                    if entry.who.number == number and client.key_of(entry.name) == self._key:
+                        self._learn_from(client, entry.who.name, self._runtime.now() - entry.since)
+                        return
+        said = _presence(await self.ask("GET", presence_key(client_id, self._client.config.prefix)))
+        if said:
+            await self._learn_told(said, client_id, lambda entry: entry.get("id") == number)
+            return
+        if self._one_server and (names := await self._finder.names(self)) is not None:
+            if client_id in names:
+                self._learn(**names[client_id]._asdict())
+            else:
+                self.found = self.found._replace(foreign=True)
+
+    async def _by_token(self, wanted: str) -> None:
+        """Learn who has the token of a token lock."""
+        for client in self._runtime.clients():
+            for entry in client.presence.held():
+                if entry.token_id == wanted and client.key_of(entry.name) == self._key:
+                    self._learn(client_id=client.id, thread_id=entry.who.number)
+                    self._learn_from(client, entry.who.name, self._runtime.now() - entry.since)
+                    return
+        names = await self._finder.names(self) if self._one_server else None
+        ids = list(names or ())[:MOST_ASKED]
+        told = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids)) if ids else []
+        for client_id, each in zip(ids, told if isinstance(told, list) else (), strict=False):
+            if await self._learn_told(_presence(each), client_id, lambda entry: entry.get("token_id") == wanted):
+                return
+
+    async def _learn_told(
+        self, said: Mapping[str, Any], client_id: str, wanted: Callable[[Mapping[str, Any]], bool]
+    ) -> bool:
+        """Learn what a client has told of the lock, or of itself. Returns whether it was of the lock."""
+        holds = said.get("holds")
+        entries = [each for each in holds if isinstance(each, dict)] if isinstance(holds, list) else []
+        entry = next((each for each in entries if each.get("name") == self._key and wanted(each)), None)
+        holder = self.found.holder
+        if entry is None and (holder is None or holder.client_id != client_id):
+            return False
+        self._learn(app=_text(said, "app"), host=_text(said, "host"), pid=_whole(said, "pid"))
+        if entry is None:
+            return False
+        self._learn(client_id=client_id, thread_id=_whole(entry, "id"), thread=_text(entry, "thread"))
+        age, ttl = _whole(entry, "ms"), _whole(said, "ttl_ms")
+        if age is not None and ttl is not None:
+            left = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
+            if isinstance(left, int) and 0 <= left <= ttl:
+                self._learn_age((age + ttl - left) / 1000)
+        return True
+
+    def _learn_from(self, client: ClientCore, thread: str, held_for: float) -> None:
+        identity = client.runtime.identity()
+        self._learn(app=identity.app, host=identity.host, pid=identity.pid, thread=thread)
+        self._learn_age(held_for)
+
+    def _learn_age(self, held_for: float) -> None:
+        self.found = self.found._replace(held_for=held_for)
+        self._learn(since=self._runtime.unix_time() - held_for)
+
+    def _learn(self, **more: Any) -> None:
+        holder = self.found.holder or Holder()
+        known = {key: value for key, value in vars(holder).items() if value is not None}
+        self.found = self.found._replace(holder=Holder(**{**known, **more}))
+
+    async def _count(self, names: LockNames) -> None:
+        """Learn how many wait: of a fair lock those in the queue, else the clients that hear its channel."""
+        queued = await self.ask("LLEN", names.queue)
+        if isinstance(queued, int) and queued > 0:
+            self.found = self.found._replace(waiting=queued)
+        elif self._one_server:
+            heard = await self.ask("PUBSUB", "NUMSUB", names.channel)
+            if isinstance(heard, list) and len(heard) == 2 and isinstance(heard[1], int):
+                own = self._client.wakeups.glance(names.channel) is not None
+                self.found = self.found._replace(waiting=max(0, heard[1] - own))
+
+
+def _fields(reply: Reply) -> list[str]:
+    pairs = reply[1] if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], list) else []
+    return [each.decode(errors="replace") for each in pairs[::2] if isinstance(each, bytes)]
+
+
+def _presence(reply: Reply) -> Mapping[str, Any]:
+    """Read what a client has told of itself; empty if that is nothing, or nothing that can be read."""
+    if not isinstance(reply, bytes) or len(reply) > LONGEST:
+        return {}
+    try:
+        said = json.loads(reply)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _text(said: Mapping[str, Any], name: str) -> str | None:
+    value = said.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _whole(said: Mapping[str, Any], name: str) -> int | None:
+    value = said.get(name)
+    return value if type(value) is int else None
+
+
+def _connected(listed: str) -> dict[str, Connected]:
+    found = {}
+    for line in listed.splitlines():
+        if (match := _NAME.search(line)) is not None:
+            app, host, pid, client_id = match.groups()
+            found[client_id] = Connected(app if app != "-" else None, host, int(pid))
+    return found

@@ -1,0 +1,33 @@
+"""``pyredisson clients``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.options import json_option, server_options
+
+__all__ = ["clients"]
+
+
+@click.command(short_help="List the clients, and how much they hold.")
+@json_option
+@server_options
+def clients(as_json: bool, url: str, prefix: str) -> None:
+    """List the clients of pyredisson that are connected or report holds: application, host, pid. Changes nothing.
+
+    \b
+        pyredisson clients
+
+    Clients of Redisson (Java) and of older versions do not say who they are, and are not listed.
+
+    \b
+    Exit code:
+       0  the clients were listed
+       2  wrong usage
+      69  the server is not available
+    """
+    from pyredisson.tools.listing import list_clients
+
+    sys.exit(list_clients(url=url, prefix=prefix, as_json=as_json))

@@ -1,0 +1,38 @@
+"""``pyredisson leaks``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import json_option, server_options
+
+__all__ = ["leaks"]
+
+
+@click.command(short_help="Find locks that no one will release.")
+@click.argument("pattern", required=False, shell_complete=complete_names)
+@json_option
+@server_options
+def leaks(pattern: str | None, as_json: bool, url: str, prefix: str) -> None:
+    """Find locks that never expire, locks whose client is gone, and queues of the dead. Changes nothing.
+
+    \b
+        pyredisson leaks
+        pyredisson leaks 'order:*' --json
+
+    A client counts as gone only if every connection to the server is known to belong to another one. Where a client of
+    Redisson (Java) or a pool of a program could be the holder, the lock is not reported.
+
+    \b
+    Exit code:
+       0  there are none
+       1  some were found, or not all keys could be searched
+       2  wrong usage
+      69  the server is not available
+    """
+    from pyredisson.tools.listing import list_leaks
+
+    sys.exit(list_leaks(pattern, url=url, prefix=prefix, as_json=as_json))

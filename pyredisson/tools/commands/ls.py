@@ -1,0 +1,74 @@
+"""``pyredisson ls``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import json_option, server_options
+
+__all__ = ["ls"]
+
+
+@click.command(short_help="List locks, who holds them and who waits.")
+@click.argument("pattern", required=False, shell_complete=complete_names)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only this kind: lock, fair, fenced, spin, rw, token, semaphore, permits or latch; can be repeated.",
+)
+@click.option("--held-by", "holder", metavar="WHO", help="Only those held by this application, host, pid or client id.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "since", "ttl", "waiting"]),
+    default="name",
+    show_default=True,
+    help="In what order: by name, the longest hold first, the first to expire, or the most waiters.",
+)
+@click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
+@json_option
+@server_options
+def ls(
+    pattern: str | None,
+    kinds: tuple[str, ...],
+    holder: str | None,
+    sort: str,
+    everything: bool,
+    as_json: bool,
+    url: str,
+    prefix: str,
+) -> None:
+    """List the locks whose names match PATTERN, who holds them and who waits. Changes nothing.
+
+    \b
+        pyredisson ls
+        pyredisson ls 'order:*' --held-by web-3 --sort since
+
+    PATTERN is one of Redis: * and ? stand for other characters. Names are found by SCAN, which does not block the
+    server. Semaphores and latches are numbers in Redis: they are listed if a client waits for them, or reports them.
+
+    \b
+    Exit code:
+       0  all keys were searched
+       1  some could not be searched
+       2  wrong usage
+      69  the server is not available
+    """
+    from pyredisson.tools.listing import list_locks
+
+    sys.exit(
+        list_locks(
+            pattern,
+            url=url,
+            prefix=prefix,
+            as_json=as_json,
+            kinds=kinds,
+            holder=holder,
+            sort=sort,
+            everything=everything,
+        )
+    )

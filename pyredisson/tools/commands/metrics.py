@@ -1,0 +1,96 @@
+"""``pyredisson metrics``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import click
+
+from pyredisson.tools.common import DEFAULT_URL, BadUsage
+
+__all__ = ["metrics"]
+
+SECONDS = click.FloatRange(min=0.0, min_open=True)
+
+
+@click.command(short_help="Export metrics of a server's locks to Prometheus.")
+@click.option(
+    "--listen",
+    default=":9464",
+    show_default=True,
+    metavar="[ADDRESS]:PORT",
+    help="Where Prometheus asks for /metrics. Without an address: on all interfaces.",
+)
+@click.option("--once", is_flag=True, help="Scan once, write the metrics to stdout as OpenMetrics, and exit.")
+@click.option(
+    "--interval",
+    type=SECONDS,
+    default=15.0,
+    show_default=True,
+    metavar="S",
+    help="Scan at most once in S seconds, however often the metrics are read.",
+)
+@click.option(
+    "--scan-time",
+    type=SECONDS,
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="Search the keys for at most S seconds; what was found until then is exported.",
+)
+@click.option(
+    "--names",
+    metavar="PATTERN",
+    help="Export time series of each lock whose name matches, such as 'order:*'.  [default: of none]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="With --names: how many locks have time series of their own, those held for the longest time first.",
+)
+@click.option("--prefix", default="", help="What stands before the names of all locks in Redis, as in Config.prefix.")
+@click.option(
+    "--url",
+    default=DEFAULT_URL,
+    show_default=True,
+    envvar="PYREDISSON_URL",
+    show_envvar=True,
+    help="A server, sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
+)
+def metrics(
+    listen: str,
+    once: bool,
+    interval: float,
+    scan_time: float,
+    names: str | None,
+    limit: int,
+    prefix: str,
+    url: str,
+) -> None:
+    """Export metrics of the locks that a server stores, seen from outside, to Prometheus. Changes nothing.
+
+    \b
+        pyredisson metrics --listen :9464 --url redis://redis.example.com:6379
+        pyredisson metrics --once
+
+    Locks of Redisson (Java) and of redis-py are counted, too. A scan runs when the metrics are read and the last one is
+    older than --interval; never two at a time. While no server answers, pyredisson_up is 0.
+
+    \b
+    Exit code:
+       0  ended by SIGTERM or Ctrl-C; with --once: written
+       1  cannot listen there
+       2  wrong usage, or the extra is missing: pip install "pyredisson[cli,prometheus]"
+      69  with --once: no server answers
+    """
+    if find_spec("prometheus_client") is None:
+        raise BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')
+    from pyredisson.tools.exporter import Exporter, Scanner, read_address, scan_of, serve, write_once
+
+    address = read_address(listen)
+    scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval)
+    exporter = Exporter(scanner, names=names, limit=limit)
+    sys.exit(write_once(exporter, scanner) if once else serve(exporter, address))

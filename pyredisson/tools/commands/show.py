@@ -1,0 +1,34 @@
+"""``pyredisson show``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import json_option, server_options
+
+__all__ = ["show"]
+
+
+@click.command(short_help="Show one lock: its holder, lease, queue and keys.")
+@click.argument("name", shell_complete=complete_names)
+@json_option
+@server_options
+def show(name: str, as_json: bool, url: str, prefix: str) -> None:
+    """Show who holds the lock NAME and since when, when it expires, who waits, and its keys. Changes nothing.
+
+    \b
+        pyredisson show order:17
+
+    \b
+    Exit code:
+       0  it is held
+       2  wrong usage
+       3  it is not held
+      69  the server is not available
+    """
+    from pyredisson.tools.showing import show_lock
+
+    sys.exit(show_lock(name, url=url, prefix=prefix, as_json=as_json))

@@ -1,0 +1,43 @@
+"""``pyredisson unlock``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import json_option, server_options
+
+__all__ = ["unlock"]
+
+
+@click.command(short_help="Free a lock whose holder is stuck or gone.")
+@click.argument("name", shell_complete=complete_names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@click.option("--holder", metavar="ID", help="Only if this client or owner still holds it: its id, or how that begins.")
+@json_option
+@server_options
+def unlock(name: str, yes: bool, holder: str | None, as_json: bool, url: str, prefix: str) -> None:
+    """Free the lock NAME of another owner, and wake its waiters.
+
+    \b
+        pyredisson unlock order:17
+        pyredisson unlock order:17 --yes --holder 8c1e
+
+    A holder that is alive goes on working until it notices: it gets LockLostError. On a terminal the command asks, and
+    frees the lock only if the holder that it showed still holds it. The test and the release are one step on the
+    server. A read-write lock is freed for all its readers.
+
+    \b
+    Exit code:
+       0  the lock was freed
+       1  nothing was changed: the answer was no, NAME is a semaphore or a latch, or the server refused
+       2  wrong usage
+       3  the lock is not held
+       4  another owner holds it by now
+      69  the server is not available
+    """
+    from pyredisson.tools.unlocking import unlock_lock
+
+    sys.exit(unlock_lock(name, url=url, prefix=prefix, as_json=as_json, yes=yes, holder=holder))

@@ -1,0 +1,37 @@
+"""``pyredisson watch``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyredisson.tools.completion import complete_names
+from pyredisson.tools.options import server_options
+
+__all__ = ["watch"]
+
+
+@click.command(short_help="Show what happens to locks, as it happens.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
+@server_options
+def watch(names: tuple[str, ...], as_json: bool, url: str, prefix: str) -> None:
+    """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
+
+    \b
+        pyredisson watch order:17 order:18
+        pyredisson watch nightly-report --json | jq .event
+
+    Releases and expiries are seen as they happen. Acquires too, if the server sends keyspace notifications; otherwise a
+    hold of less than a second may be seen only by its release.
+
+    \b
+    Exit code:
+       0  the reader of the output has gone
+       2  wrong usage
+      69  the server is not available
+    """
+    from pyredisson.tools.watch import run_watch
+
+    sys.exit(run_watch(names, url=url, prefix=prefix, as_json=as_json))

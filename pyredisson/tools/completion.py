@@ -1,0 +1,165 @@
+"""Completion by the shell: of commands and options, which click knows, and of the names of locks, which a server knows.
+
+A shell waits while we look, and shows whatever we write. So the look has a bound in time and number, it is silent when
+it fails, and names that could move the terminal are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, final
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
+
+from pyredisson.tools.common import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from pyredisson.tools.inspection.servers import Command, Server
+
+__all__ = ["SHELLS", "complete_files", "complete_names", "completion_script", "lock_names", "register"]
+
+SHELLS = ("bash", "zsh", "fish")
+
+SECONDS = 0.5
+MOST = 200  # names: more than that are not read
+
+#: A field of a lock's hash: its holder.
+_OWNER = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?")
+
+_INTERNAL = ("redisson_", "pyredisson_", "{redisson_", "{pyredisson_")
+
+
+@final
+class Bash(BashComplete):
+    """click's completion for bash, for names that contain what bash takes for a separator or for its own.
+
+    Bash splits words at colons, as in ``order:17``, and completes the part after the last one. It inserts a completion
+    as it is: a name with a space, a quote or a ``;`` has to be quoted.
+    """
+
+    source_template = """\
+%(complete_func)s() {
+    local response completion type value typed
+    # The words as the shell reads them: COMP_WORDS is split at colons as well.
+    response=$(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" %(complete_var)s=bash_complete "$1" 2>/dev/null)
+    typed=${COMP_LINE:0:COMP_POINT}
+    typed=${typed##*[[:space:]]}
+    COMPREPLY=()
+    while IFS= read -r completion; do
+        type=${completion%%%%,*}
+        value=${completion#*,}
+        if [[ $type == dir ]]; then
+            compopt -o dirnames
+        elif [[ $type == file ]]; then
+            compopt -o default
+        elif [[ $type == plain ]]; then
+            printf -v value '%%q' "$value"
+            if [[ $COMP_WORDBREAKS == *:* && $typed == *:* ]]; then
+                value=${value#"${typed%%"${typed##*:}"}"}
+            fi
+            COMPREPLY+=("$value")
+        fi
+    done <<< "$response"
+    return 0
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the cursor, and the one at it."""
+        # With a mark at its end, the last word is the incomplete one, also after a space, an escape or a quote.
+        words = split_arg_string(os.environ["COMP_LINE"] + ".")
+        return words[1:-1], words[-1][:-1]
+
+
+@final
+class Fish(FishComplete):
+    """click's completion for fish, for names with a comma."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+def register() -> None:
+    """Let the command line use our completion for bash and fish."""
+    add_completion_class(Bash)
+    add_completion_class(Fish)
+
+
+def completion_script(shell: str, cli: click.Command) -> str:
+    """Return the script that makes a shell complete ``pyredisson``."""
+    register()
+    kind: type[ShellComplete] | None = get_completion_class(shell)
+    assert kind is not None
+    return kind(cli, {}, "pyredisson", "_PYREDISSON_COMPLETE").source()
+
+
+def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Return the names of locks that begin with what was typed; none if the server does not answer in time."""
+    url = context.params.get("url") or os.environ.get("PYREDISSON_URL", DEFAULT_URL)
+    prefix = context.params.get("prefix") or ""
+    found: list[str] = []
+
+    import pyredisson.tools.inspection.servers  # noqa: F401  # Now: the time below is the server's.
+
+    def look() -> None:
+        try:
+            lock_names(url if isinstance(url, str) else url[0], prefix + incomplete, found)
+        except Exception:  # Whatever it is: there is no place to say it.
+            pass
+
+    # A thread, so that no server and no resolver of names can make the shell wait.
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(SECONDS)
+    return [CompletionItem(name.removeprefix(prefix)) for name in sorted(found[:MOST])]
+
+
+def complete_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Let the shell complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def lock_names(url: str, prefix: str, found: list[str]) -> None:
+    """Add the names of locks that are held to ``found``, by a SCAN that has a bound in time and number."""
+    from pyredisson.tools.inspection.servers import Servers
+
+    ends = time.monotonic() + SECONDS
+    pattern = re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
+    with closing(Servers(url, SECONDS)) as servers:
+        for server in servers.masters():
+            cursor: Any = 0
+            while time.monotonic() < ends and len(found) < MOST:
+                cursor, keys = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+                found += _locks_among(server, keys)
+                if not int(cursor):
+                    break
+
+
+def _locks_among(server: Server, keys: list[bytes]) -> list[str]:
+    """Return those of the keys that are hashes with a holder, and that can be shown."""
+    shown = [(key, name) for key in keys if (name := key.decode(errors="replace")).isprintable()]
+    names = [(key, name) for key, name in shown if not name.startswith(_INTERNAL)]
+    questions: list[Command] = [("HSCAN", key, b"0", b"COUNT", b"1") for key, _ in names]
+    replies = server.ask_many(questions)
+    return [name for (_, name), reply in zip(names, replies, strict=True) if _has_holder(reply)]
+
+
+def _has_holder(reply: Any) -> bool:
+    match reply:
+        case [bytes(), [*parts]]:
+            return any(isinstance(part, bytes) and _OWNER.fullmatch(part) for part in parts[:20:2])
+    return False

@@ -1,0 +1,292 @@
+"""``pyredisson metrics``: what a server tells of its locks, for Prometheus. It only reads."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+from redis.exceptions import RedisError
+
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say
+from pyredisson.tools.inspection import Inspector, LockView, Snapshot
+from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+__all__ = ["Exporter", "Scan", "Scanner", "read_address", "scan_of", "serve", "write_once"]
+
+#: What the names of all metrics begin with.
+PREFIX = "pyredisson"
+
+#: A scrape waits for at most this long for a scan: by default Prometheus gives up after ten seconds.
+SCRAPE_SECONDS = 8.0
+
+
+@final
+@dataclass(frozen=True)
+class Scan:
+    """What the last scan found.
+
+    Attributes:
+        ended: When it ended, by ``time.monotonic()``.
+        seconds: How long it took.
+        snapshot: What it saw; ``None``: no server answered.
+        error: Why not.
+    """
+
+    ended: float
+    seconds: float
+    snapshot: Snapshot | None
+    error: str | None = None
+
+
+@final
+class Scanner:
+    """Scans when it is asked to: one scan at a time, and no more than one in an interval, for all that wait for it.
+
+    Args:
+        scan: Looks at the server.
+        interval: Seconds for which a scan is fresh.
+    """
+
+    def __init__(self, scan: Callable[[], Snapshot], interval: float) -> None:
+        self._scan = scan
+        self._interval = interval
+        self._ended = threading.Condition()
+        self._running = False
+        self._last: Scan | None = None
+        self.scans: int = 0
+        self.failures: int = 0
+
+    def latest(self, within: float = SCRAPE_SECONDS) -> Scan | None:
+        """Return a fresh scan; an earlier one, or ``None``, if there is no fresh one in ``within`` seconds."""
+        with self._ended:
+            if not self._is_fresh():
+                if not self._running:
+                    self._running = True
+                    threading.Thread(target=self._run, name="pyredisson-scan", daemon=True).start()
+                self._ended.wait_for(lambda: not self._running, within)
+            return self._last
+
+    def _is_fresh(self) -> bool:
+        return self._last is not None and time.monotonic() < self._last.ended + self._interval
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        snapshot, error = None, None
+        try:
+            found = self._scan()
+            if found.errors and not found.complete and not found.keys_seen:
+                error = found.errors[0]
+            else:
+                snapshot = found
+        except (RedisError, OSError, ValueError) as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        except Exception as failure:  # A flaw of ours must not end the exporter, nor keep its scrapes waiting.
+            error = repr(failure)
+        finally:
+            now = time.monotonic()
+            with self._ended:
+                before = self._last
+                self._last = Scan(now, now - began, snapshot, error)
+                self._running = False
+                self.scans += 1
+                self.failures += snapshot is None
+                self._ended.notify_all()
+        if error is not None and (before is None or before.error is None):
+            say(f"no server answers: {error}")
+        elif error is None and before is not None and before.error is not None:
+            say("the server answers again")
+
+
+@final
+class Exporter:
+    """A collector of metrics for ``prometheus_client``.
+
+    Args:
+        scanner: Looks at the server.
+        names: The pattern of the locks that have time series of their own, as for ``SCAN MATCH``; ``None``: no lock.
+        limit: How many these are at most: those that are held for the longest time.
+    """
+
+    def __init__(self, scanner: Scanner, *, names: str | None = None, limit: int = 50) -> None:
+        self._scanner = scanner
+        self._names = None if names is None else glob_to_pattern(encode_name(names))
+        self._limit = limit
+        self._kinds = {"lock"}  # What was seen once stays, with 0: a sum of nothing would be no data.
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics."""
+        scan = self._scanner.latest()
+        snapshot = None if scan is None else scan.snapshot
+        yield _gauge(f"{PREFIX}_up", "Whether the server answered the last scan.", float(snapshot is not None))
+        yield _counter("scans", "Scans of the server.", self._scanner.scans)
+        yield _counter("scan_failures", "Scans that no server answered.", self._scanner.failures)
+        if scan is not None:
+            yield _gauge(_own("scan_seconds"), "How long the last scan took.", scan.seconds)
+            yield _gauge(_own("scan_age_seconds"), "How long ago the last scan ended.", time.monotonic() - scan.ended)
+        if snapshot is not None:
+            yield from _of_scan(snapshot)
+            self._kinds.update(lock.kind for lock in snapshot.locks)
+            yield from _of_locks(snapshot, sorted(self._kinds))
+            if self._names is not None:
+                yield from self._of_each(snapshot)
+
+    def _of_each(self, snapshot: Snapshot) -> Iterator[Metric]:
+        assert self._names is not None
+        chosen = [each for each in snapshot.locks if self._names.fullmatch(encode_name(each.name))]
+        chosen = [each for each in chosen if each.held or each.waiting]
+        chosen.sort(key=lambda lock: _oldest(snapshot, lock), reverse=True)
+        # The kind is no label here: it is known while a client tells it, and a time series must not end with that.
+        hold, waiters, free_in = (
+            GaugeMetricFamily(_own(name), text, labels=["lock"])
+            for name, text in (
+                ("lock_hold_seconds", "Since when this lock is held; 0 if that is not known."),
+                ("lock_waiters", "How many wait for this lock."),
+                ("lock_expires_in_seconds", "When this lock expires unless it is renewed."),
+            )
+        )
+        seen = set()
+        for lock in chosen[: self._limit]:
+            name = plain(lock.name)
+            if name in seen:
+                continue  # Of two names that look the same once they are escaped, or stand on two servers.
+            seen.add(name)
+            hold.add_metric([name], _oldest(snapshot, lock))
+            waiters.add_metric([name], lock.waiting)
+            if lock.free_in is not None:
+                free_in.add_metric([name], lock.free_in)
+        yield from (hold, waiters, free_in)
+        left_out = max(0, len(chosen) - self._limit)
+        yield _gauge(_own("locks_beyond_limit"), "Matching locks without time series of their own.", left_out)
+
+
+def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
+    yield _gauge(_own("scan_complete"), "Whether the last scan saw all keys.", float(snapshot.complete))
+    yield _gauge(_own("scan_keys"), "Keys that the last scan saw.", snapshot.keys_seen)
+    yield _gauge(_own("scan_errors"), "What the last scan could not read.", len(snapshot.errors))
+
+
+def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
+    held = [lock for lock in snapshot.locks if lock.held]
+    waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.expired]
+    counts, waiting = Counter(lock.kind for lock in held), Counter[str]()
+    for lock in snapshot.locks:
+        waiting[lock.kind] += lock.waiting
+    yield _by_kind("locks", "Locks held, and semaphores of which permits are taken.", kinds, counts)
+    yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
+    unlimited = sum(lock.never_expires for lock in held)
+    yield _gauge(_own("locks_without_expiry"), "Locks held that never expire.", unlimited)
+    gone = sum(any(who.connected is False for who in lock.holders) for lock in held)
+    yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is not connected.", gone)
+    dead = sum(waiter.expired for lock in snapshot.locks for waiter in lock.waiters)
+    yield _gauge(_own("dead_waiters"), "Waiters in queues that are considered dead.", dead)
+    longest = max((_oldest(snapshot, lock) for lock in held), default=0.0)
+    yield _gauge(_own("longest_hold_seconds"), "The longest present hold, as far as it is known since when.", longest)
+    longest = max((_lasted(snapshot, waiter.who.since) for waiter, _ in waits), default=0.0)
+    yield _gauge(_own("longest_wait_seconds"), "The longest present wait, as far as it is known since when.", longest)
+    yield _gauge(_own("clients"), "Clients that are connected, or tell what they hold.", len(snapshot.clients))
+
+
+def _oldest(snapshot: Snapshot, lock: LockView) -> float:
+    return max((_lasted(snapshot, who.since) for who in lock.holders), default=0.0)
+
+
+def _lasted(snapshot: Snapshot, since: float | None) -> float:
+    return 0.0 if since is None else max(0.0, snapshot.taken - since)
+
+
+def _own(name: str) -> str:
+    return f"{PREFIX}_server_{name}"
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(_own(name), text, value=value)
+
+
+def _by_kind(name: str, text: str, kinds: Iterable[str], counts: Counter[str]) -> Metric:
+    family = GaugeMetricFamily(_own(name), text, labels=["kind"])
+    for kind in kinds:
+        family.add_metric([kind], counts[kind])
+    return family
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Return the address and port of ``[ADDRESS]:PORT``; without an address, that of all interfaces.
+
+    Raises:
+        BadUsage: It is none.
+    """
+    address, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise BadUsage(f"--listen is [ADDRESS]:PORT, such as :9464 or 127.0.0.1:9464, not {plain(text)!r}")
+    return address.strip("[]") or "0.0.0.0", int(port)
+
+
+def write_once(exporter: Exporter, scanner: Scanner) -> int:
+    """Scan once, and write the metrics to stdout. Returns the exit code."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(exporter)
+    sys.stdout.write(generate_latest(registry).decode())  # type: ignore[no-untyped-call]
+    scan = scanner.latest()
+    return 0 if scan is not None and scan.snapshot is not None else ExitCode.UNAVAILABLE
+
+
+def serve(exporter: Exporter, address: tuple[str, int]) -> int:
+    """Answer scrapes until SIGTERM or Ctrl-C. Returns the exit code."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(exporter)
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    try:
+        server, thread = start_http_server(address[1], address[0], registry)
+    except OSError as error:
+        say(f"cannot listen on {address[0]}:{address[1]}: {error}")
+        return ExitCode.FAILED
+    say(f"metrics on http://{address[0]}:{server.server_port}/metrics")
+    ended.wait()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    return 0
+
+
+def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[], Snapshot]:
+    """Return a function that looks at a server once, with connections of its own.
+
+    Raises:
+        BadUsage: The URL is not valid. The message does not repeat it: it may contain a password.
+    """
+    try:
+        Inspector(url, prefix=prefix).close()
+    except ValueError:
+        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+
+    def scan() -> Snapshot:
+        with Inspector(url, prefix=prefix) as inspector:
+            return inspector.snapshot(seconds=seconds)
+
+    return scan

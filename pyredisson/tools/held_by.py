@@ -1,0 +1,44 @@
+"""Who holds a lock, in half a sentence for a person who waits for it or was refused."""
+
+from __future__ import annotations
+
+import time
+
+import redis.exceptions as rx
+
+from pyredisson.tools.durations import duration_text
+from pyredisson.tools.inspection import Inspector, LockView, Who
+
+__all__ = ["describe_holders", "held_by"]
+
+TIMEOUT = 1.0  # seconds for each answer
+
+
+def held_by(url: str, name: str) -> str:
+    """Return who holds a lock, since when and until when; empty if that cannot be found out."""
+    try:
+        with Inspector(url, timeout=TIMEOUT) as inspector:
+            view = inspector.lock(name)
+    except (ValueError, rx.RedisError, OSError):
+        return ""
+    return "" if view is None else describe_holders(view, time.time())
+
+
+def describe_holders(view: LockView, now: float) -> str:
+    """Return who holds a lock: ``"web@web-3 pid 4711 t12 for 3 m; it expires in 22 s unless it is renewed"``."""
+    if not view.holders:
+        return ""
+    first, *others = view.holders
+    text = _describe(first, now) + (f" and {len(others)} more" if others else "")
+    if view.never_expires:
+        return f"{text}; it never expires"
+    if view.free_in is None:
+        return text
+    return f"{text}; it expires in {duration_text(view.free_in)} unless it is renewed"
+
+
+def _describe(who: Who, now: float) -> str:
+    if who.since is None:
+        return who.label
+    begun = time.strftime("%H:%M:%S", time.localtime(who.since))
+    return f"{who.label} for {duration_text(now - who.since)} (since {begun})"

@@ -1,0 +1,192 @@
+"""Looking at locks from outside: the one object that commands, exporters and pages use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import final
+
+from pyredisson.core.names import presence_key
+from pyredisson.tools.inspection.look import Look, Progress
+from pyredisson.tools.inspection.model import ClientView, LockView, Snapshot, Who
+from pyredisson.tools.inspection.reading import Stored
+from pyredisson.tools.inspection.replies import encode_name
+from pyredisson.tools.inspection.scan import NUMBERED_LAYOUTS
+from pyredisson.tools.inspection.servers import Servers, describe
+from pyredisson.tools.inspection.unlock import Unlocked, free
+
+__all__ = ["Inspector", "is_meant"]
+
+
+@final
+class Inspector:
+    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock` and
+    :meth:`announce`. Safe for threads.
+
+    Args:
+        url: A server, sentinels or a cluster. Nothing is sent yet.
+        prefix: What stands before all names: ``Config.prefix``.
+        timeout: Seconds for each answer.
+
+    Raises:
+        ValueError: The URL is not valid.
+    """
+
+    def __init__(self, url: str, *, prefix: str = "", timeout: float = 2.0) -> None:
+        self._servers = Servers(url, timeout)
+        self._prefix = prefix
+
+    @property
+    def url(self) -> str:
+        """The URL, password masked."""
+        return self._servers.url
+
+    def __enter__(self) -> Inspector:
+        """Return the inspector; the block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the inspector."""
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._servers.close()
+
+    def locks(
+        self, pattern: str | None = None, *, progress: Progress | None = None, limit: int | None = None
+    ) -> Iterator[LockView]:
+        """Yield all locks whose names match a pattern, as they are found.
+
+        Args:
+            pattern: As for ``SCAN MATCH``; ``None``: all.
+            progress: Called as the search goes on.
+            limit: Stop after this many.
+
+        Raises:
+            redis.exceptions.RedisError: A server does not answer. What others have is yielded before.
+            OSError: A server does not answer.
+        """
+        look = Look(self._servers, self._prefix, pattern, progress)
+        for number, view in enumerate(look.views()):
+            if limit is not None and number >= limit:
+                return
+            yield view
+        look.raise_errors()
+
+    def lock(self, name: str) -> LockView | None:
+        """Return the lock of a name; ``None`` if there is none. Raises as :meth:`locks` does."""
+        return self._meet().one(encode_name(self._prefix + name))
+
+    def clients(self) -> list[ClientView]:
+        """Return the clients, by their connections and their presence. Raises as :meth:`locks` does."""
+        look = self._meet()
+        look.find_presence()
+        look.raise_errors()
+        return look.people.views()
+
+    def snapshot(
+        self, pattern: str | None = None, *, seconds: float | None = None, progress: Progress | None = None
+    ) -> Snapshot:
+        """Return all locks and clients. What cannot be read is an error in the snapshot, unless it is everything.
+
+        Args:
+            pattern: As for :meth:`locks`.
+            seconds: Search for at most this long.
+            progress: Called as the search goes on.
+
+        Raises:
+            redis.exceptions.RedisError: No server answers.
+            OSError: No server answers.
+        """
+        began = time.monotonic()
+        look = Look(self._servers, self._prefix, pattern, progress, None if seconds is None else began + seconds)
+        locks = sorted(look.views(), key=lambda view: view.name)
+        if not look.answered:
+            look.raise_errors()
+        return Snapshot(
+            taken=time.time(),
+            locks=tuple(locks),
+            clients=tuple(look.people.views()),
+            keys_seen=look.keys_seen,
+            complete=look.complete,
+            seconds=time.monotonic() - began,
+            errors=tuple(dict.fromkeys(map(describe, look.errors))),
+        )
+
+    def unlock(self, name: str, *, holder: str | None = None, seen: LockView | None = None) -> Unlocked:
+        """Free a lock for all its owners, in one script, and wake its waiters.
+
+        Args:
+            name: The lock.
+            holder: Free it only if each owner is this one: the id of a client or its beginning, or ``<id>:<number>``;
+                of a token lock the id in :attr:`Who.owner`.
+            seen: Free it only if those hold it who hold it in this view.
+
+        Raises:
+            ValueError: It has no owner that could be deprived of it: a semaphore or a latch.
+            redis.exceptions.RedisError: The server does not answer, or refuses.
+            OSError: The server does not answer.
+        """
+        look, key = self._meet(), encode_name(self._prefix + name)
+        stored = look.stored(key)
+        if stored is not None and stored.layout in NUMBERED_LAYOUTS.values():
+            raise ValueError("a semaphore or a latch has no owner: release its permits or count it down")
+        before = None if stored is None else look.view(stored)
+        if stored is None or before is None or not before.holders:
+            return Unlocked(name, "not_held", before)
+        expected = _expected(stored, before, holder, seen)
+        if expected is None:
+            return Unlocked(name, "other_holder", before)
+        server = self._servers.of(key)
+        publish = self._servers.publishes_by(server)
+        outcome, owners, notified = free(server, key, stored.layout, before.mode, expected, publish)
+        if outcome == "other_holder":
+            before = self.lock(name) or before
+        elif outcome == "freed":
+            self._forget(before)
+        return Unlocked(name, outcome, before, tuple(each.decode(errors="replace") for each in owners), notified)
+
+    def _forget(self, lock: LockView) -> None:
+        """Delete the presence entry of a hold by hand: its client has ended long ago."""
+        for who in lock.holders:
+            if who.reason is not None and who.client_id is not None:
+                key = encode_name(presence_key(who.client_id, self._prefix))
+                self._servers.of(key).tell("DEL", key)
+
+    def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
+        """Write a presence entry. Raises as :meth:`unlock` does."""
+        raw = encode_name(key)
+        self._servers.masters()
+        self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
+
+    def _meet(self) -> Look:
+        look = Look(self._servers, self._prefix)
+        look.meet()
+        return look
+
+
+def is_meant(who: Who, holder: str) -> bool:
+    """Whether an owner is the one that a user names: by its id or the beginning of that, or as it is stored."""
+    if ":" in holder:
+        return who.owner == holder or who.owner.startswith(f"{holder}:")
+    return bool(holder) and who.owner.startswith(holder)
+
+
+def _expected(stored: Stored, before: LockView, holder: str | None, seen: LockView | None) -> list[bytes] | None:
+    """Return how what is stored must begin, for the script to check; empty: anything; ``None``: it is another's."""
+    if stored.layout == "token":
+        # A token is not shown, so that it is compared here; the script then checks that it is still the same.
+        meant = [who.owner for who in seen.holders] if seen is not None else []
+        now = before.holders[0]
+        if (holder is not None and not is_meant(now, holder)) or (seen is not None and now.owner not in meant):
+            return None
+        return [] if holder is None and seen is None else [stored.value or b""]
+    if seen is not None:
+        if holder is not None and not all(is_meant(who, holder) for who in seen.holders):
+            return None
+        return [who.owner.encode() for who in seen.holders] or None
+    return [] if holder is None else [holder.encode("utf-8", "surrogateescape")]

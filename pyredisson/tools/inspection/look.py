@@ -1,0 +1,319 @@
+"""One look at all servers: who is connected, which locks there are, who holds them and who waits."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, final
+
+import redis.exceptions as rx
+
+from pyredisson.core.names import PRESENCE_KEYS, presence_key
+from pyredisson.tools.inspection.model import LockView
+from pyredisson.tools.inspection.people import People
+from pyredisson.tools.inspection.reading import Stored, read_stored
+from pyredisson.tools.inspection.replies import (
+    MAX_PRESENCE_BYTES,
+    Connection,
+    encode_name,
+    glob_to_pattern,
+    read_client_list,
+    read_owner,
+    read_presence,
+)
+from pyredisson.tools.inspection.scan import (
+    COUNT,
+    NUMBERED_LAYOUTS,
+    PERMIT_KEYS,
+    QUEUE_KEYS,
+    Candidate,
+    Layout,
+    candidates_named,
+    find_hashes,
+    find_permits,
+    find_queues,
+    find_strings,
+    scan,
+    subscribed_names,
+)
+from pyredisson.tools.inspection.servers import Server, Servers, in_batches
+from pyredisson.tools.inspection.views import view_of
+
+__all__ = ["Look", "Progress"]
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with how many keys were searched, and how many there are to search, both about."""
+
+BATCH = 200  # locks that are read at a time
+MAX_ID = 64  # characters of a client's id
+PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
+
+_GLOB = frozenset("*?[\\")
+_GLOB_BYTES = re.compile(rb"[*?\[\]\\]")
+
+
+@final
+class Look:
+    """One look. It is used once.
+
+    Args:
+        servers: The servers.
+        prefix: What stands before all names.
+        pattern: As for ``SCAN MATCH``; ``None``: all names.
+        progress: Called as the search goes on.
+        deadline: When to stop searching, by ``time.monotonic()``.
+
+    Attributes:
+        people: Who is who.
+        errors: What went wrong, server by server.
+        answered: How many servers answered.
+        keys: How many keys they have.
+        complete: Whether all keys were searched.
+    """
+
+    def __init__(
+        self,
+        servers: Servers,
+        prefix: str = "",
+        pattern: str | None = None,
+        progress: Progress | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.people: People = People()
+        self.errors: list[Exception] = []
+        self.answered: int = 0
+        self.keys: int = 0
+        self.complete: bool = True
+        self._servers = servers
+        self._prefix = prefix
+        self._progress = progress
+        self._deadline = deadline
+        self._pattern = None
+        self._name = None  # The key, if the pattern is a name.
+        if pattern is not None and not _GLOB.intersection(pattern):
+            self._name = encode_name(prefix + pattern)
+        elif pattern is not None or prefix:
+            self._pattern = _GLOB_BYTES.sub(rb"\\\g<0>", encode_name(prefix)) + encode_name(pattern or "*")
+        self._masters: list[Server] = []
+        self._searched = 0
+        self._seen: set[bytes] = set()
+
+    @property
+    def keys_seen(self) -> int:
+        """About how many keys were searched."""
+        return self.keys if self.complete else min(self.keys, self._searched // PASSES)
+
+    def raise_errors(self) -> None:
+        """Raise the first error, if there was one."""
+        if self.errors:
+            raise self.errors[0]
+
+    # ---- clients ---------------------------------------------------------------------------------------------------
+
+    def meet(self) -> None:
+        """Find the servers, and who is connected to them. Raises if there are none."""
+        self._masters = self._servers.masters()
+        listed: list[Connection] = []
+        complete = True
+        for server in self._masters:
+            try:
+                listed += read_client_list(server.ask("CLIENT", "LIST"))
+                self.answered += 1
+            except (rx.ResponseError, rx.InvalidResponse):
+                self.answered += 1
+                complete = False  # This user may not list clients, or there are far too many.
+            except (rx.RedisError, OSError) as error:
+                complete = False
+                self._fail(error)
+        self.people = People(listed, complete)
+        self._read_presence(self.people.connections)
+
+    def find_presence(self) -> None:
+        """Find the presence entries of all clients, also of those whose connections have no name."""
+        match = _GLOB_BYTES.sub(rb"\\\g<0>", encode_name(self._prefix)) + PRESENCE_KEYS.encode()
+        for server in self._masters:
+            for keys in self._scan(server, b"string", match):
+                self._read_presence(self._clients_among(keys))
+
+    def _clients_among(self, keys: Iterable[bytes]) -> Iterator[str]:
+        start = encode_name(self._prefix + PRESENCE_KEYS.removesuffix("*"))
+        for key in keys:
+            if key.startswith(start) and len(key) - len(start) <= MAX_ID:
+                yield key.removeprefix(start).decode("utf-8", "replace")
+
+    def _read_presence(self, client_ids: Iterable[str]) -> None:
+        wanted = self.people.unknown_among(client_ids)
+        by_server: dict[Server, list[str]] = defaultdict(list)
+        for each in wanted:
+            try:
+                by_server[self._servers.of(encode_name(presence_key(each, self._prefix)))].append(each)
+            except rx.RedisError:
+                self.people.add(each, None)
+        for server, some in by_server.items():
+            for batch in in_batches(some, BATCH):
+                self._read_presence_at(server, batch)
+
+    def _read_presence_at(self, server: Server, client_ids: Sequence[str]) -> None:
+        keys = [encode_name(presence_key(each, self._prefix)) for each in client_ids]
+        try:
+            answers = server.ask_many(
+                [ask for key in keys for ask in (("GETRANGE", key, "0", str(MAX_PRESENCE_BYTES)), ("PTTL", key))]
+            )
+        except (rx.RedisError, OSError) as error:
+            return self._fail(error)
+        now = time.time()
+        for client_id, value, left in zip(client_ids, answers[::2], answers[1::2], strict=True):
+            self.people.add(client_id, read_presence(client_id, value, left, now))
+        return None
+
+    # ---- locks -----------------------------------------------------------------------------------------------------
+
+    def views(self) -> Iterator[LockView]:
+        """Yield all locks. What cannot be read is in ``errors``. Raises if no server can be found."""
+        self.meet()
+        if self._name is not None:
+            view = self.one(self._name)
+            if view is not None:
+                yield view
+            return
+        for server in self._masters:
+            self.keys += self._count(server)
+        tokens = [(server, list(self._tokens(server))) for server in self._masters]
+        for server, found in tokens:
+            yield from self._read_all(server, found)
+        for server in self._masters:
+            yield from self._read_all(server, self._hashes(server))
+        yield from self._known_by_others()
+
+    def one(self, key: bytes) -> LockView | None:
+        """Return the lock of a key; ``None`` if there is none. Raises if the server does not answer."""
+        stored = self.stored(key)
+        return None if stored is None else self.view(stored)
+
+    def stored(self, key: bytes) -> Stored | None:
+        """Return what is stored of a lock. Raises if the server does not answer."""
+        server = self._servers.of(key)
+        found = candidates_named(server, key, time.time(), lambda: self._numbered(server, key))
+        [*read] = read_stored(server, found, self._sharded)
+        self._read_presence(_clients_in(read))
+        return read[0] if read else None
+
+    def _numbered(self, server: Server, key: bytes) -> Layout | None:
+        """Return whether a number is a semaphore's or a latch's, as far as clients use it."""
+        reported = self.people.kind_of(key.decode("utf-8", "backslashreplace"))
+        if reported in NUMBERED_LAYOUTS:
+            return NUMBERED_LAYOUTS[reported]
+        return next((each.layout for each in self._subscribed(server) if each.key == key), None)
+
+    def view(self, stored: Stored) -> LockView:
+        """Return the view of what is stored."""
+        return view_of(stored, self.people, self._servers.of(stored.key).node, self._prefix, time.time())
+
+    @property
+    def _sharded(self) -> bool:
+        return self._servers.publishes_by(self._masters[0]) == "SPUBLISH"
+
+    def _count(self, server: Server) -> int:
+        try:
+            count = server.ask("DBSIZE")
+        except (rx.RedisError, OSError):
+            return 0
+        return count if isinstance(count, int) else 0
+
+    def _scan(self, server: Server, kind: bytes, match: bytes | None) -> Iterator[list[bytes]]:
+        try:
+            for keys in scan(server, kind, match, self._is_late):
+                self._searched += COUNT
+                if self._progress is not None:
+                    self._progress(min(self._searched, PASSES * self.keys), PASSES * self.keys)
+                yield keys
+        except (rx.RedisError, OSError) as error:
+            self._fail(error)
+        if self._is_late():
+            self.complete = False
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def _tokens(self, server: Server) -> Iterator[Candidate]:
+        """Yield what may be token locks, and read the presence entries among the strings."""
+        for keys in self._scan(server, b"string", self._pattern):
+            self._read_presence(self._clients_among(keys))
+            try:
+                found = find_strings(server, keys, time.time())
+            except (rx.RedisError, OSError) as error:
+                self._fail(error)
+                return
+            yield from (candidate for candidate, _ in found)
+
+    def _hashes(self, server: Server) -> Iterator[Candidate]:
+        """Yield all others: hashes, queues without a lock, semaphores of which permits are taken."""
+        try:
+            for keys in self._scan(server, b"hash", self._pattern):
+                yield from find_hashes(server, keys)
+            for keys in self._scan(server, b"list", QUEUE_KEYS):
+                yield from find_queues(keys)
+            for keys in self._scan(server, b"zset", PERMIT_KEYS):
+                yield from find_permits(keys)
+        except (rx.RedisError, OSError) as error:
+            self._fail(error)
+
+    def _known_by_others(self) -> Iterator[LockView]:
+        """Yield semaphores and latches: the numbers for which clients wait, or which they report to use."""
+        found: list[Candidate] = []
+        for server in self._masters:
+            found += self._subscribed(server)
+        for name in self.people.names_in_use():
+            layout = NUMBERED_LAYOUTS.get(self.people.kind_of(name) or "")
+            if layout is not None:
+                found.append(Candidate(encode_name(name), layout))
+        by_server: dict[Server, list[Candidate]] = defaultdict(list)
+        for each in found:
+            try:
+                by_server[self._servers.of(each.key)].append(each)
+            except rx.RedisError as error:
+                self._fail(error)
+        for server, some in by_server.items():
+            yield from self._read_all(server, some)
+
+    def _subscribed(self, server: Server) -> list[Candidate]:
+        try:
+            return subscribed_names(server, self._sharded)
+        except rx.ResponseError:
+            return []  # This user may not ask.
+        except (rx.RedisError, OSError) as error:
+            self._fail(error)
+            return []
+
+    def _read_all(self, server: Server, candidates: Iterable[Candidate]) -> Iterator[LockView]:
+        wanted = None if self._pattern is None else glob_to_pattern(self._pattern)
+        for batch in in_batches(self._new_among(candidates, wanted), BATCH):
+            try:
+                read = read_stored(server, batch, self._sharded)
+            except (rx.RedisError, OSError) as error:
+                self._fail(error)
+                continue
+            self._read_presence(_clients_in(read))
+            now = time.time()
+            for each in read:
+                yield view_of(each, self.people, server.node, self._prefix, now)
+
+    def _new_among(self, candidates: Iterable[Candidate], wanted: object) -> Iterator[Candidate]:
+        for each in candidates:
+            if each.key not in self._seen and (wanted is None or wanted.fullmatch(each.key)):  # type: ignore[attr-defined]
+                self._seen.add(each.key)
+                yield each
+
+    def _fail(self, error: Exception) -> None:
+        self.errors.append(error)
+        self.complete = False
+
+
+def _clients_in(read: Iterable[Stored]) -> Iterator[str]:
+    for stored in read:
+        for member in (*(field for field, _ in stored.owners), *stored.queue):
+            owner = read_owner(member)
+            if owner is not None:
+                yield owner.client_id

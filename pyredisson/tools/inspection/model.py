@@ -1,0 +1,276 @@
+"""What an inspection reports: locks, their holders and waiters, clients. Plain values, and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, TypeAlias, final
+
+__all__ = [
+    "MUTEX_KINDS",
+    "ClientView",
+    "LockView",
+    "PresenceEntry",
+    "RuntimeName",
+    "Snapshot",
+    "WaiterView",
+    "Who",
+    "as_json",
+]
+
+RuntimeName: TypeAlias = Literal["pyredisson", "redisson", "redis-py", "unknown"]
+"""The library that wrote what is stored, as far as it can be recognised."""
+
+#: The kinds that are stored as a hash with one owner: in Redis they look the same.
+MUTEX_KINDS = frozenset(
+    {"lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock"}
+)
+
+
+@final
+@dataclass(frozen=True)
+class Who:
+    """An owner: a thread or task of a client. What is not known is ``None``.
+
+    Attributes:
+        client_id: The client's id.
+        thread_id: The number of its thread or task.
+        app: ``Config.client_name``.
+        host: The machine.
+        pid: The process.
+        thread: The name of the thread or task.
+        runtime: The library, as far as it can be recognised.
+        connected: Whether the client is connected; ``None`` if that cannot be known.
+        since: Since when it holds or waits, in Unix seconds.
+        holds: How many nested holds it has.
+        remaining: Seconds until its hold expires.
+        owner: How it is stored in Redis: a hash field, or the first digits of the SHA-256 of a token.
+        watchdog: Whether its watchdog renews the hold.
+        stack: Its stack, if it was recorded.
+        reason: Why it holds the lock, if it was held by ``pyredisson lock``.
+    """
+
+    client_id: str | None = None
+    thread_id: int | None = None
+    app: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    thread: str | None = None
+    runtime: RuntimeName = "unknown"
+    connected: bool | None = None
+    since: float | None = None
+    holds: int = 1
+    remaining: float | None = None
+    owner: str = ""
+    watchdog: bool | None = None
+    stack: tuple[str, ...] = ()
+    reason: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Who it is in a few words: ``web@web-3 pid 4711 t12``."""
+        if self.host is not None:
+            words = [f"{self.app}@{self.host}" if self.app else self.host]
+            words += [] if self.pid is None else [f"pid {self.pid}"]
+            words += [] if self.thread_id is None else [f"t{self.thread_id}"]
+        elif self.runtime == "redis-py":
+            words = [f"redis-py {self.owner}"]
+        elif self.client_id is None:
+            words = [f"?{self.owner}" if self.owner else "?"]
+        else:
+            number = "" if self.thread_id is None else f":{self.thread_id}"
+            before = {"redisson": "Redisson ", "pyredisson": "pyredisson "}.get(self.runtime, "?")
+            words = [f"{before}{self.client_id[:4]}…{number}"]
+        if self.connected is False:
+            words.append("(no such client)" if self.host is None else "(not connected)")
+        return " ".join(words)
+
+
+@final
+@dataclass(frozen=True)
+class WaiterView:
+    """An owner that waits for a lock.
+
+    Attributes:
+        who: The owner.
+        kind: What it waits for: the word of ``get_*``.
+        since: Since when, in Unix seconds; ``None`` if unknown.
+        place: Its place in the queue of a fair lock, from 1.
+        expired: Whether the queue considers it dead.
+    """
+
+    who: Who
+    kind: str
+    since: float | None = None
+    place: int | None = None
+    expired: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class LockView:
+    """A lock, semaphore or latch.
+
+    Attributes:
+        name: Its name, without the inspector's prefix.
+        kind: The word of ``get_*``; ``"read_write_lock"``; ``"lock"`` where kinds with the same layout cannot be
+            distinguished.
+        node: The server on which it is stored.
+        holders: Who holds it.
+        mode: ``"read"`` or ``"write"``, of a read-write lock.
+        free_in: Seconds until it expires unless it is renewed; ``None``: it is free, or never expires.
+        never_expires: Whether it is held without an expiry.
+        waiting_clients: How many clients are subscribed to its channel.
+        waiters: Who waits, as far as it is known.
+        token: The fencing token that was issued last.
+        permits: How many permits of a semaphore are available.
+        count: The count of a latch.
+        notes: Remarks.
+        keys: Its keys in Redis, its own first.
+        taken: How many permits of a semaphore are taken, if that is stored.
+    """
+
+    name: str
+    kind: str
+    node: str
+    holders: tuple[Who, ...] = ()
+    mode: str | None = None
+    free_in: float | None = None
+    never_expires: bool = False
+    waiting_clients: int = 0
+    waiters: tuple[WaiterView, ...] = ()
+    token: int | None = None
+    permits: int | None = None
+    count: int | None = None
+    notes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    taken: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether an owner holds it, or at least one permit."""
+        return bool(self.holders) or bool(self.taken)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait: threads and tasks where they are known, else clients."""
+        return max(len(self.waiters), self.waiting_clients)
+
+
+@final
+@dataclass(frozen=True)
+class PresenceEntry:
+    """What a client reports of one of its holds or waits.
+
+    Attributes:
+        kind: The word of ``get_*``.
+        name: The key in Redis.
+        thread_id: The number of the thread or task.
+        thread: Its name.
+        since: Since when, in Unix seconds.
+        holds: How many nested holds.
+        watchdog: Whether the watchdog renews it.
+        token_id: The first digits of the SHA-256 of a token lock's token.
+        stack: The stack, if it was recorded.
+        reason: Why, if ``pyredisson lock`` holds it.
+    """
+
+    kind: str
+    name: str
+    thread_id: int | None = None
+    thread: str | None = None
+    since: float | None = None
+    holds: int = 1
+    watchdog: bool | None = None
+    token_id: str | None = None
+    stack: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class ClientView:
+    """A client, by its connections and its presence entry.
+
+    Attributes:
+        client_id: Its id; ``None`` for one that has none, such as one of another library.
+        app: ``Config.client_name``.
+        host: The machine.
+        pid: The process.
+        connections: How many connections it has.
+        addresses: Where they come from.
+        version: Of the library.
+        presence: Whether it has written a presence entry.
+        holds: What it reports to hold.
+        waits: What it reports to wait for.
+        age_seconds: The age of its oldest connection.
+        more: How many entries did not fit into its presence.
+        runtime: The library, as far as it can be recognised.
+    """
+
+    client_id: str | None
+    app: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    connections: int = 0
+    addresses: tuple[str, ...] = ()
+    version: str | None = None
+    presence: bool = False
+    holds: tuple[PresenceEntry, ...] = ()
+    waits: tuple[PresenceEntry, ...] = ()
+    age_seconds: float | None = None
+    more: int = 0
+    runtime: RuntimeName = "pyredisson"
+
+
+@final
+@dataclass(frozen=True)
+class Snapshot:
+    """All that one look saw.
+
+    Attributes:
+        taken: When it ended, in Unix seconds.
+        locks: The locks, in the order of their names.
+        clients: The clients.
+        keys_seen: How many keys the servers listed.
+        complete: Whether all keys were searched.
+        seconds: How long it took.
+        errors: What could not be read, and why.
+    """
+
+    taken: float
+    locks: tuple[LockView, ...] = ()
+    clients: tuple[ClientView, ...] = ()
+    keys_seen: int = 0
+    complete: bool = True
+    seconds: float = 0.0
+    errors: tuple[str, ...] = ()
+
+
+#: Times carry their unit in JSON: the name there, and by what they are multiplied.
+_IN_JSON = {
+    "since": ("since_unix_ms", 1000),
+    "remaining": ("remaining_ms", 1000),
+    "free_in": ("free_in_ms", 1000),
+}
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON can hold it, with units in the names of times."""
+    if is_dataclass(value) and not isinstance(value, type):
+        made: dict[str, Any] = {}
+        for field in fields(value):
+            inner = getattr(value, field.name)
+            name, factor = _IN_JSON.get(field.name, (field.name, None))
+            if isinstance(value, Snapshot) and field.name == "taken":
+                name, factor = "taken_unix_ms", 1000
+            made[name] = round(inner * factor) if factor is not None and inner is not None else as_json(inner)
+        for name in ("label", "waiting"):
+            if isinstance(value, (Who, LockView)) and hasattr(value, name):
+                made[name] = getattr(value, name)
+        return made
+    if isinstance(value, Mapping):
+        return {key: as_json(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [as_json(inner) for inner in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -1,0 +1,200 @@
+"""Who is who: owners in Redis matched with connections and presence entries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import final
+
+from pyredisson.tools.inspection.model import MUTEX_KINDS, ClientView, PresenceEntry, RuntimeName, Who
+from pyredisson.tools.inspection.replies import Connection, Owner, Presence, read_count, token_id
+from pyredisson.tools.inspection.servers import TOOL_NAME
+
+__all__ = ["People", "could_be_anyone", "refine"]
+
+#: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
+_OTHERS = ("jedis", "lettuce", "ioredis", "node-redis", "go-redis", "rueidis", "se.redis", "phpredis", "predis")
+
+#: Flags of connections that are no client's: a replica, a master, one that watches.
+_NOT_CLIENTS = frozenset("SMO")
+
+
+def could_be_anyone(connection: Connection) -> bool:
+    """Whether a connection may be that of a client whose id it does not tell: Redisson's, or one from a pool."""
+    return (
+        connection.client_id is None
+        and connection.name != TOOL_NAME
+        and not _NOT_CLIENTS.intersection(connection.kind)
+        and not connection.library.lower().startswith(_OTHERS)
+    )
+
+
+@final
+class People:
+    """The clients that one look found.
+
+    Args:
+        connections: All connections to all servers.
+        complete: Whether every server listed its connections.
+    """
+
+    def __init__(self, connections: Iterable[Connection] = (), complete: bool = False) -> None:
+        self.connections: dict[str, list[Connection]] = defaultdict(list)
+        self.strangers: list[Connection] = []
+        for each in connections:
+            if each.client_id is not None:
+                self.connections[each.client_id].append(each)
+            elif could_be_anyone(each):
+                self.strangers.append(each)
+        self._complete = complete
+        self._presence: dict[str, Presence | None] = {}
+        self._holds: dict[str, list[tuple[Presence, PresenceEntry]]] = defaultdict(list)
+        self._waits: dict[str, list[tuple[Presence, PresenceEntry]]] = defaultdict(list)
+
+    def add(self, client_id: str, presence: Presence | None) -> None:
+        """Add the presence entry of a client; ``None``: it has none."""
+        if client_id in self._presence:
+            return
+        self._presence[client_id] = presence
+        if presence is not None:
+            for entry in presence.holds:
+                self._holds[entry.name].append((presence, entry))
+            for entry in presence.waits:
+                self._waits[entry.name].append((presence, entry))
+
+    def unknown_among(self, client_ids: Iterable[str]) -> list[str]:
+        """Return those clients whose presence was not looked for yet."""
+        return [each for each in dict.fromkeys(client_ids) if each not in self._presence]
+
+    def connected(self, client_id: str) -> bool | None:
+        """Whether a client is connected; ``None`` if that cannot be known."""
+        if client_id in self.connections:
+            return True
+        if not self._complete:
+            return None
+        if self.strangers:
+            # Its presence ends soon after the client; a pool of the user's keeps the names of its connections.
+            return None
+        return False
+
+    def names_in_use(self) -> list[str]:
+        """Return the names of all that clients report to hold or to wait for."""
+        return list(dict.fromkeys((*self._holds, *self._waits)))
+
+    def kind_of(self, name: str) -> str | None:
+        """Return as what clients report to use a name."""
+        for _, entry in (*self._holds.get(name, ()), *self._waits.get(name, ())):
+            return str(entry.kind)
+        return None
+
+    def holds_of(self, name: str) -> list[tuple[Presence, PresenceEntry]]:
+        """Return who reports to hold something."""
+        return self._holds.get(name, [])
+
+    def waits_of(self, name: str) -> list[tuple[Presence, PresenceEntry]]:
+        """Return who reports to wait for something."""
+        return self._waits.get(name, [])
+
+    def holder(self, name: str, field: bytes, owner: Owner, count: bytes, remaining: float | None) -> Who:
+        """Return who a field of a lock's hash names."""
+        entry = self._entry(self.holds_of(name), owner)
+        who = self.person(owner.client_id, owner.thread_id, entry, remaining)
+        return _with(who, owner=field.decode(), holds=max(1, read_count(count) or 1))
+
+    def token_holder(
+        self, name: str, token: bytes, runtime: RuntimeName, since: float | None, left: float | None
+    ) -> Who:
+        """Return whose token is stored."""
+        called = token_id(token)
+        for presence, entry in self.holds_of(name):
+            if entry.token_id == called:
+                who = self.person(presence.client_id, entry.thread_id, entry, left)
+                return _with(who, owner=called)
+        return Who(runtime=runtime, since=since, remaining=left, owner=called)
+
+    def waiter(self, name: str, owner: Owner) -> Who:
+        """Return who a member of a queue is."""
+        entry = self._entry(self.waits_of(name), owner)
+        return _with(
+            self.person(owner.client_id, owner.thread_id, entry, None), owner=f"{owner.client_id}:{owner.thread_id}"
+        )
+
+    def person(
+        self, client_id: str, thread_id: int | None, entry: PresenceEntry | None, remaining: float | None
+    ) -> Who:
+        """Return what is known of an owner."""
+        presence = self._presence.get(client_id)
+        connections = self.connections.get(client_id, [])
+        named = connections[0] if connections else None
+        source = presence if presence is not None and presence.host is not None else named
+        return Who(
+            client_id=client_id,
+            thread_id=thread_id,
+            app=source.app if source is not None else None,
+            host=source.host if source is not None else None,
+            pid=source.pid if source is not None else None,
+            thread=entry.thread if entry is not None else None,
+            runtime="pyredisson" if presence is not None or named is not None else self._runtime(),
+            # What is held by hand needs no client.
+            connected=self.connected(client_id) if entry is None or entry.reason is None else None,
+            since=entry.since if entry is not None else None,
+            holds=entry.holds if entry is not None else 1,
+            remaining=remaining,
+            owner=f"{client_id}:{thread_id}",
+            watchdog=entry.watchdog if entry is not None else None,
+            stack=entry.stack if entry is not None else (),
+            reason=entry.reason if entry is not None else None,
+        )
+
+    def views(self) -> list[ClientView]:
+        """Return the clients: ours, and those who may be Redisson's by address."""
+        ids = dict.fromkeys((*self.connections, *(each for each, said in self._presence.items() if said is not None)))
+        views = [self._view(each) for each in ids]
+        return sorted(views, key=lambda view: (view.app or "", view.host or "", view.pid or 0, view.client_id or ""))
+
+    def _view(self, client_id: str) -> ClientView:
+        presence = self._presence.get(client_id)
+        connections = self.connections.get(client_id, [])
+        named = connections[0] if connections else None
+        source = presence if presence is not None and presence.host is not None else named
+        version = presence.version if presence is not None else None
+        return ClientView(
+            client_id=client_id,
+            app=source.app if source is not None else None,
+            host=source.host if source is not None else None,
+            pid=source.pid if source is not None else None,
+            connections=len(connections),
+            addresses=tuple(dict.fromkeys(each.address for each in connections)),
+            version=version or (named.version or None if named is not None else None),
+            presence=presence is not None,
+            holds=presence.holds if presence is not None else (),
+            waits=presence.waits if presence is not None else (),
+            age_seconds=max((each.age_seconds for each in connections), default=None),
+            more=presence.more if presence is not None else 0,
+        )
+
+    def _runtime(self) -> RuntimeName:
+        """Tell the library of a client that has neither a name nor a presence entry."""
+        if not self._complete or not self.strangers:
+            return "unknown"
+        return "redisson" if all("redisson" in each.library.lower() for each in self.strangers) else "unknown"
+
+    @staticmethod
+    def _entry(entries: Iterable[tuple[Presence, PresenceEntry]], owner: Owner) -> PresenceEntry | None:
+        mine = [
+            entry
+            for presence, entry in entries
+            if presence.client_id == owner.client_id and entry.thread_id == owner.thread_id
+        ]
+        fitting = [each for each in mine if owner.writes == (each.kind == "write_lock")]
+        return next(iter(fitting or mine), None)
+
+
+def _with(who: Who, **changes: object) -> Who:
+    return replace(who, **changes)  # type: ignore[arg-type]
+
+
+def refine(kind: str, reported: str | None) -> str:
+    """Return the kind that clients report, if what is stored can be that."""
+    return reported if reported in MUTEX_KINDS and kind in MUTEX_KINDS else kind

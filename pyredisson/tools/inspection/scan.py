@@ -1,0 +1,225 @@
+"""Finding what may be a lock among all keys of a server: by ``SCAN``, and with replies that stay small.
+
+A key's type and size are asked before what is in it, so that neither a huge value nor a huge hash is ever fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import redis.exceptions as rx
+
+from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
+from pyredisson.tools.doctor.replies import read_scan
+from pyredisson.tools.inspection.replies import TokenView, read_token
+from pyredisson.tools.inspection.servers import Server
+
+__all__ = [
+    "COUNT",
+    "MAX_OWNERS",
+    "NUMBERED_LAYOUTS",
+    "PERMIT_KEYS",
+    "QUEUE_KEYS",
+    "Candidate",
+    "Layout",
+    "candidates_named",
+    "find_hashes",
+    "find_permits",
+    "find_queues",
+    "find_strings",
+    "scan",
+    "subscribed_names",
+]
+
+Layout: TypeAlias = Literal["mutex", "read_write", "token", "semaphore", "permits", "latch"]
+"""How something is stored, as far as its keys tell."""
+
+COUNT = 1000
+MAX_OWNERS = 1000  # of one read-write lock that are read
+MAX_OWNER_BYTES = 1024  # a field with all that Redis needs for it, on average
+MAX_VALUE = 64  # bytes of a string that may be a token
+
+_SCORE_KEY = re.compile(rb"(.+):timeout", re.DOTALL)
+
+
+class Candidate(NamedTuple):
+    """A key that may be a lock's.
+
+    Attributes:
+        key: The lock's own key. It may be missing, if only its queue or its waiters were found.
+        layout: As what it is stored.
+    """
+
+    key: bytes
+    layout: Layout
+
+
+def scan(server: Server, kind: bytes, match: bytes | None, stop: Callable[[], bool]) -> Iterator[list[bytes]]:
+    """Yield the keys of one type, as many at a time as the server hands out; none, for progress.
+
+    Args:
+        server: The server.
+        kind: The type.
+        match: A pattern.
+        stop: Whether to end early.
+
+    Raises:
+        redis.exceptions.RedisError: The server does not answer, refuses, or hands out what is too large.
+        OSError: It does not answer.
+    """
+    cursor, count = b"0", COUNT
+    pattern: tuple[Any, ...] = () if match is None else ("MATCH", match)
+    while not stop():
+        typed = () if server.filters_types is False else ("TYPE", kind)
+        try:
+            reply = server.ask("SCAN", cursor, *pattern, "COUNT", count, *typed)
+        except rx.InvalidResponse:
+            if count == 1:
+                raise
+            count = max(1, count // 10)  # The names are huge: fewer at a time.
+            continue
+        except rx.ResponseError as error:
+            if server.filters_types is None and "syntax" in str(error).lower():
+                server.filters_types = False  # Before Redis 6.0.
+                continue
+            raise
+        cursor, names = read_scan("SCAN", reply)
+        if typed:
+            server.filters_types = True
+        elif names:
+            types = server.ask_many([("TYPE", name) for name in names])
+            names = [name for name, found in zip(names, types, strict=True) if found == kind]
+        yield names
+        if not int(cursor):
+            return
+
+
+def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
+    """Return those hashes that are stored as locks are: one field, or a mode and the owners."""
+    keys = [key for key in keys if not key.startswith(_ALIVE)]
+    sizes = server.ask_many([each for key in keys for each in (("HLEN", key), ("HSTRLEN", key, "mode"))])
+    likely = [
+        (key, "read_write" if mode in (4, 5) else "mutex", fields)
+        for key, fields, mode in zip(keys, sizes[::2], sizes[1::2], strict=True)
+        if isinstance(fields, int) and (fields == 1 or mode in (4, 5))
+    ]
+    # Only a hash whose fields and values are short is one of ours.
+    memory = server.ask_many(
+        [
+            ("MEMORY", "USAGE", key, "SAMPLES", "0" if fields <= MAX_OWNERS else str(MAX_OWNERS))
+            for key, _, fields in likely
+        ]
+    )
+    return [
+        Candidate(key, "read_write" if layout == "read_write" else "mutex")
+        for (key, layout, fields), used in zip(likely, memory, strict=True)
+        if not isinstance(used, int) or used - 4 * len(key) <= MAX_OWNER_BYTES * (fields + 1)
+    ]
+
+
+def find_strings(server: Server, keys: Sequence[bytes], now: float) -> list[tuple[Candidate, TokenView]]:
+    """Return those strings whose value looks like the token of a lock, and which expire."""
+    sizes = server.ask_many([("STRLEN", key) for key in keys])
+    likely = [key for key, size in zip(keys, sizes, strict=True) if size in (32, 40)]
+    read = server.ask_many([each for key in likely for each in (("GETRANGE", key, "0", str(MAX_VALUE)), ("PTTL", key))])
+    found = []
+    for key, value, left in zip(likely, read[::2], read[1::2], strict=True):
+        seen = read_token(value, now) if isinstance(value, bytes) else None
+        # A token of redis-py's is known for what it is even if it never expires.
+        if seen is not None and (seen.sure or (isinstance(left, int) and left > 0)):
+            found.append((Candidate(key, "token"), seen))
+    return found
+
+
+def _constant_part(key: str) -> bytes:
+    """Return what all keys of a kind begin with, from the key of a lock without a name."""
+    return key.removesuffix("{}").encode()
+
+
+_QUEUE = _constant_part(LockNames("").queue)
+_ALIVE = _constant_part(LockNames("").alive)
+_SEMAPHORE_CHANNEL = _constant_part(SemaphoreNames("").channel)
+_LATCH_CHANNEL = _constant_part(LatchNames("").channel)
+
+
+#: The patterns of the keys of queues, and of the permits that are taken.
+QUEUE_KEYS = _QUEUE + b"*"
+PERMIT_KEYS = b"*:timeout"
+
+#: The layouts of what has no owner, by its kind.
+NUMBERED_LAYOUTS: dict[str, Layout] = {
+    "semaphore": "semaphore",
+    "permit_expirable_semaphore": "permits",
+    "count_down_latch": "latch",
+}
+
+
+def find_queues(keys: Iterable[bytes]) -> list[Candidate]:
+    """Return the locks that have these queues."""
+    return [Candidate(_unwrapped(key.removeprefix(_QUEUE)), "mutex") for key in keys if key.startswith(_QUEUE)]
+
+
+def find_permits(keys: Iterable[bytes]) -> list[Candidate]:
+    """Return the semaphores that have these sorted sets of permits."""
+    found = [_SCORE_KEY.fullmatch(key) for key in keys]
+    return [Candidate(_unwrapped(each[1]), "permits") for each in found if each is not None]
+
+
+def _unwrapped(name: bytes) -> bytes:
+    """Return a name as it was before Redisson's rules put it in braces."""
+    inner = name[1:-1]
+    return inner if name[:1] == b"{" and name[-1:] == b"}" and inner and b"{" not in inner else name
+
+
+def subscribed_names(server: Server, sharded: bool) -> list[Candidate]:
+    """Return the semaphores and latches for which clients wait: numbers in Redis look like any other number."""
+    found = []
+    for word in ("CHANNELS", "SHARDCHANNELS")[: 1 + sharded]:
+        for start, layout in ((_SEMAPHORE_CHANNEL, "semaphore"), (_LATCH_CHANNEL, "latch")):
+            reply = server.ask("PUBSUB", word, start + b"*")
+            for channel in reply if isinstance(reply, list) else ():
+                if not isinstance(channel, bytes) or not channel.startswith(start):
+                    continue
+                name = channel.removeprefix(start)
+                if layout == "latch":
+                    found.append(Candidate(name.removesuffix(b"}"), "latch"))
+                else:
+                    found.append(Candidate(_unwrapped(name), "semaphore"))
+    return found
+
+
+def candidates_named(server: Server, key: bytes, now: float, used_as: Callable[[], Layout | None]) -> list[Candidate]:
+    """Return what a key is stored as, if it may be a lock's. A missing key may have a queue, or waiters.
+
+    Args:
+        server: The server.
+        key: The key.
+        now: The time, in Unix seconds.
+        used_as: Tells as what clients use a number.
+    """
+    kind = server.ask("TYPE", key)
+    text = key.decode("utf-8", "surrogateescape")
+    if kind == b"hash":
+        return find_hashes(server, [key])
+    if kind not in (b"string", b"none"):
+        return []
+    names = SemaphoreNames(text)
+    permits, queue = server.ask_many(
+        [("EXISTS", _bytes(names.taken)), ("EXISTS", _bytes(LockNames(text).queue))],
+    )
+    if permits == 1:
+        return [Candidate(key, "permits")]
+    if kind == b"none":
+        if queue == 1:
+            return [Candidate(key, "mutex")]
+        layout = used_as()
+        return [] if layout is None else [Candidate(key, layout)]
+    if find_strings(server, [key], now):
+        return [Candidate(key, "token")]
+    return [Candidate(key, used_as() or "semaphore")]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

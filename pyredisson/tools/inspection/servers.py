@@ -1,0 +1,315 @@
+"""How an inspection reaches servers: one connection to each, bounded replies, no retries of what changes anything."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar, final
+
+import redis
+import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+from redis.retry import Retry
+
+from pyredisson.net.bounded_sources import bounding
+from pyredisson.net.bounds import pack_command
+from pyredisson.net.resp import as_redis_error
+from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
+from pyredisson.net.slots import Address, read_slots
+from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
+
+__all__ = ["TOOL_NAME", "Command", "Server", "Servers", "describe", "in_batches"]
+
+T = TypeVar("T")
+
+Command = tuple["str | bytes", ...]
+"""A command's words."""
+
+#: The name of our own connections.
+TOOL_NAME = "pyredisson-inspect"
+
+MAX_ERROR = 500  # characters of an error that are reported
+MAX_BATCH = 500  # commands in flight
+MAX_BATCH_BYTES = 1024 * 1024  # and their size, of those after the first
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as one line."""
+    said = as_redis_error(error) if isinstance(error, Exception) else error
+    return f"{type(said).__name__}: {str(said)[:MAX_ERROR]}"
+
+
+def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut what there is into lists of at most ``size``."""
+    batch: list[T] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+@final
+class Server:
+    """One server, over one connection. Safe for threads.
+
+    Args:
+        url: The settings of the connection.
+        timeout: Seconds for each answer.
+        address: Another address than the URL's.
+    """
+
+    def __init__(self, url: str, timeout: float, address: Address | None = None) -> None:
+        client = redis.Redis.from_url(
+            known_url(url),
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            redis_connect_func=bounding(),
+        )
+        pool = client.connection_pool
+        settings = pool.connection_kwargs
+        settings["decode_responses"] = False  # Whatever the URL says.
+        if address is not None:
+            settings["host"], settings["port"] = address
+        self.settings: dict[str, Any] = settings
+        self.tls: bool = issubclass(pool.connection_class, redis.SSLConnection)
+        self.node: str = self._node()
+        self.number: int | None = None
+        #: Whether ``SCAN`` knows ``TYPE``; ``None`` until it was tried.
+        self.filters_types: bool | None = None
+        self._connection: Any = pool.make_connection()
+        self._greeted = False
+        self._lock = threading.Lock()
+
+    def _node(self) -> str:
+        host, port = self.settings.get("host", "localhost"), self.settings.get("port", 6379)
+        path = self.settings.get("path")
+        return path if isinstance(path, str) else f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+    @property
+    def url(self) -> str:
+        """Its URL, password masked."""
+        return url_of(self.settings, tls=self.tls) or self.node
+
+    def ask(self, *command: Any) -> Any:
+        """Return the answer to one question.
+
+        Raises:
+            redis.exceptions.RedisError: It could not be asked, or refuses.
+            OSError: It could not be asked.
+        """
+        [reply] = self.ask_many([_words(command)])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def tell(self, *command: Any) -> Any:
+        """Send what changes something: once."""
+        with self._lock:
+            self._greet()
+            [reply] = self._exchange([pack_command(_words(command))])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def ask_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the answers to many questions; one that is refused is answered by the error.
+
+        Raises:
+            redis.exceptions.RedisError: It could not be asked.
+            OSError: It could not be asked.
+        """
+        answers: list[Any] = []
+        with self._lock:
+            for batch in self._batches(commands):
+                fresh = not self._greeted
+                try:
+                    self._greet()
+                    answers += self._exchange(batch)
+                except rx.ConnectionError:
+                    if fresh:
+                        raise
+                    self._greet()  # The server has closed a connection that was idle: reading may be repeated.
+                    answers += self._exchange(batch)
+        return answers
+
+    def close(self) -> None:
+        """Close the connection. It is made again when it is needed."""
+        with self._lock:
+            self._drop()
+
+    def _batches(self, commands: Sequence[Command]) -> Iterator[list[bytes]]:
+        """Yield the commands, packed, as many at a time as may be in flight."""
+        batch: list[bytes] = []
+        size = 0
+        for command in commands:
+            packed = pack_command(command)
+            if batch and (len(batch) == MAX_BATCH or size + len(packed) > MAX_BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(packed)
+            size += len(packed)
+        if batch:
+            yield batch
+
+    def _greet(self) -> None:
+        """Connect, and give the connection a name where that is permitted."""
+        if self._greeted:
+            return
+        self._greeted = True
+        _, number = self._exchange([pack_command(("CLIENT", "SETNAME", TOOL_NAME)), pack_command(("CLIENT", "ID"))])
+        self.number = number if isinstance(number, int) else None
+
+    def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
+        connection = self._connection
+        try:
+            connection.send_packed_command([b"".join(commands)], check_health=False)
+            return [_read(connection) for _ in commands]
+        except BaseException:
+            self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
+            raise
+
+    def _drop(self) -> None:
+        self._greeted = False
+        with suppress(Exception):
+            self._connection.disconnect()
+
+
+def _words(command: tuple[Any, ...]) -> Command:
+    return tuple(word if isinstance(word, (str, bytes)) else str(word) for word in command)
+
+
+def _read(connection: Any) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except rx.ResponseError as error:
+        return error
+
+
+@final
+class Servers:
+    """The masters that a URL leads to.
+
+    Args:
+        url: A server, sentinels or a cluster, as all commands take it.
+        timeout: Seconds for each answer.
+
+    Raises:
+        ValueError: The URL is not valid.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._known: dict[Address, Server] = {}
+        self._asked: dict[Address, Server] = {}
+        self._slots: list[tuple[int, int, Server]] = []
+        self._sharded: bool | None = None
+        self._sentinel: SentinelUrl | None = parse_sentinel_url(url)
+        self._cluster = cluster_url(url)
+        self._url = self._sentinel.data if self._sentinel else self._cluster[1] if self._cluster else url
+        if known_url(self._url).startswith("embedded:"):
+            raise ValueError("embedded:// is private to the client that starts it: name a server")
+        one = Server(self._url, timeout)
+        self._one: Server | None = None if self._sentinel or self._cluster else one
+        if self._sentinel is not None:
+            self.url: str = self._sentinel.masked
+        elif self._cluster is not None:
+            self.url = url_of_cluster(tuple(self._cluster[0]), one.settings, tls=one.tls)
+        else:
+            self.url = one.url
+
+    @property
+    def clustered(self) -> bool:
+        """Whether they are a cluster."""
+        return self._cluster is not None
+
+    def masters(self) -> list[Server]:
+        """Ask who the masters are now.
+
+        Raises:
+            redis.exceptions.RedisError: No sentinel or node of the cluster answers, or none knows.
+        """
+        with self._lock:
+            if self._sentinel is not None:
+                self._one = self._at(self._by_sentinels(self._sentinel))
+            if self._one is not None:
+                return [self._one]
+            self._slots = self._by_nodes()
+            return list(dict.fromkeys(server for _, _, server in self._slots))
+
+    def of(self, key: bytes) -> Server:
+        """Return the master that has a key, as :meth:`masters` last saw it."""
+        if self._one is not None:
+            return self._one
+        slot = key_slot(key)
+        for first, last, server in self._slots:
+            if first <= slot <= last:
+                return server
+        raise rx.ClusterDownError(f"no node serves slot {slot}")
+
+    def publishes_by(self, server: Server) -> str:
+        """Return the command by which clients publish: as Redisson decides it, sharded where a cluster can."""
+        if self._sharded is None:
+            self._sharded = False
+            if self.clustered:
+                try:
+                    server.ask("PUBSUB", "SHARDNUMSUB", "0")
+                    self._sharded = True
+                except rx.ResponseError:
+                    pass
+        return "SPUBLISH" if self._sharded else "PUBLISH"
+
+    def close(self) -> None:
+        """Close all connections."""
+        servers = [*self._known.values(), *self._asked.values()]
+        for server in servers if self._one is None else [*servers, self._one]:
+            server.close()
+
+    def _at(self, address: Address) -> Server:
+        if address not in self._known:
+            self._known[address] = Server(self._url, self._timeout, address)
+        return self._known[address]
+
+    def _by_sentinels(self, url: SentinelUrl) -> Address:
+        for address in url.sentinels:
+            if address not in self._asked:
+                self._asked[address] = Server("redis://", self._timeout, address)
+
+        def ask(sentinel: Server) -> Address | Exception | None:
+            try:
+                return read_master(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", url.service))
+            except (rx.RedisError, OSError) as error:
+                return error
+
+        answers = _in_parallel(ask, [self._asked[address] for address in url.sentinels])
+        named = Counter(answer for answer in answers if isinstance(answer, tuple)).most_common(1)
+        if named:
+            return named[0][0]
+        errors = [answer for answer in answers if isinstance(answer, Exception)]
+        if len(errors) == len(answers):
+            raise rx.ConnectionError(f"no sentinel answers: {describe(errors[0])}")
+        raise rx.ConnectionError(f"no sentinel knows where {url.service!r} is")
+
+    def _by_nodes(self) -> list[tuple[int, int, Server]]:
+        seeds = self._cluster[0] if self._cluster is not None else ()
+        failure: Exception = rx.ConnectionError("no node of the cluster answers")
+        for address in dict.fromkeys((*seeds, *self._known)):
+            try:
+                reply = self._at(address).ask("CLUSTER", "SLOTS")
+                return [(first, last, self._at(master)) for first, last, master in read_slots(reply, address, None)]
+            except (rx.RedisError, OSError) as error:
+                failure = error
+        raise failure
+
+
+def _in_parallel(ask: Callable[[Server], T], servers: Sequence[Server]) -> list[T]:
+    with ThreadPoolExecutor(max_workers=max(1, len(servers))) as pool:
+        return list(pool.map(ask, servers))

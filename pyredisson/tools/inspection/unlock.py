@@ -1,0 +1,95 @@
+"""Freeing a lock from outside: with the kind's own script, and only if those hold it who are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import redis.exceptions as rx
+
+from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.lua import script_text
+from pyredisson.tools.inspection.model import LockView
+from pyredisson.tools.inspection.scan import Layout
+from pyredisson.tools.inspection.servers import Server
+
+__all__ = ["Unlocked", "free"]
+
+#: The kinds' own scripts. A lock and a fair lock look the same, so that one script serves both: the guard before it
+#: publishes for the waiters of the one, the script for those of the other.
+_SCRIPTS: dict[Layout, str] = {
+    "mutex": "fair_force_unlock",
+    "read_write": "read_write_lock_force_unlock",
+    "token": "token_force_unlock",
+}
+_GUARD = Path(__file__).with_name("only_if_held_by.lua").read_text(encoding="utf-8")
+
+UNLOCKED = "0"
+WRITE_UNLOCKED = "1"
+
+
+@final
+@dataclass(frozen=True)
+class Unlocked:
+    """What an unlock did.
+
+    Attributes:
+        name: The lock.
+        outcome: ``"freed"``, ``"not_held"`` or ``"other_holder"``.
+        before: The lock as it was seen immediately before; ``None`` if it was free.
+        owners: Who was stored as holder, as the script saw it.
+        notified: How many subscribers received the message.
+    """
+
+    name: str
+    outcome: str
+    before: LockView | None = None
+    owners: tuple[str, ...] = ()
+    notified: int = 0
+
+    @property
+    def freed(self) -> bool:
+        """Whether the lock was freed."""
+        return self.outcome == "freed"
+
+
+def free(
+    server: Server, key: bytes, layout: Layout, mode: str | None, expected: Sequence[bytes], publish: str
+) -> tuple[str, list[bytes], int]:
+    """Free a lock in one script, and wake its waiters.
+
+    Args:
+        server: The server.
+        key: The lock's key.
+        layout: As what it is stored.
+        mode: ``"read"`` or ``"write"``, of a read-write lock.
+        expected: How each owner, or the token, must begin; empty: any.
+        publish: ``PUBLISH`` or ``SPUBLISH``.
+
+    Returns:
+        The outcome, who was stored as holder, and how many subscribers received the message.
+
+    Raises:
+        redis.exceptions.RedisError: The server does not answer, or refuses.
+        OSError: It does not answer.
+    """
+    text = key.decode("utf-8", "surrogateescape")
+    names = ReadWriteNames(text) if layout == "read_write" else LockNames(text)
+    keys = [names.raw, names.epoch("pyredisson")]
+    args: list[Any] = ["", "0", "0"]
+    if layout == "mutex":
+        keys += [names.queue, names.timeouts, names.alive, names.channel]
+        args += [publish, UNLOCKED]
+    elif layout == "read_write":
+        keys += [names.channel]
+        args += [publish, UNLOCKED if mode == "read" else WRITE_UNLOCKED, mode or "write"]
+    guard = [layout, mode or "", *expected]
+    words = [each.encode("utf-8", "surrogateescape") for each in keys]
+    script = _GUARD.replace("    -- script\n", script_text(_SCRIPTS[layout]))
+    reply = server.tell("EVAL", script, len(words), *words, *args, *guard, len(guard))
+    match reply:
+        case [bytes() as outcome, int() as notified, *owners]:
+            return outcome.decode("ascii", "replace"), [each for each in owners if isinstance(each, bytes)], notified
+    raise rx.InvalidResponse("the server's reply to EVAL is none of this script")

@@ -1,0 +1,226 @@
+"""``pyredisson ls``, ``clients`` and ``leaks``: what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.durations import duration_text
+from pyredisson.tools.inspection import ClientView, LockView, Snapshot, is_meant
+from pyredisson.tools.looking import (
+    KIND_NAMES,
+    ago,
+    held_by,
+    inspecting,
+    look_with_progress,
+    print_json,
+    print_lines,
+    print_table,
+    shell_name,
+    waiting_text,
+)
+
+__all__ = ["Leak", "find_leaks", "list_clients", "list_leaks", "list_locks"]
+
+TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE")
+
+
+def list_locks(
+    pattern: str | None,
+    *,
+    url: str,
+    prefix: str,
+    as_json: bool,
+    kinds: Sequence[str],
+    holder: str | None,
+    sort: str,
+    everything: bool,
+) -> int:
+    """Run ``pyredisson ls``. Returns the exit code."""
+    with inspecting(url, prefix) as inspector:
+        snapshot = look_with_progress(inspector, pattern, quiet=as_json)
+        url = inspector.url
+    locks = [each for each in snapshot.locks if everything or each.held or each.waiting]
+    if kinds:
+        locks = [each for each in locks if each.kind in kinds or KIND_NAMES.get(each.kind) in kinds]
+    if holder is not None:
+        locks = [each for each in locks if _is_held_by(each, holder)]
+    locks.sort(key=lambda lock: _sort_key(lock, sort))
+    if as_json:
+        print_json({**_as_json(replace(snapshot, locks=tuple(locks))), "url": url})
+    else:
+        now = snapshot.taken
+        if locks:
+            print_table(TITLES, [_row(each, now) for each in locks], flexible=(0, 2, 7), notes=7)
+        print_lines([[(_summary(locks, snapshot, url), "dim")]])
+    return _finish(snapshot)
+
+
+def _as_json(snapshot: Snapshot) -> dict[str, object]:
+    return {
+        "taken_unix_ms": round(1000 * snapshot.taken),
+        "keys_seen": snapshot.keys_seen,
+        "complete": snapshot.complete,
+        "seconds": snapshot.seconds,
+        "errors": snapshot.errors,
+        "locks": snapshot.locks,
+    }
+
+
+def _finish(snapshot: Snapshot) -> int:
+    for error in snapshot.errors:
+        say(error)
+    if not snapshot.complete:
+        say("not all keys were searched")
+        return ExitCode.FAILED
+    return 0
+
+
+def _is_held_by(lock: LockView, holder: str) -> bool:
+    """Whether an owner is the one that a user names: by an application, a host, a process, or an id."""
+    return any(
+        holder in (who.app, who.host, None if who.pid is None else str(who.pid), f"{who.app}@{who.host}")
+        or is_meant(who, holder)
+        for who in lock.holders
+    )
+
+
+def _sort_key(lock: LockView, by: str) -> tuple[float, str]:
+    """Return by what a lock is sorted: what an operator looks for comes first."""
+    first = min((who.since for who in lock.holders if who.since is not None), default=float("inf"))
+    number = {
+        "name": 0.0,
+        "since": first,
+        "ttl": float("inf") if lock.free_in is None else lock.free_in,
+        "waiting": -float(lock.waiting),
+    }[by]
+    return number, lock.name
+
+
+def _row(lock: LockView, now: float) -> list[str]:
+    one = lock.holders[0] if len(lock.holders) == 1 else None
+    first = min((who.since for who in lock.holders if who.since is not None), default=None)
+    return [
+        lock.name,
+        KIND_NAMES.get(lock.kind, lock.kind),
+        held_by(lock),
+        ago(first, now),
+        str(one.holds) if one is not None else "-",
+        "-" if lock.free_in is None else duration_text(lock.free_in),
+        waiting_text(lock),
+        "; ".join(note.upper() if note == "never expires" else note for note in lock.notes),
+    ]
+
+
+def _summary(locks: Sequence[LockView], snapshot: Snapshot, url: str) -> str:
+    held = sum(each.held for each in locks)
+    waiting = sum(each.waiting for each in locks)
+    took = f"{1000 * snapshot.seconds:.0f} ms" if snapshot.seconds < 1 else f"{snapshot.seconds:.1f} s"
+    counted = f"{len(locks):,} lock" + ("" if len(locks) == 1 else "s")
+    keys = f"{snapshot.keys_seen:,} keys in " if snapshot.keys_seen else ""
+    return f"{counted}, {held:,} held, {waiting:,} waiting · {url} · {keys}{took}"
+
+
+# ---- clients ---------------------------------------------------------------------------------------------------------
+
+
+def list_clients(*, url: str, prefix: str, as_json: bool) -> int:
+    """Run ``pyredisson clients``. Returns the exit code."""
+    with inspecting(url, prefix) as inspector:
+        clients = inspector.clients()
+        url = inspector.url
+    if as_json:
+        print_json({"clients": clients, "url": url})
+        return 0
+    titles = ("CLIENT", "ID", "PID", "FROM", "CONNECTIONS", "UP", "HOLDS", "WAITS", "VERSION")
+    if clients:
+        print_table(titles, [_client_row(each) for each in clients], flexible=(0, 3))
+    counted = f"{len(clients):,} client" + ("" if len(clients) == 1 else "s")
+    print_lines([[(f"{counted} of pyredisson · {url}", "dim")]])
+    return 0
+
+
+def _client_row(client: ClientView) -> list[str]:
+    name = f"{client.app}@{client.host}" if client.app else client.host or "?"
+    more = "+" if client.more else ""
+    return [
+        name,
+        (client.client_id or "?")[:8],
+        "-" if client.pid is None else str(client.pid),
+        ", ".join(dict.fromkeys(map(_origin, client.addresses))) or "-",
+        str(client.connections),
+        "-" if client.age_seconds is None else duration_text(client.age_seconds),
+        f"{len(client.holds)}{more}",
+        f"{len(client.waits)}{more}",
+        client.version or "-",
+    ]
+
+
+def _origin(address: str) -> str:
+    """Return where a connection comes from, without its port."""
+    return "this host" if "/" in address else address.rpartition(":")[0] or address
+
+
+# ---- leaks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A lock that may stay held, or a queue that may stay, although no one uses it.
+
+    Attributes:
+        lock: The name of the lock.
+        problem: ``"never_expires"``, ``"holder_gone"`` or ``"dead_queue"``.
+        text: What is wrong.
+        advice: What to do.
+    """
+
+    lock: str
+    problem: str
+    text: str
+    advice: str
+
+
+def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
+    """Return what may have leaked, the worst first."""
+    found = [leak for lock in locks for leak in _leaks_of(lock)]
+    order = ("never_expires", "holder_gone", "dead_queue")
+    return sorted(found, key=lambda leak: (order.index(leak.problem), leak.lock))
+
+
+def _leaks_of(lock: LockView) -> Iterable[Leak]:
+    who = held_by(lock)
+    free = f"pyredisson unlock {shell_name(lock)}"
+    gone = [each for each in lock.holders if each.connected is False and each.reason is None]
+    if lock.never_expires:
+        if len(lock.holders) == 1 and lock.holders[0].client_id:
+            free += f" --holder {lock.holders[0].client_id}"
+        yield Leak(lock.name, "never_expires", f"held by {who}, and never expires", free)
+    elif gone:
+        when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
+        yield Leak(lock.name, "holder_gone", f"held by {who}: no client with its id is connected{when}", free)
+    dead = [each for each in lock.waiters if each.expired]
+    if dead and (len(dead) == len(lock.waiters) or not lock.holders):
+        text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
+        yield Leak(lock.name, "dead_queue", text, "the next acquire of the lock removes them")
+
+
+def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
+    """Run ``pyredisson leaks``. Returns the exit code."""
+    with inspecting(url, prefix) as inspector:
+        snapshot = look_with_progress(inspector, pattern, quiet=as_json)
+        url = inspector.url
+    leaks = find_leaks(snapshot.locks)
+    if as_json:
+        listed = [
+            {"lock": each.lock, "problem": each.problem, "text": each.text, "advice": each.advice} for each in leaks
+        ]
+        print_json({"leaks": listed, "complete": snapshot.complete, "keys_seen": snapshot.keys_seen, "url": url})
+    else:
+        if leaks:
+            rows = [[each.lock, each.text, each.advice] for each in leaks]
+            print_table(("LOCK", "PROBLEM", "WHAT TO DO"), rows, flexible=(0, 1))
+        counted = f"{len(leaks):,} leak" + ("" if len(leaks) == 1 else "s") if leaks else "no leaks"
+        print_lines([[(f"{counted} among {len(snapshot.locks):,} locks · {url}", "dim")]])
+    return _finish(snapshot) or (ExitCode.FAILED if leaks else 0)

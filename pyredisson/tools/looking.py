@@ -1,0 +1,267 @@
+"""What the commands that look at locks share: connecting, what they print, and how it fits the terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import redis.exceptions as rx
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say
+from pyredisson.tools.durations import duration_text
+from pyredisson.tools.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
+
+__all__ = [
+    "KIND_NAMES",
+    "Line",
+    "ago",
+    "describe_waiter",
+    "describe_who",
+    "held_by",
+    "inspecting",
+    "look_with_progress",
+    "note_style",
+    "print_json",
+    "print_lines",
+    "print_table",
+    "quoted",
+    "shell_name",
+    "waiting_text",
+]
+
+
+Line = list[tuple[str, str]]
+"""A line to print: its parts, each with a style of rich."""
+
+NARROW = 60  # columns; a table that does not fit into fewer becomes a list
+SMALLEST = 12  # columns of a cell that is cut
+PROGRESS_AFTER = 0.5  # seconds
+
+#: The kinds as tables show them.
+KIND_NAMES = {
+    "lock": "lock",
+    "fair_lock": "fair",
+    "spin_lock": "spin",
+    "fenced_lock": "fenced",
+    "token_lock": "token",
+    "non_reentrant_lock": "lock",
+    "non_reentrant_fair_lock": "fair",
+    "read_write_lock": "rw",
+    "read_lock": "read",
+    "write_lock": "write",
+    "semaphore": "semaphore",
+    "permit_expirable_semaphore": "permits",
+    "count_down_latch": "latch",
+}
+
+
+@contextmanager
+def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
+    """Look at the servers of a URL. Ends the command if the URL is not valid, or no server answers."""
+    try:
+        inspector = Inspector(url, prefix=prefix)
+    except (ValueError, TypeError):
+        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+    try:
+        with inspector:
+            yield inspector
+    except (rx.RedisError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        say(f"{inspector.url}: {describe(error)}")
+        raise SystemExit(ExitCode.UNAVAILABLE) from None
+
+
+def look_with_progress(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
+    """Take a snapshot, with a progress bar on a terminal if it takes long."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        return inspector.snapshot(pattern)
+    bar = Progress(
+        TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("keys"), console=console, transient=True
+    )
+    task = bar.add_task("", total=None)
+    began = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        if not bar.live.is_started and time.monotonic() - began > PROGRESS_AFTER:
+            bar.start()
+        bar.update(task, completed=done // 4, total=max(1, total // 4))
+
+    # The default of the command line ends it without another word, and would leave the cursor hidden.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return inspector.snapshot(pattern, progress=show)
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.SIGNALLED + signal.SIGINT) from None
+    finally:
+        bar.stop()
+
+
+# ---- texts -----------------------------------------------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """Return a name as a shell reads it, with nothing in it that a terminal acts on."""
+    shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return shlex.quote(text) if text.isprintable() else f"$'{plain(shown)}'"
+
+
+def shell_name(lock: LockView) -> str:
+    """Return a lock's name as a shell reads it, also if it is no UTF-8."""
+    return f"$'{plain(lock.name)}'" if NOT_UTF8 in lock.notes else quoted(lock.name)
+
+
+def ago(since: float | None, now: float) -> str:
+    """Return for how long something has gone on; ``-`` if that is not known."""
+    return "-" if since is None else duration_text(max(0.0, now - since))
+
+
+def held_by(lock: LockView) -> str:
+    """Return who holds a lock, in one cell of a table."""
+    if lock.kind == "count_down_latch":
+        return f"count {lock.count}" if lock.count is not None else "-"
+    if lock.kind in ("semaphore", "permit_expirable_semaphore"):
+        taken = "" if lock.taken is None else f"{lock.taken} taken, "
+        return f"{taken}{0 if lock.permits is None else lock.permits} available"
+    if len(lock.holders) > 1:
+        return f"{len(lock.holders)} {'readers' if lock.mode == 'read' else 'holders'}"
+    return lock.holders[0].label if lock.holders else "-"
+
+
+def waiting_text(lock: LockView) -> str:
+    """Return who waits, in one cell of a table."""
+    if not lock.waiters:
+        count = lock.waiting_clients
+        return "" if not count else f"{count} client" + ("s" if count > 1 else "")
+    waiters = [each for each in lock.waiters if not each.expired]
+    queued = sum(each.place is not None for each in waiters)
+    if queued and queued == len(waiters):
+        return f"{queued} queued"
+    clients = {each.who.client_id for each in waiters}
+    return f"{len(waiters)} in {len(clients)} client" + ("s" if len(clients) > 1 else "")
+
+
+def note_style(note: str) -> str:
+    """Return the style of a note."""
+    return "bold red" if "never expires" in note else "yellow"
+
+
+# ---- output ----------------------------------------------------------------------------------------------------------
+
+
+def print_json(report: dict[str, Any]) -> None:
+    """Print a report as JSON."""
+    click.echo(json.dumps({"schema": 1, **as_json(report)}, indent=2))
+
+
+def print_lines(lines: Sequence[Line]) -> None:
+    """Print lines: wrapped by words on a terminal, as they are elsewhere."""
+    console = _console()
+    for line in lines:
+        text = Text()
+        for part, style in line:
+            text.append(plain(part), style or None)
+        if console.is_terminal:
+            _print_wrapped(console, text)
+        else:
+            console.print(text, soft_wrap=True)
+
+
+def _print_wrapped(console: Console, text: Text) -> None:
+    """Print a text; the lines that follow its first are indented below it."""
+    indent = len(text.plain) - len(text.plain.lstrip())
+    first, *rest = text.wrap(console, console.width) or [Text()]
+    console.print(first, soft_wrap=True)
+    if rest:
+        behind = text[len(first.plain.rstrip()) :]
+        behind = behind[len(behind.plain) - len(behind.plain.lstrip()) :]
+        for each in behind.wrap(console, max(10, console.width - indent - 2)):
+            console.print(Text(" " * (indent + 2)) + each, soft_wrap=True)
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], flexible: Sequence[int], notes: int = -1) -> None:
+    """Print a table. Where it is too wide it is cut, and on a narrow terminal it becomes a list.
+
+    Args:
+        titles: The titles.
+        rows: The cells.
+        flexible: The columns that can be cut.
+        notes: The column whose cells are remarks.
+    """
+    console = _console()
+    cells = [[plain(cell) for cell in row] for row in rows]
+    used = [any(row[at] for row in cells) or at == 0 for at in range(len(titles))]
+    columns = [at for at in range(len(titles)) if used[at]]
+    widths = {at: max(cell_len(titles[at]), *(cell_len(row[at]) for row in cells), 0) for at in columns}
+    if console.is_terminal and not _fit(widths, flexible, console.width):
+        _print_list(console, titles, cells, columns, notes)
+        return
+    heading = _row([titles[at] for at in columns], [widths[at] for at in columns], ["dim"] * len(columns))
+    console.print(heading, soft_wrap=True)
+    for row in cells:
+        styles = ["bold" if not at else note_style(row[at]) if at == notes else "" for at in columns]
+        console.print(_row([row[at] for at in columns], [widths[at] for at in columns], styles), soft_wrap=True)
+
+
+def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
+    """Make columns narrower until they fit. Returns whether they do."""
+    over = sum(widths.values()) + 2 * (len(widths) - 1) - width
+    while over > 0:
+        widest = max((at for at in flexible if at in widths), key=lambda at: widths[at], default=None)
+        if widest is None or widths[widest] <= SMALLEST:
+            return False
+        widths[widest] -= 1
+        over -= 1
+    return width >= NARROW
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
+    text = Text()
+    for number, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
+        last = number == len(cells) - 1
+        if cell_len(cell) > width:
+            cell = set_cell_size(cell, width - 1) + "…"
+        text.append(cell if last else set_cell_size(cell, width), style or None)
+        text.append("" if last else "  ")
+    text.rstrip()
+    return text
+
+
+def _print_list(
+    console: Console, titles: Sequence[str], cells: Sequence[Sequence[str]], columns: Sequence[int], notes: int
+) -> None:
+    for row in cells:
+        console.print(Text(row[columns[0]], "bold"), overflow="fold")
+        for at in columns[1:]:
+            if row[at] not in ("", "-"):
+                line = Text.assemble(f"  {titles[at].lower()} ", (row[at], note_style(row[at]) if at == notes else ""))
+                console.print(line, overflow="fold")
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+
+
+def describe_who(who: Who, now: float) -> str:
+    """Return who it is and for how long, in a line."""
+    since = "" if who.since is None else f" for {ago(who.since, now)}"
+    return f"{who.label}{since}"
+
+
+def describe_waiter(waiter: WaiterView, now: float) -> str:
+    """Return who waits and for how long, in a line."""
+    since = "" if waiter.since is None else f" for {ago(waiter.since, now)}"
+    dead = ", considered dead" if waiter.expired else ""
+    return f"{waiter.who.label}{since}{dead}"

@@ -1,0 +1,33 @@
+"""Options that many commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from pyredisson.tools.common import DEFAULT_URL
+
+__all__ = ["json_option", "server_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(command: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")(command)
+
+
+def server_options(command: F) -> F:
+    """Add ``--url`` and ``--prefix``."""
+    url = click.option(
+        "--url",
+        default=DEFAULT_URL,
+        show_default=True,
+        envvar="PYREDISSON_URL",
+        show_envvar=True,
+        help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
+    )
+    prefix = click.option("--prefix", default="", metavar="TEXT", help="Config.prefix of the programs.")
+    return url(prefix(command))

@@ -1,0 +1,256 @@
+"""``pyredisson show`` and ``why``: what they print."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.durations import duration_text
+from pyredisson.tools.inspection import Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.tools.looking import (
+    KIND_NAMES,
+    Line,
+    ago,
+    describe_waiter,
+    describe_who,
+    held_by,
+    inspecting,
+    look_with_progress,
+    note_style,
+    print_json,
+    print_lines,
+    quoted,
+    shell_name,
+)
+
+__all__ = ["explain_waits", "free_command", "show_lock"]
+
+NOT_HELD = 3
+SHOWN = 20  # holders and waiters of one lock
+WIDTH = 9  # of a label
+
+
+def show_lock(name: str, *, url: str, prefix: str, as_json: bool) -> int:
+    """Run ``pyredisson show``. Returns the exit code."""
+    with inspecting(url, prefix) as inspector:
+        lock = inspector.lock(name)
+    if as_json:
+        print_json({"lock": lock})
+    elif lock is None:
+        print_lines([[(quoted(name), "bold"), (": free, and no client waits for it", "")]])
+    else:
+        print_lines(list(_description(lock, time.time())))
+    return 0 if lock is not None and lock.held else NOT_HELD
+
+
+def _labelled(label: str, text: str, style: str = "") -> Line:
+    return [(f"  {label:<{WIDTH}} ", "dim"), (text, style)]
+
+
+def _description(lock: LockView, now: float) -> Iterator[Line]:
+    kind = lock.kind.replace("_", " ") + (f", {lock.mode}" if lock.mode else "")
+    yield [(lock.name, "bold"), (f"  {kind}, {_state(lock)}", "")]
+    for number, who in enumerate(lock.holders[:SHOWN]):
+        yield _labelled("held by" if not number else "", _holder_text(who, now))
+        if who.stack:
+            yield from ([(f"    {line}", "dim")] for line in who.stack)
+    if len(lock.holders) > SHOWN:
+        yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
+    yield (
+        _labelled("lease", _lease_text(lock))
+        if lock.holders and lock.kind not in _NUMBERED
+        else _labelled("count" if lock.kind == "count_down_latch" else "permits", held_by(lock))
+        if lock.kind in _NUMBERED
+        else _labelled("lease", "none: it is free")
+    )
+    for number, waiter in enumerate(lock.waiters[:SHOWN]):
+        place = "" if waiter.place is None else f"{waiter.place}. "
+        kind = "" if waiter.kind == lock.kind else f" ({KIND_NAMES.get(waiter.kind, waiter.kind)})"
+        text = f"{place}{describe_waiter(waiter, now)}{kind}"
+        yield _labelled("waiting" if not number else "", text, "red" if waiter.expired else "")
+    if lock.waiting_clients and lock.kind != "token_lock":
+        plural = "s are" if lock.waiting_clients > 1 else " is"
+        yield _labelled("channel", f"{lock.waiting_clients} client{plural} subscribed")
+    if lock.token is not None:
+        yield _labelled("token", f"{lock.token} was issued last")
+    for note in lock.notes:
+        yield _labelled("note", note, note_style(note))
+    for line in _unknown(lock):
+        yield _labelled("note", line)
+    yield _labelled("keys", "  ".join(lock.keys))
+    yield _labelled("server", lock.node)
+    if lock.holders and lock.kind not in _NUMBERED:
+        yield _labelled("free it", free_command(lock))
+
+
+_NUMBERED = frozenset({"semaphore", "permit_expirable_semaphore", "count_down_latch"})
+
+
+def _state(lock: LockView) -> str:
+    if lock.kind in _NUMBERED:
+        return held_by(lock)
+    return "held" if lock.holders else "free"
+
+
+def _holder_text(who: Who, now: float) -> str:
+    parts = [describe_who(who, now)]
+    if who.client_id is not None:
+        parts.append(f"id {who.owner}")
+    if who.thread:
+        parts.append(who.thread)
+    if who.holds > 1:
+        parts.append(f"held {who.holds} times")
+    if who.reason:
+        parts.append(f"by hand: {who.reason}")
+    return ", ".join(parts)
+
+
+def _lease_text(lock: LockView) -> str:
+    if lock.never_expires:
+        return "none: it never expires"
+    if lock.free_in is None:
+        return "unknown"
+    renewed = {
+        True: ", renewed by its watchdog",
+        False: ", a fixed lease",
+        None: " unless it is renewed",
+    }[lock.holders[0].watchdog]
+    return f"free in {duration_text(lock.free_in)}{renewed}"
+
+
+def _unknown(lock: LockView) -> Iterator[str]:
+    """Say what cannot be known of a holder."""
+    for who in lock.holders[:1]:
+        if who.client_id is not None and who.host is None and who.connected is None:
+            yield (
+                "no connection has its id: it may be Redisson (Java), an older version, a client on a pool of the "
+                "program's own, or gone"
+            )
+
+
+def free_command(lock: LockView) -> str:
+    """Return the command that frees a lock if the same owner still holds it."""
+    command = f"pyredisson unlock {shell_name(lock)}"
+    ids = {who.client_id or who.owner for who in lock.holders}
+    return f"{command} --holder {ids.pop()}" if len(ids) == 1 else command
+
+
+# ---- why -------------------------------------------------------------------------------------------------------------
+
+
+def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> int:
+    """Run ``pyredisson why``. Returns the exit code."""
+    with inspecting(url, prefix) as inspector:
+        snapshot = look_with_progress(inspector, None, quiet=as_json)
+    graph = wait_graph(snapshot)
+    lock = next((each for each in snapshot.locks if each.name == name), None)
+    cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
+    if as_json:
+        edges = graph.edges if name is None else tuple(_chain(name, graph))
+        print_json({"lock": lock, "edges": edges, "cycles": cycles, "complete": snapshot.complete})
+    else:
+        print_lines(list(_explanation(name, lock, graph, cycles, snapshot)))
+    for error in snapshot.errors:
+        say(error)
+    if cycles or not snapshot.complete:
+        return ExitCode.FAILED
+    return NOT_HELD if name is not None and (lock is None or not lock.held) else 0
+
+
+def _chain(name: str, graph: WaitGraph) -> Iterator[Edge]:
+    """Yield the waits for a lock, then what its holders wait for, and so on."""
+    by_lock: dict[str, list[Edge]] = defaultdict(list)
+    wants: dict[_Owner, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        by_lock[edge.lock].append(edge)
+        wants[_owner(edge.waiter)].append(edge.lock)
+    wanted, seen = deque([name]), {name}
+    while wanted:
+        for edge in by_lock[wanted.popleft()]:
+            yield edge
+            further = [each for each in wants[_owner(edge.holder)] if each not in seen]
+            wanted.extend(dict.fromkeys(further))
+            seen.update(further)
+
+
+_Owner: TypeAlias = "tuple[str | None, int | None, str]"
+
+
+def _owner(who: Who) -> _Owner:
+    """Return by what an owner is the same as another one."""
+    return who.client_id, who.thread_id, "" if who.client_id is not None else who.owner
+
+
+def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
+    """Whether a deadlock is why a lock does not become free."""
+    locks = {edge.lock for edge in cycle}
+    return name in locks or any(edge.lock in locks for edge in _chain(name, graph))
+
+
+def _explanation(
+    name: str | None, lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], snapshot: Snapshot
+) -> Iterator[Line]:
+    now = snapshot.taken
+    if name is not None:
+        if lock is None or not (lock.held or lock.waiting):
+            yield [(quoted(name), "bold"), (": free, and no client waits for it", "")]
+            return
+        yield from _story(lock, graph, now)
+    listening = {each.name for each in snapshot.locks if each.waiting_clients}
+    for cycle in cycles:
+        yield from _deadlock(cycle, now, listening)
+    if not cycles:
+        waits = "1 wait" if len(graph.edges) == 1 else f"{len(graph.edges):,} waits"
+        yield [(f"no deadlock among {waits}", "dim")]
+
+
+def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
+    yield [(lock.name, "bold"), (f" is {'held by' if lock.holders else _state(lock)}", "")]
+    seen = {_owner(who) for who in lock.holders}
+    for who in lock.holders[:SHOWN]:
+        yield [(f"  {describe_who(who, now)}", "")]
+        yield from ([(f"      {line}", "dim")] for line in who.stack)
+        yield from _onwards(who, graph, now, 4, seen)
+    if lock.waiters:
+        yield [("  and waited for by", "")]
+        yield from ([(f"    {describe_waiter(each, now)}", "")] for each in lock.waiters[:SHOWN])
+    elif lock.waiting_clients:
+        plural = "s" if lock.waiting_clients > 1 else ""
+        yield [(f"  and waited for by {lock.waiting_clients} client{plural}, not known which owners", "")]
+
+
+def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Owner]) -> Iterator[Line]:
+    """Say what a holder waits for itself, and who holds that."""
+    for edge in graph.edges:
+        if _owner(edge.waiter) == _owner(who) and indent < 2 * SHOWN:
+            yield [(f"{' ' * indent}waits for ", ""), (edge.lock, "bold"), (f", held by {edge.holder.label}", "")]
+            if _owner(edge.holder) not in seen:
+                seen.add(_owner(edge.holder))
+                yield from _onwards(edge.holder, graph, now, indent + 2, seen)
+
+
+#: Those who wait for these ask again and again, and are subscribed to nothing.
+_SILENT = frozenset({"spin_lock", "token_lock"})
+
+
+def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Iterator[Line]:
+    whom = "an owner waits for itself" if len(cycle) == 1 else f"{len(cycle)} owners wait for each other"
+    since = max((edge.since for edge in cycle if edge.since is not None), default=None)
+    lasts = "" if since is None else f" for {ago(since, now)}"
+    yield [("DEADLOCK", "bold red"), (f"{lasts}: {whom}", "")]
+    for before, edge in zip((cycle[-1], *cycle[:-1]), cycle, strict=True):
+        yield [(f"  {edge.waiter.label}", "bold"), (f" holds {before.lock}, waits for {edge.lock}", "")]
+        if edge.lock not in listening and edge.kind not in _SILENT:
+            # What clients report is as old as a period of their watchdogs.
+            yield [
+                (f"    but no client is subscribed to {edge.lock} now: this wait may have ended, look again", "yellow")
+            ]
+        for owner in (edge.waiter, before.holder):
+            if owner.stack:
+                yield from ([(f"      {line}", "dim")] for line in owner.stack)
+                break
+    last = cycle[-1]
+    yield [("  end it: ", "dim"), (f"pyredisson unlock {quoted(last.lock)} --holder {last.holder.owner}", "")]

@@ -1,0 +1,105 @@
+"""``pyredisson unlock``: frees a lock whose holder is stuck or gone."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+import redis.exceptions as rx
+
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say
+from pyredisson.tools.inspection import LockView, Unlocked, as_json, describe
+from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
+
+__all__ = ["unlock_lock"]
+
+NOT_HELD = 3
+OTHER_HOLDER = 4
+
+
+def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None) -> int:
+    """Run ``pyredisson unlock``. Returns the exit code."""
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise BadUsage("say --yes: there is no terminal to ask on")
+    with inspecting(url, prefix) as inspector:
+        seen = None
+        if not yes:
+            seen = inspector.lock(name)
+            if seen is not None and seen.holders and not _confirmed(seen):
+                say("nothing was changed")
+                return ExitCode.FAILED
+        try:
+            done = inspector.unlock(name, holder=holder, seen=seen if seen is not None and seen.holders else None)
+        except ValueError as error:
+            say(f"{quoted(name)}: {error}")
+            return ExitCode.FAILED
+        except rx.ResponseError as error:
+            say(f"{quoted(name)}: the server refused: {describe(error)}")
+            return ExitCode.FAILED
+    return _report(done, as_json)
+
+
+def _confirmed(lock: LockView) -> bool:
+    now = time.time()
+    name = quoted(lock.name)
+    for who in lock.holders[:10]:
+        click.echo(plain(f"{name} is held by {describe_who(who, now)}."))
+    if len(lock.holders) > 10:
+        click.echo(f"And by {len(lock.holders) - 10} more.")
+    count = len(lock.waiters) or lock.waiting_clients
+    waiting = f" {count} wait for it." if count > 1 else " 1 waits for it." if count else ""
+    click.echo(f"A holder that is alive goes on working until it notices (LockLostError).{waiting}")
+    return click.confirm("Free it?", default=False)
+
+
+def _report(done: Unlocked, in_json: bool) -> int:
+    code = {"freed": 0, "not_held": NOT_HELD}.get(done.outcome, OTHER_HOLDER)
+    woken = _woken(done)
+    if in_json:
+        print_json(
+            {
+                "name": done.name,
+                "outcome": done.outcome,
+                "owners": done.owners,
+                "notified": done.notified,
+                "woken": as_json(woken),
+                "before": done.before,
+            }
+        )
+        return code
+    name = quoted(done.name)
+    match code:
+        case 0:
+            click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
+        case 3:
+            say(f"{name} is not held")
+        case _:
+            holders = done.before.holders if done.before is not None else ()
+            now = time.time()
+            say(f"{name} is held by {'; '.join(describe_who(each, now) for each in holders[:3])}: nothing was changed")
+    return code
+
+
+def _woken(done: Unlocked) -> list[str]:
+    """Return who was notified, as far as it is known."""
+    if not done.freed or done.before is None:
+        return []
+    queue = [each for each in done.before.waiters if each.place is not None and not each.expired]
+    if queue:
+        return [queue[0].who.label]
+    if done.before.kind == "token_lock":
+        return []
+    return list(dict.fromkeys(each.who.label for each in done.before.waiters))
+
+
+def _woken_text(woken: list[str], done: Unlocked) -> str:
+    if woken:
+        more = f" and {len(woken) - 3} more" if len(woken) > 3 else ""
+        return f"; woke {', '.join(woken[:3])}{more}"
+    clients = max(done.notified, done.before.waiting_clients if done.before is not None else 0)
+    if clients:
+        return f"; woke {clients} waiting client{'s' if clients > 1 else ''}"
+    if done.before is not None and done.before.waiters:
+        return "; those who wait ask again by themselves"
+    return "; no client waits for it"

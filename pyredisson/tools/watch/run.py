@@ -1,0 +1,267 @@
+"""``pyredisson watch``: look at locks when the server says that something happened, and now and then anyway.
+
+What it costs the server: one subscription; a look (one small request for all locks of a server) at each message, at
+most 50 a second; without notifications of keys one more each second, with them each five seconds; and one at the moment
+a lock's time to live ends.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import final
+
+import redis.exceptions as rx
+
+from pyredisson.core.names import check_name
+from pyredisson.tools.common import BadUsage, ExitCode, say
+from pyredisson.tools.inspection import Inspector, Who
+from pyredisson.tools.inspection.servers import Server, Servers
+from pyredisson.tools.output import is_without_reader, without_reader
+from pyredisson.tools.watch.news import News, Subscription, servers_at
+from pyredisson.tools.watch.show import line_of, record_of
+from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
+
+__all__ = ["Watch", "Watched", "run_watch"]
+
+TIMEOUT = 2.0  # seconds for each answer
+LOOK_EVERY = 1.0  # seconds, without notifications of keys
+LOOK_SELDOM = 5.0  # with them
+LOOK_AGAIN = 0.02  # at the earliest
+MOST_KNOWN = 10_000  # owners
+WHO_AGAIN = 1.0  # seconds until the clients are listed again, at the earliest
+
+#: Kinds whose releases may send no message. They are known only of those who tell what they hold.
+SILENT = {"fair_lock", "non_reentrant_fair_lock", "spin_lock", "token_lock"}
+
+#: What has to be switched on: keyspace events, for generic commands and expiry, and for the types of our keys.
+NOTIFIED = set("Kgxh$z")
+
+
+def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
+    """Watch locks until it is interrupted, and return the exit code.
+
+    Raises:
+        BadUsage: The URL or a name is not valid.
+    """
+    try:
+        for name in names:
+            check_name(prefix + name)
+    except ValueError as error:
+        raise BadUsage(str(error)) from None
+    servers = servers_at(url, TIMEOUT)
+    try:
+        with Watch(names, servers, Inspector(url, prefix=prefix, timeout=TIMEOUT), prefix=prefix) as watch:
+            if not as_json:
+                say(watch.describe())
+            for at, lock, change in watch.events():
+                record = record_of(at, lock, change, watch.whom(lock, change.owner))
+                print(json.dumps(record) if as_json else line_of(record, named=len(names) > 1), flush=True)
+    except BrokenPipeError:
+        return without_reader()
+    except (rx.RedisError, OSError) as error:
+        say(f"the server at {servers.url} is not available: {error}")
+        return ExitCode.UNAVAILABLE
+    return 0
+
+
+@final
+class Watched:
+    """One lock, and what was received about it since the last look."""
+
+    def __init__(self, name: str, key: str) -> None:
+        self.name = name
+        self.key = key
+        self.kind: str | None = None
+        self.state: State | None = None
+        self.looked = 0.0
+        self.due = 0.0
+        self.since: dict[str, float] = {}  # Unix time, by owner
+        self.messages = 0
+        self.forced = False
+        self.expired = False
+
+    def evidence(self, now: float) -> Evidence:
+        """Return what was received since the last look, and forget it."""
+        ends = None if self.state is None or self.state.ends is None else self.looked + self.state.ends
+        found = Evidence(self.messages, self.forced, self.expired, ends is not None and now >= ends)
+        self.messages, self.forced, self.expired = 0, False, False
+        return found
+
+
+@final
+class Watch:
+    """Looks at locks, and says what happens to them.
+
+    Args:
+        names: The locks.
+        servers: Where they are.
+        inspector: Says who is who there.
+        prefix: What stands before all names.
+
+    Raises:
+        redis.exceptions.RedisError: The server is not available.
+    """
+
+    def __init__(self, names: Sequence[str], servers: Servers, inspector: Inspector, *, prefix: str = "") -> None:
+        self._locks = {prefix + name: Watched(name, prefix + name) for name in names}
+        self._servers = servers
+        self._inspector = inspector
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._who: dict[str, Who] = {}
+        self._listed = 0.0
+        servers.masters()
+        by_server: dict[Server, list[str]] = {}
+        for key in self._locks:
+            by_server.setdefault(self._servers.of(key.encode()), []).append(key)
+        self._sharded = self._servers.publishes_by(next(iter(by_server))) == "SPUBLISH"
+        self._notified = all(_notifies(server) for server in by_server)
+        self._subscriptions = [
+            Subscription(server, them, sharded=self._sharded, news=self._news) for server, them in by_server.items()
+        ]
+        for each in self._subscriptions:
+            each.ready.wait(TIMEOUT)
+
+    def describe(self) -> str:
+        """Return what is watched, and what may be missed."""
+        what = f"watching {len(self._locks)} lock{'s' if len(self._locks) > 1 else ''}"
+        if self._notified:
+            return what
+        return f"{what}; keyspace notifications are off: a hold of less than a second may not be seen (see the manual)"
+
+    def events(self) -> Iterator[tuple[float, Watched, Change]]:
+        """Yield what happens, with Unix times, until the reader of our output has gone.
+
+        Raises:
+            redis.exceptions.RedisError: The first look failed. Later the server may be away for a while.
+        """
+        yield from self.next_changes()
+        failing = False
+        while not is_without_reader():
+            try:
+                yield from self.next_changes()
+                if failing:
+                    failing = False
+                    say("the server answers again")
+            except (rx.RedisError, OSError) as error:
+                if isinstance(error, BrokenPipeError):
+                    raise
+                if not failing:
+                    failing = True
+                    say(f"the server does not answer: {error}")
+                time.sleep(LOOK_EVERY)
+                with suppress(rx.RedisError, OSError):
+                    self._servers.masters()  # Another one may be the master now.
+
+    def next_changes(self) -> list[tuple[float, Watched, Change]]:
+        """Wait for news or for the time of the next look, look, and return what happened, with Unix times."""
+        now = time.monotonic()
+        due = min(lock.due for lock in self._locks.values())
+        try:
+            self._note(self._news.get(timeout=max(0.0, due - now)))
+            while True:
+                self._note(self._news.get_nowait())
+        except queue.Empty:
+            pass
+        now = time.monotonic()
+        return list(self._look([lock for lock in self._locks.values() if lock.due <= now]))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self._subscriptions:
+            each.close()
+        self._servers.close()
+        self._inspector.close()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _note(self, news: News) -> None:
+        lock = self._locks.get(news.name)
+        if lock is None:
+            say("connected again" if news.kind == "back" else f"the connection was lost: {news.text}")
+            for each in self._locks.values():
+                each.due = min(each.due, news.at)
+            return
+        lock.messages += news.kind == "message"
+        lock.forced |= news.kind == "forced"
+        lock.expired |= news.kind == "key" and news.text == "expired"
+        lock.due = min(lock.due, max(news.at, lock.looked + LOOK_AGAIN))
+
+    def _look(self, due: Sequence[Watched]) -> Iterable[tuple[float, Watched, Change]]:
+        by_server: dict[Server, list[Watched]] = {}
+        for lock in due:
+            by_server.setdefault(self._servers.of(lock.key.encode()), []).append(lock)
+        for server, locks in by_server.items():
+            commands = [command for lock in locks for command in look_at(lock.key, sharded=self._sharded)]
+            replies = server.ask_many(commands)
+            each = len(commands) // len(locks)
+            for index, lock in enumerate(locks):
+                yield from self._compare(lock, read_look(replies[index * each : (index + 1) * each]))
+
+    def _compare(self, lock: Watched, state: State) -> Iterable[tuple[float, Watched, Change]]:
+        now = time.monotonic()
+        evidence = lock.evidence(now)
+        before, lock.state, lock.looked = lock.state, state, now
+        interval = LOOK_SELDOM if self._notified else LOOK_EVERY
+        lock.due = now + (interval if state.ends is None else min(interval, state.ends + 0.01))
+        if before is not None and lock.kind in SILENT:
+            before = replace(before, silent=True)
+        if before is None:
+            found = [Change("held", owner, holds=holds) for owner, holds in state.holders.items()]
+            found = found or [Change("free", number=state.number)]
+        else:
+            found = list(changes(before, state, evidence))
+        for change in found:
+            at = time.time()
+            yield at, lock, replace(change, held=self._held(lock, change, at))
+
+    def _held(self, lock: Watched, change: Change, at: float) -> float | None:
+        """Return for how many seconds the owner has held the lock, and note when it began or ended to hold it."""
+        if change.owner is None:
+            return None
+        if change.event == "acquired":
+            lock.since[change.owner] = at
+            return None
+        if change.event == "held" and (known := self.whom(lock, change.owner).since) is not None:
+            lock.since[change.owner] = known
+        since = lock.since.get(change.owner)
+        if change.event not in ("held", "reentered"):
+            lock.since.pop(change.owner, None)
+        return None if since is None else max(0.0, at - since)
+
+    def whom(self, lock: Watched, owner: str | None) -> Who:
+        """Return who an owner is, as far as its client says. The clients are listed only for an owner that is new."""
+        if owner is None:
+            return Who()
+        now = time.monotonic()
+        if owner not in self._who and now - self._listed >= WHO_AGAIN:
+            self._listed = now
+            if len(self._who) > MOST_KNOWN:
+                self._who.clear()
+            with suppress(rx.RedisError, OSError):
+                view = self._inspector.lock(lock.name)
+                lock.kind = view.kind if view is not None else None
+                for who in view.holders if view is not None else ():
+                    self._who[who.owner.removesuffix(":write")] = who
+        client_id, _, number = owner.partition(":")
+        known = self._who.get(owner)
+        return known or (Who(client_id, int(number), owner=owner) if number else Who(owner=owner))
+
+
+def _notifies(server: Server) -> bool:
+    """Return whether a server notifies of keys; ``False`` if this user may not ask."""
+    try:
+        reply = server.ask("CONFIG", "GET", "notify-keyspace-events")
+    except rx.ResponseError:
+        return False
+    parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+    flags = parts[1].decode(errors="replace") if isinstance(parts, list) and len(parts) == 2 else ""
+    return set(flags.replace("A", "g$lshzxetd")) >= NOTIFIED

@@ -1,0 +1,78 @@
+"""An event of a lock as JSON and as a line of text."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol
+
+from pyredisson.tools.common import plain
+from pyredisson.tools.durations import duration_text
+from pyredisson.tools.inspection import Who, as_json
+from pyredisson.tools.watch.states import Change, State
+
+__all__ = ["line_of", "record_of"]
+
+#: What needs attention is written in capitals.
+SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds"}
+
+REMARKS = {
+    "expired": "not renewed in time",
+    "forced": "freed by pyredisson unlock",
+    "ended": "without a message: a fair or spin lock, or removed by hand",
+}
+
+
+class Lock(Protocol):
+    """What is known of a lock when something has happened to it."""
+
+    name: str
+    state: State | None
+
+
+def record_of(at: float, lock: Lock, change: Change, who: Who) -> dict[str, Any]:
+    """Return an event as JSON can hold it."""
+    state = lock.state or State()
+    return {
+        "schema": 1,
+        "at_unix_ms": round(at * 1000),
+        "name": lock.name,
+        "event": change.event,
+        "holder": None if change.owner is None else as_json(who),
+        "held_ms": None if change.held is None else round(change.held * 1000),
+        "count": change.count,
+        "handed_over": change.handed_over,
+        "holds": change.holds,
+        "mode": state.mode,
+        "token": state.token,
+        "value": change.number,
+        "waiting": state.waiting,
+        "free_in_ms": None if state.ends is None else round(state.ends * 1000),
+    }
+
+
+def line_of(record: dict[str, Any], *, named: bool) -> str:
+    """Return an event as a line: when, what, who, and what is known besides."""
+    event = record["event"]
+    at = datetime.fromtimestamp(record["at_unix_ms"] / 1000).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # The local time.
+    parts = [at, *([record["name"]] if named else []), f"{SHOWN.get(event, event):<8}"]
+    if record["holder"] is not None:
+        parts.append(record["holder"]["label"])
+    elif event == "released":
+        holds = "a hold that was" if record["count"] == 1 else f"{record['count']} holds that were"
+        parts.append(f"{holds} not seen")
+    details = []
+    if record["held_ms"] is not None:
+        details.append(f"{'for' if event == 'held' else 'held'} {duration_text(record['held_ms'] / 1000)}")
+    if event in ("held", "acquired"):
+        details += [] if record["mode"] is None else [f"{record['mode']} side"]
+        details += [] if record["token"] is None else [f"token {record['token']}"]
+        details += ["handed over"] if record["handed_over"] else []
+    if event == "reentered":
+        details.append(f"×{record['holds']}")
+    if record["value"] is not None:
+        details.append(f"value {record['value']}")
+    if event in REMARKS:
+        details.append(REMARKS[event])
+    if record["waiting"]:
+        details.append(f"{record['waiting']} waiting")
+    return plain("  ".join([*parts, ", ".join(details)]).rstrip())

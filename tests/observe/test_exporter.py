@@ -1,0 +1,261 @@
+"""What the exporter makes of a snapshot, and how often it scans."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from pyredisson import Config, Redisson
+from pyredisson.tools.common import BadUsage
+from pyredisson.tools.exporter import Exporter, Scanner, read_address
+from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who
+from tests.command_line import Program, Programs, programs
+from tests.servers import HOST, NOBODYS_PORT, Server, free_port
+from tests.waiting import until
+
+NOW = 1_000.0
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as started:
+        yield started
+
+
+def view(name: str, *, kind: str = "lock", since: float | None = None, waiting: int = 0, **more: object) -> LockView:
+    holder = Who(client_id="one", thread_id=1, connected=True, since=since)
+    return LockView(name, kind, "node", **{"holders": (holder,), "waiting_clients": waiting, **more})  # type: ignore[arg-type]
+
+
+def values(exporter: Exporter) -> dict[str, float]:
+    """What the exporter exports: by the name without its prefix, and the labels if there are any."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(exporter)
+    return {
+        sample.name.removeprefix("pyredisson_").removeprefix("server_")
+        + ("".join(f" {value}" for _, value in sorted(sample.labels.items())) if sample.labels else ""): sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+    }
+
+
+def exported(*locks: LockView, names: str | None = None, limit: int = 50, **more: object) -> dict[str, float]:
+    snapshot = Snapshot(NOW, tuple(locks), **more)  # type: ignore[arg-type]
+    return values(Exporter(Scanner(lambda: snapshot, 60.0), names=names, limit=limit))
+
+
+def test_locks_and_waiters_are_counted_by_kind() -> None:
+    found = exported(
+        view("a", since=NOW - 40),
+        view("b", since=NOW - 7, waiting=2),
+        view("c", kind="fair_lock", waiters=(WaiterView(Who(since=NOW - 12), "fair_lock"),)),
+        view("free", kind="semaphore", holders=(), permits=3),
+        keys_seen=9,
+        seconds=0.5,
+    )
+    assert (found["locks lock"], found["locks fair_lock"], found["locks semaphore"]) == (2, 1, 0)
+    assert (found["waiters lock"], found["waiters fair_lock"], found["waiters semaphore"]) == (2, 1, 0)
+    assert (found["longest_hold_seconds"], found["longest_wait_seconds"]) == (40, 12)
+    assert (found["up"], found["scan_complete"], found["scan_keys"], found["scan_errors"]) == (1, 1, 9, 0)
+
+
+def test_what_never_ends_is_counted() -> None:
+    found = exported(
+        view("a", never_expires=True),
+        view("b", holders=(Who(client_id="gone", connected=False),)),
+        view("c", holders=(Who(client_id="unknown", connected=None),)),
+        view("d", waiters=(WaiterView(Who(), "fair_lock", expired=True),)),
+    )
+    assert found["locks_without_expiry"] == 1
+    assert found["locks_of_absent_clients"] == 1
+    assert found["dead_waiters"] == 1
+
+
+def test_without_locks_there_are_zeros() -> None:
+    found = exported()
+    assert [found[name] for name in ("locks lock", "waiters lock", "longest_hold_seconds", "clients")] == [0] * 4
+
+
+def test_a_kind_that_was_seen_stays_with_0() -> None:
+    snapshots = [Snapshot(NOW), Snapshot(NOW, (view("a", kind="fair_lock"),))]
+    exporter = Exporter(Scanner(lambda: snapshots.pop() if len(snapshots) > 1 else snapshots[0], 1e-9))
+    assert values(exporter)["locks fair_lock"] == 1
+    until(lambda: values(exporter)["locks fair_lock"] == 0)
+
+
+def test_locks_have_time_series_only_if_their_names_match() -> None:
+    locks = (view("order:1", since=NOW - 5, free_in=20.0), view("order:2", waiting=1), view("seat:1"))
+    assert not any(name.startswith("lock_") for name in exported(*locks))
+    found = exported(*locks, names="order:*")
+    assert {name for name in found if name.startswith("lock_hold")} == {
+        "lock_hold_seconds order:1",
+        "lock_hold_seconds order:2",
+    }
+    assert found["lock_hold_seconds order:1"] == 5
+    assert found["lock_expires_in_seconds order:1"] == 20
+    assert found["lock_waiters order:2"] == 1
+
+
+def test_the_longest_holds_stay_within_the_limit() -> None:
+    found = exported(*(view(f"order:{number}", since=NOW - number) for number in range(100)), names="*", limit=2)
+    assert [name for name in found if name.startswith("lock_hold")] == [
+        "lock_hold_seconds order:99",
+        "lock_hold_seconds order:98",
+    ]
+    assert found["locks_beyond_limit"] == 98
+
+
+def test_any_name_can_be_a_label() -> None:
+    names = ['quotes "and\nlines"', "\x1b[31mred", "\udcff", "日本🔒", "x" * 10_000]
+    found = exported(*map(view, names), names="*")
+    assert len([name for name in found if name.startswith("lock_hold")]) == len(names)
+
+
+def test_a_scan_that_fails_is_reported_as_a_server_that_is_away() -> None:
+    def scan() -> Snapshot:
+        raise OSError("refused")
+
+    found = values(Exporter(Scanner(scan, 60.0)))
+    assert (found["up"], found["scan_failures_total"]) == (0, 1)
+    assert "locks lock" not in found
+
+
+def test_a_snapshot_of_nothing_but_errors_is_a_server_that_is_away() -> None:
+    assert exported(complete=False, errors=("refused",))["up"] == 0
+    assert exported(view("a"), complete=False, errors=("one of three refused",), keys_seen=1)["up"] == 1
+
+
+def test_scrapes_share_one_scan() -> None:
+    began, go_on = threading.Semaphore(0), threading.Event()
+
+    def scan() -> Snapshot:
+        began.release()
+        assert go_on.wait(10)
+        return Snapshot(NOW)
+
+    scanner = Scanner(scan, 60.0)
+    scrapes = [threading.Thread(target=scanner.latest) for _ in range(8)]
+    for scrape in scrapes:
+        scrape.start()
+    assert began.acquire(timeout=10)
+    assert scanner.latest(within=0.01) is None, "it does not wait for longer than it is told"
+    go_on.set()
+    for scrape in scrapes:
+        scrape.join(10)
+    assert scanner.latest() is scanner.latest()
+    assert scanner.scans == 1
+
+
+def test_a_scan_that_is_old_is_repeated() -> None:
+    scanner = Scanner(lambda: Snapshot(NOW), 1e-9)
+    first = scanner.latest()
+    until(lambda: scanner.latest() is not first)
+    assert scanner.scans >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [(":9464", ("0.0.0.0", 9464)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:9464", ("::1", 9464))],
+)
+def test_an_address_is_read(text: str, address: tuple[str, int]) -> None:
+    assert read_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["9464", "", "host:", ":port", ":65536", ":-1", "host"])
+def test_a_wrong_address_is_refused(text: str) -> None:
+    with pytest.raises(BadUsage):
+        read_address(text)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def address_of(program: Program) -> str:
+    """Where an exporter that was started listens."""
+    said: str = until(lambda: program.stderr if "/metrics" in program.stderr else None, within=20)
+    return said.split("metrics on ")[1].split()[0].replace("0.0.0.0", HOST)
+
+
+def read(address: str, accept: str = "application/openmetrics-text") -> str:
+    request = urllib.request.Request(address, headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert answer.status == 200
+        return str(answer.read().decode())
+
+
+def test_once_it_writes_openmetrics(command_line: Programs, valkey: Server, unique_name: str) -> None:
+    url = f"redis://{HOST}:{valkey.port}"
+    with Redisson.from_url(url) as client, client.get_lock(f"{unique_name}:1"):
+        program = command_line.pyredisson("metrics", "--once", "--names", f"{unique_name}:*", url=url)
+        assert program.exit_code() == 0, program.stderr
+    families = {each.name: each for each in text_string_to_metric_families(program.stdout)}
+    assert families["pyredisson_up"].samples[0].value == 1
+    (lock,) = families["pyredisson_server_lock_hold_seconds"].samples
+    assert lock.labels["lock"] == f"{unique_name}:1"
+    assert program.stderr == ""
+
+
+def test_once_without_a_server(command_line: Programs) -> None:
+    program = command_line.pyredisson("metrics", "--once", url=f"redis://:s3cret@{HOST}:{NOBODYS_PORT}")
+    assert program.exit_code() == 69
+    assert "pyredisson_up 0.0" in program.stdout
+    assert "s3cret" not in program.stdout + program.stderr
+    assert "Traceback" not in program.stderr
+
+
+def test_it_serves_while_the_server_is_away_and_when_it_is_back(
+    command_line: Programs, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server()
+    url = f"redis://{HOST}:{server.port}"
+    program = command_line.pyredisson("metrics", "--listen", f"{HOST}:0", "--interval", "0.01", url=url)
+    address = address_of(program)
+    with Redisson.from_url(url, config=Config(client_name="web")) as client, client.get_lock("orders"):
+        found = read(address)
+        assert "pyredisson_up 1.0" in found
+        assert 'pyredisson_server_locks{kind="lock"} 1.0' in found
+        assert "pyredisson_server_clients 1.0" in found
+    server.stop()
+    until(lambda: "pyredisson_up 0.0" in read(address), within=20)
+    assert "pyredisson_up 0.0" in read(address, accept="text/plain")
+    program.send(signal.SIGTERM)
+    assert program.exit_code() == 0
+    assert "Traceback" not in program.stderr
+
+
+def test_a_port_in_use_is_reported(command_line: Programs, valkey: Server) -> None:
+    program = command_line.pyredisson("metrics", "--listen", f"{HOST}:{valkey.port}", url=f"redis://{HOST}")
+    assert program.exit_code() == 1
+    assert "cannot listen" in program.stderr
+    assert "Traceback" not in program.stderr
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None; sys.argv[1:] = ['metrics', '--once']; "
+        "from pyredisson.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert 'pip install "pyredisson[cli,prometheus]"' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--listen", "nowhere"], ["--interval", "0"], ["--limit", "0"], ["--scan-time", "-1"], ["--url", "http://h"]],
+    ids=" ".join,
+)
+def test_wrong_usage(command_line: Programs, arguments: list[str]) -> None:
+    program = command_line.pyredisson("metrics", "--once", *arguments, url=f"redis://{HOST}:{free_port()}")
+    assert program.exit_code() == 2
+    assert "Traceback" not in program.stderr

@@ -1,0 +1,267 @@
+"""The options of ``pyredisson run`` on a real server. The command runs in this process, so that tests are quick."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+
+from pyredisson import Config, Redisson
+from pyredisson.tools.cli import cli
+from tests.servers import Server
+from tests.waiting import until
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(valkey: Server, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """``pyredisson run ARGUMENTS``: its exit code, and what was written to stdout and stderr."""
+    logger = logging.getLogger("pyredisson")
+    level = logger.level
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli(["run", "--url", valkey.url, *arguments], prog_name="pyredisson")
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *capfd.readouterr()
+
+    yield call
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def client(valkey: Server) -> Iterator[Redisson]:
+    with Redisson.from_url(valkey.url) as client:
+        yield client
+
+
+@pytest.fixture
+def locks(valkey: Server) -> Iterator[redis.Redis]:
+    with valkey.client() as client:
+        yield client
+
+
+# ---- whose options they are ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["NAME", "printf", "<%s>", "-l", "--wait", "x"],
+        ["NAME", "--", "printf", "<%s>", "-l", "--wait", "x"],
+        ["--wait", "0", "NAME", "printf", "<%s>", "-l", "--wait", "x"],
+        ["NAME", "--wait", "0", "-v", "printf", "<%s>", "-l", "--wait", "x"],
+        ["-v", "NAME", "--wait=0", "--", "printf", "<%s>", "-l", "--wait", "x"],
+        ["--wait", "0", "--", "NAME", "printf", "<%s>", "-l", "--wait", "x"],
+        ["-vn2", "NAME", "printf", "<%s>", "-l", "--wait", "x"],
+    ],
+    ids=" ".join,
+)
+def test_options_after_the_command_are_its_own(run: Run, unique_name: str, arguments: list[str]) -> None:
+    code, output, _ = run(*[each.replace("NAME", unique_name) for each in arguments])
+    assert (code, output) == (0, "<-l><--wait><x>")
+
+
+def test_a_second_double_dash_is_the_commands(run: Run, unique_name: str) -> None:
+    assert run(unique_name, "--", "printf", "<%s>", "--", "-v")[1] == "<--><-v>"
+    assert run(unique_name, "printf", "<%s>", "--", "-v")[1] == "<--><-v>"
+
+
+def test_help_before_the_command_is_ours(run: Run) -> None:
+    assert "Usage: pyredisson run" in run("some-name", "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--wait", "soon"], "'soon' is not a duration, such as 5s, 10m or 1h30m; a plain number is seconds"),
+        (["--wait", "-1"], "'-1' is not a duration"),
+        (["--lease", "0"], "must be longer than 0"),
+        (["-n", "0"], "x>=1"),
+        (["-n", "2", "--shared"], "only one of -n, --shared, --exclusive and --fenced"),
+    ],
+)
+def test_wrong_options_are_refused_in_plain_english(run: Run, arguments: list[str], said: str) -> None:
+    code, _, error = run("name", *arguments, "true")
+    assert code == 2
+    assert said in error
+    assert not re.search(r"\bNone\b|\bfloat\b|\w\(\)", error)
+
+
+def test_durations_have_units(run: Run, client: Redisson, unique_name: str) -> None:
+    with client.get_lock(unique_name):
+        assert run(unique_name, "--wait", "100ms", "true")[0] == 75
+
+
+# ---- what it says ----------------------------------------------------------------------------------------------------
+
+
+def test_without_v_it_says_nothing(run: Run, unique_name: str) -> None:
+    assert run(unique_name, "true") == (0, "", "")
+
+
+def test_v_says_after_how_long_it_was_acquired(run: Run, unique_name: str) -> None:
+    code, _, error = run(unique_name, "-v", "true")
+    assert code == 0
+    assert re.fullmatch(r"pyredisson: acquired after [\d.]+ s\n", error)
+
+
+def test_v_says_that_it_waits(run: Run, client: Redisson, locks: redis.Redis, unique_name: str) -> None:
+    client.get_lock(unique_name).lock()
+
+    def release_when_waited_for() -> None:
+        until(lambda: any(unique_name.encode() in each for each in locks.pubsub_channels()), 20)
+        client.get_lock(unique_name).force_unlock()
+
+    releasing = threading.Thread(target=release_when_waited_for)
+    releasing.start()
+    code, output, error = run(unique_name, "-v", "--wait", "30s", "echo", "ran")
+    releasing.join()
+    assert (code, output) == (0, "ran\n")
+    first, second = error.splitlines()
+    assert first.startswith(f"pyredisson: waiting for the lock '{unique_name}'")
+    assert second.startswith("pyredisson: acquired after ")
+
+
+def test_the_end_of_a_lease_is_no_loss(run: Run, unique_name: str) -> None:
+    code, _, error = run(unique_name, "--lease", "1s", "sleep", "60")
+    assert code == 76
+    assert error == (
+        f"pyredisson: the lease of 1 s of the lock '{unique_name}' ended while the command ran; it is being ended\n"
+    )
+
+
+def test_a_lock_that_is_taken_away_within_its_lease_was_lost(
+    run: Run, locks: redis.Redis, unique_name: str, valkey: Server
+) -> None:
+    delete = f"import redis; redis.Redis.from_url({valkey.url!r}).delete({unique_name!r})"
+    code, _, error = run(unique_name, "--lease", "1h", sys.executable, "-c", delete)
+    assert code == 76
+    assert error == f"pyredisson: the lock '{unique_name}' was lost before the command had ended\n"
+
+
+def test_a_name_of_something_else_is_refused_in_plain_english(run: Run, locks: redis.Redis, unique_name: str) -> None:
+    locks.lpush(unique_name, "x")
+    locks.set(f"text-{unique_name}", "x")
+    code, _, error = run(f"text-{unique_name}", "true")
+    assert (code, "(" in error) == (2, False)
+    for arguments in (["-n", "2"], ["--shared"], ["--fenced"], []):
+        code, _, error = run(unique_name, *arguments, "true")
+        assert code == 2
+        assert "holds a list" in error
+        assert "use another name" in error.lower()
+        assert not re.search(r"\bNone\b|\w\(\)", error)
+
+
+def test_a_refusal_says_who_holds_the_lock_and_until_when(
+    run: Run, valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    config = Config(client_name="web", presence_after=0.05)
+    with Redisson.from_url(valkey.url, config=config) as holder, holder.get_lock(unique_name):
+        until(lambda: locks.exists(f"pyredisson_client:{holder.id}"), 20, what="its presence is written")
+        who = rf"web@\S+ pid {os.getpid()} t\d+ for [\d.]+ s \(since \d\d:\d\d:\d\d\)"
+        code, _, error = run(unique_name, "--wait", "0", "true")
+        assert code == 75
+        until_when = r"it expires in \d+ s unless it is renewed"
+        assert re.fullmatch(rf"pyredisson: the lock '{unique_name}' is held by {who}; {until_when}\n", error), error
+        code, _, error = run(unique_name, "-v", "--wait", "50ms", "true")
+        waiting, refused = error.splitlines()
+        assert re.fullmatch(rf"pyredisson: waiting for the lock '{unique_name}', held by {who}; {until_when}", waiting)
+        assert "is held by web@" in refused
+
+
+def test_a_holder_of_another_library_is_named_as_far_as_it_is_known(
+    run: Run, locks: redis.Redis, unique_name: str
+) -> None:
+    locks.hset(unique_name, "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", "1")
+    code, _, error = run(unique_name, "--wait", "0", "true")
+    assert code == 75
+    assert re.search(r"is held by \S*8f3a….*; it never expires\n", error), error
+
+
+def test_others_see_which_command_holds_the_lock(run: Run, valkey: Server, unique_name: str, tmp_path: Path) -> None:
+    show = (
+        f"from pyredisson.tools.inspection import Inspector; "
+        f"print(Inspector({valkey.url!r}).lock({unique_name!r}).holders[0].app)"
+    )
+    script = tmp_path / "nightly report"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "$1"\n')
+    script.chmod(0o755)
+    assert run(unique_name, str(script), show)[:2] == (0, "nightly_report\n")
+
+
+# ---- kinds of locks --------------------------------------------------------------------------------------------------
+
+
+def test_n_commands_run_at_the_same_time(run: Run, client: Redisson, unique_name: str) -> None:
+    permits = client.get_permit_expirable_semaphore(unique_name, permits=3)
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(permits.hold())
+        assert run(unique_name, "-n", "3", "--wait", "0", "echo", "third")[:2] == (0, "third\n")
+        held.enter_context(permits.hold())
+        code, output, error = run(unique_name, "-n", "3", "--wait", "0", "echo", "fourth")
+        assert (code, output) == (75, "")
+        assert f"the semaphore '{unique_name}'" in error
+    assert permits.available_permits() == 3
+
+
+def test_its_permit_is_renewed_unless_it_has_a_lease(
+    run: Run, client: Redisson, locks: redis.Redis, unique_name: str
+) -> None:
+    code, _, error = run(unique_name, "-n", "1", "--lease", "1s", "sleep", "60")
+    assert code == 76
+    assert f"the lease of 1 s of the semaphore '{unique_name}' ended" in error
+    show = 'sleep 2.5; echo "$PYREDISSON_LOCK"'
+    assert run(unique_name, "-n", "1", "--watchdog", "1.5", "sh", "-c", show)[:2] == (0, f"{unique_name}\n")
+
+
+def test_another_number_is_refused_while_a_command_runs(run: Run, client: Redisson, unique_name: str) -> None:
+    with client.get_permit_expirable_semaphore(unique_name, permits=3).hold():
+        code, output, error = run(unique_name, "-n", "5", "echo", "ran")
+        assert (code, output) == (2, "")
+        assert "has 3 permits, and 1 of them are acquired" in error
+        assert "Use -n 3" in error
+    assert run(unique_name, "-n", "5", "echo", "ran")[:2] == (0, "ran\n")
+    assert client.get_permit_expirable_semaphore(unique_name).get_permits() == 5
+
+
+def test_shared_runs_are_excluded_by_an_exclusive_one(run: Run, client: Redisson, unique_name: str) -> None:
+    both = client.get_read_write_lock(unique_name)
+    with both.read_lock():
+        assert run(unique_name, "--shared", "--wait", "0", "true")[0] == 0
+        code, _, error = run(unique_name, "--exclusive", "--wait", "0", "true")
+        assert code == 75
+        assert f"the write side of the lock '{unique_name}'" in error
+    with both.write_lock():
+        assert run(unique_name, "--shared", "--wait", "0", "true")[0] == 75
+        assert run(unique_name, "--exclusive", "--wait", "0", "true")[0] == 75
+    assert run(unique_name, "--exclusive", "--wait", "0", "true")[0] == 0
+
+
+def test_a_fenced_command_finds_its_token(
+    run: Run, client: Redisson, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = ["sh", "-c", "echo ${PYREDISSON_TOKEN-none}"]
+    first = run(unique_name, "--fenced", *show)[1]
+    code, second, error = run(unique_name, "--fenced", "-v", *show)
+    assert (code, int(second)) == (0, int(first) + 1)
+    assert f", token {int(second)} (PYREDISSON_TOKEN)" in error
+    # The token of a lock around this one is not that of this one.
+    monkeypatch.setenv("PYREDISSON_TOKEN", "7")
+    assert run(unique_name, *show)[1] == "none\n"
+
+
+def test_a_name_that_is_refused_is_wrong_usage(run: Run) -> None:
+    for arguments in (["-n", "2"], ["--shared"], ["--fenced"], []):
+        assert run("", *arguments, "true")[0] == 2

@@ -1,0 +1,170 @@
+"""What all commands do on a narrow terminal, without colours, in a pipe whose reader leaves, and without a server."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyredisson.tools.cli import COMMANDS, cli
+from tests.command_line import PYREDISSON, ROOT, Programs, programs
+from tests.servers import Server
+from tests.terminals import terminal
+
+HOLDER = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
+
+#: A name that sets the title of a terminal, and that is markup to rich.
+NAME = "\x1b]0;owned\x07[red]order[/red]"
+
+WIDTH = 40
+
+#: How each command is called that says something of locks, and ends.
+CALLS = {
+    "ls": ["ls"],
+    "show": ["show", NAME],
+    "why": ["why", NAME],
+    "clients": ["clients"],
+    "leaks": ["leaks"],
+    "top": ["top", "--rounds", "1"],
+    "run": ["run", NAME, "--wait", "0", "true"],
+    "unlock": ["unlock", NAME, "--holder", "77be", "--yes"],
+    "doctor": ["doctor"],
+}
+
+#: Runs commands one after another, each behind a line with its name.
+PROGRAM = """
+import json, sys
+from pyredisson.tools.cli import cli
+for name, arguments in json.loads(sys.argv[1]).items():
+    print(f"=== {name}", flush=True)
+    try:
+        cli(arguments, prog_name="pyredisson")
+    except SystemExit:
+        pass
+print("=== end", flush=True)
+"""
+
+STYLE = re.compile(r"\x1b\[[\d;]*m")
+COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10[0-7])[;m\d]*")
+DRAWING = re.compile(r"\x1b\[\?(?:25|1049)[hl]|\x1b\[H|\x1b\[\d*[ABCDJK]")  # of a live table
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def server(fresh_server: Callable[..., Server]) -> Server:
+    """A server with locks of all sorts, all of which never expire."""
+    server = fresh_server()
+    with server.client() as keys:
+        keys.hset(NAME, HOLDER, "1")
+        keys.hset("a-rather-long-name-of-a-lock:with:many:parts:in:it", HOLDER, "1")
+        keys.hset("名前", HOLDER, "1")
+        for number in range(200):
+            keys.hset(f"order:{number}", HOLDER, "1")
+    return server
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param({"TERM": "xterm-256color"}, id="colours"),
+        pytest.param({"TERM": "xterm-256color", "NO_COLOR": "1"}, id="NO_COLOR"),
+        pytest.param({"TERM": "dumb"}, id="dumb"),
+    ],
+)
+def test_on_a_terminal_of_40_columns(command_line: Programs, server: Server, environment: dict[str, str]) -> None:
+    with terminal() as screen:
+        fcntl.ioctl(screen.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
+        command_line.start(
+            *(sys.executable, "-c", PROGRAM, json.dumps(CALLS)),
+            environment={"PYREDISSON_URL": server.url, "COLUMNS": "", **environment},
+            terminal=screen.theirs,
+        )
+        shown = screen.shows(r"(?s).*=== end")[0]
+    outputs = dict(re.findall(r"(?s)=== (\w+)\r\n(.*?)(?==== )", shown))
+    assert set(outputs) == set(CALLS)
+    for name, output in outputs.items():
+        assert "Traceback" not in output, output
+        assert output.strip(), name
+        if environment["TERM"] == "dumb":
+            assert "\x1b" not in output, name
+        if "NO_COLOR" in environment:
+            assert not COLOR.search(output), name
+        text = DRAWING.sub("\n", STYLE.sub("", output))
+        assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x9b]", text), name
+        # Sentences are wrapped by the terminal; of a dumb one rich assumes 80 columns, whatever it says.
+        if name not in ("doctor", "run", "unlock") and environment["TERM"] != "dumb":
+            too_long = [line for line in text.replace("\r", "\n").split("\n") if len(line) > WIDTH]
+            assert not too_long, name
+
+
+def test_in_a_pipe_nothing_is_styled(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYREDISSON_URL", server.url)
+    for name, arguments in CALLS.items():
+        with pytest.raises(SystemExit):
+            cli(arguments, prog_name="pyredisson")
+        written = capfd.readouterr()
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", written.out + written.err), name
+        if name in ("ls", "top", "leaks"):
+            assert "a-rather-long-name-of-a-lock:with:many:parts:in:it" in written.out or name == "top", name
+
+
+@pytest.mark.volume
+def test_a_reader_that_has_enough_gets_no_traceback(
+    server: Server, tmp_path: Path, volume: Callable[[int], int]
+) -> None:
+    commands = ["watch order:1", "ls", "top --json", "ls --json", "leaks", "top", "watch x --json"]
+    environment = {**os.environ, "PYREDISSON_URL": server.url}
+    for command in commands[: max(2, volume(len(commands)))]:
+        run = " ".join([*PYREDISSON, command])
+        script = f"{run} 2>{tmp_path}/err | head -n1; echo code ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", script], env=environment, cwd=ROOT, stdout=subprocess.PIPE, timeout=60)
+        lines = done.stdout.decode().splitlines()
+        assert len(lines) == 2, command
+        assert lines[-1] in ("code 0", "code 1", "code 141"), command
+        errors = (tmp_path / "err").read_text()
+        assert not re.search("Traceback|Exception|BrokenPipe", errors), errors
+
+
+WITHOUT_SERVER = {**CALLS, "watch": ["watch", "order"], "lock": ["lock", "order", "--for", "1s", "--reason", "x"]}
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_SERVER if name != "doctor"])
+def test_without_a_server_it_is_one_line_and_69(
+    name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYREDISSON_URL", "redis://:s3cret@127.0.0.1:1")
+    with pytest.raises(SystemExit) as ended:
+        cli(WITHOUT_SERVER[name], prog_name="pyredisson")
+    written = capfd.readouterr()
+    assert ended.value.code == 69
+    assert written.out == ""
+    assert written.err.startswith("pyredisson: ")
+    assert written.err.count("\n") == 1
+    assert "s3cret" not in written.err
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "completion")])
+def test_a_url_that_is_not_valid_is_not_repeated(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = WITHOUT_SERVER.get(name, [name])
+    with pytest.raises(SystemExit) as ended:
+        cli([arguments[0], "--url", "http://:s3cret@localhost", *arguments[1:]], prog_name="pyredisson")
+    written = capfd.readouterr()
+    assert ended.value.code == 2
+    assert "s3cret" not in written.out + written.err
+    assert "Usage:" in written.err

@@ -1,0 +1,117 @@
+"""``pyredisson top`` on a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pyredisson import Config, Redisson
+from pyredisson.tools.inspection import Inspector
+from pyredisson.tools.inspection.servers import Servers
+from pyredisson.tools.top.rounds import Round
+from pyredisson.tools.top.sampler import Sampler
+from tests.command_line import PYREDISSON, Programs, programs
+from tests.servers import Server
+from tests.terminals import terminal
+from tests.waiting import until
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def server(fresh_server: Callable[..., Server]) -> Server:
+    return fresh_server()
+
+
+def sampler_at(server: Server, pattern: str | None = None, prefix: str = "") -> Sampler:
+    inspector = Inspector(server.url, prefix=prefix)
+    return Sampler(Servers(server.url, 5.0), inspector, pattern, prefix=prefix)
+
+
+def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
+    config = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3)
+    with Redisson.from_url(server.url, config=config) as client:
+        held, quick = client.get_lock("held"), client.get_lock("quick")
+        held.lock()
+        waiter = threading.Thread(target=lambda: client.get_lock("held").lock(1))
+        waiter.start()
+        sampler = sampler_at(server)
+
+        def contended() -> Round | None:
+            with quick:
+                pass
+            found = sampler.round()
+            rows = {row.name: row for row in found.rows}
+            seen = rows.get("held")
+            ready = seen is not None and seen.longest_wait is not None and seen.held is not None
+            return found if ready and rows.get("quick") is not None and found.rate else None
+
+        found = until(contended, 30, what="all is seen")
+        row = next(row for row in found.rows if row.name == "held")
+        assert found.rows[0] is row
+        assert row.holders[0].startswith("web@")
+        assert row.waiting == 1
+        assert found.waits is not None
+        sampler.close()
+        held.unlock()
+        waiter.join()
+
+
+def test_a_prefix_and_a_pattern_leave_others_out(server: Server) -> None:
+    with Redisson.from_url(server.url, config=Config(prefix="shop:")) as client:
+        client.get_lock("order").lock(60)
+        client.get_lock("other").lock(60)
+        with closing(sampler_at(server, "ord*", "shop:")) as sampler:
+            assert [row.name for row in sampler.round().rows] == ["order"]
+            assert [row.name for row in sampler.round().rows] == ["order"]
+
+
+@pytest.mark.volume
+def test_ten_thousand_locks_cost_the_server_little(server: Server) -> None:
+    with server.client() as keys:
+        pipeline = keys.pipeline(transaction=False)
+        for number in range(10_000):
+            pipeline.hset(f"lock:{number}", "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", 1)
+        pipeline.execute()
+        with closing(sampler_at(server)) as sampler:
+            until(lambda: sampler.round().complete and sampler._search is None, 60, what="a search is complete")
+            before = keys.info("stats")["total_commands_processed"]
+            assert sampler.round().held == 10_000
+            assert sampler.round().held == 10_000
+            # The next search is due only later: a round reads the few locks at the top.
+            assert keys.info("stats")["total_commands_processed"] - before < 500
+
+
+def test_in_a_pipe_each_round_is_a_record(command_line: Programs, server: Server) -> None:
+    program = command_line.pyredisson("top", "--json", "--rounds", "2", url=server.url)
+    assert program.exit_code() == 0
+    assert [json.loads(line)["schema"] for line in program.stdout.splitlines()] == [1, 1]
+    program = command_line.pyredisson("top", "--rounds", "1", url=server.url)
+    assert program.exit_code() == 0
+    assert program.stdout.startswith("0 held · 0 contended")
+    assert "\x1b" not in program.stdout
+
+
+@pytest.mark.parametrize(("key", "code"), [("q", 0), ("\x03", -signal.SIGINT)])
+def test_q_and_ctrl_c_leave_the_terminal_as_it_was(command_line: Programs, server: Server, key: str, code: int) -> None:
+    with terminal() as screen:
+        before = termios.tcgetattr(screen.theirs)
+        environment = {"PYREDISSON_URL": server.url, "TERM": "xterm-256color"}
+        program = command_line.start(*PYREDISSON, "top", environment=environment, terminal=screen.theirs)
+        screen.shows("q quits")
+        screen.type(key)
+        assert program.exit_code() == code
+        screen.shows(r"\x1b\[\?1049l")  # The screen that was there before.
+        assert termios.tcgetattr(screen.theirs) == before
+        assert "Traceback" not in screen.shows(r"(?s).*")[0]

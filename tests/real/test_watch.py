@@ -1,0 +1,266 @@
+"""``pyredisson watch`` on real servers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from pyredisson import Config, Redisson
+from pyredisson.tools.inspection import Inspector
+from pyredisson.tools.inspection.servers import Servers
+from pyredisson.tools.watch.run import Watch
+from tests.clusters import RunningCluster
+from tests.command_line import programs
+from tests.servers import VALKEY, Server
+from tests.waiting import until
+
+HOLDER = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
+
+
+class Watcher:
+    """A watch, and what it has seen."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.seen: list[tuple[str, str | None]] = []
+        self.labels: list[str] = []
+        self.held: list[float | None] = []
+
+    def sees(self, *events: str, within: float = 20.0) -> None:
+        """Watch until these events were seen, in this order, since the last call."""
+        ends = time.monotonic() + within
+        while [event for event, _ in self.seen][: len(events)] != list(events):
+            assert time.monotonic() < ends, f"expected {events}, saw {self.seen}"
+            for _, lock, change in self.watch.next_changes():
+                self.seen.append((change.event, change.owner))
+                self.held.append(change.held)
+                self.labels.append(self.watch.whom(lock, change.owner).label)
+        self.seen = self.seen[len(events) :]
+
+
+@pytest.fixture
+def watching() -> Iterator[Callable[..., Watcher]]:
+    opened: list[Watch] = []
+
+    def start(url: str, *names: str, prefix: str = "") -> Watcher:
+        watch = Watch(names, Servers(url, 5.0), Inspector(url, timeout=5.0, prefix=prefix), prefix=prefix)
+        opened.append(watch)
+        return Watcher(watch)
+
+    yield start
+    for watch in opened:
+        watch.close()
+
+
+@pytest.fixture
+def locks(valkey: Server) -> Iterator[redis.Redis]:
+    with valkey.client() as client:
+        yield client
+
+
+def test_a_lock_is_acquired_and_released(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
+) -> None:
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    with Redisson.from_url(valkey.url, config=Config(client_name="web")) as client:
+        lock = client.get_lock(unique_name)
+        lock.lock()
+        watcher.sees("acquired")
+        assert watcher.labels[-1].startswith("web@")
+        assert f"pid {os.getpid()} t" in watcher.labels[-1]
+        lock.unlock()
+        watcher.sees("released", within=0.8)  # By its message, before the next look is due.
+    # Who watches does not wait: nobody is counted as a waiter.
+    channel = f"redisson_lock__channel:{{{unique_name}}}"
+    assert locks.pubsub_numsub(channel) == [(channel.encode(), 0)]
+
+
+@pytest.mark.parametrize("kind", ["get_fenced_lock", "get_token_lock", "get_permit_expirable_semaphore"])
+def test_each_kind_of_lock_can_be_watched(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, kind: str
+) -> None:
+    with Redisson.from_url(valkey.url) as client:
+        lock = getattr(client, kind)(unique_name)
+        if kind == "get_permit_expirable_semaphore":
+            lock.try_set_permits(1)
+        watcher = watching(valkey.url, unique_name)
+        watcher.sees("free")
+        with lock.hold():
+            watcher.sees("acquired")
+        watcher.sees("released")
+
+
+def test_of_a_hand_over_each_event_is_of_its_own_owner(
+    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    locks.hset(unique_name, HOLDER, "1")
+    watcher.sees("acquired")
+    pipeline = locks.pipeline()
+    pipeline.delete(unique_name)
+    pipeline.hset(unique_name, HOLDER.replace("7", "8"), "1")
+    pipeline.publish(f"redisson_lock__channel:{{{unique_name}}}", "0")
+    pipeline.execute()
+    watcher.sees("released", "acquired")
+    assert watcher.held[1] is None
+    assert watcher.held[2] is not None
+    assert watcher.held[3] is None
+
+
+def test_a_fair_lock_is_known_by_what_its_holder_tells(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
+) -> None:
+    with Redisson.from_url(valkey.url, config=Config(presence_after=0.05)) as client:
+        lock = client.get_fair_lock(unique_name)
+        lock.lock()
+        until(lambda: locks.exists(f"pyredisson_client:{client.id}"), 20, what="its presence is written")
+        watcher = watching(valkey.url, unique_name)
+        watcher.sees("held")
+        lock.unlock()
+        watcher.sees("released")  # Although it sends no message: no one waits for it.
+
+
+def test_both_sides_of_a_read_write_lock_can_be_watched(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str
+) -> None:
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    with Redisson.from_url(valkey.url) as one, Redisson.from_url(valkey.url) as other:
+        with one.get_read_write_lock(unique_name).read_lock().hold():
+            watcher.sees("acquired")
+            with other.get_read_write_lock(unique_name).read_lock().hold():
+                watcher.sees("acquired")
+            watcher.sees("released")
+        watcher.sees("released")
+        with one.get_read_write_lock(unique_name).write_lock().hold():
+            watcher.sees("acquired")
+        watcher.sees("released")
+
+
+def test_a_lock_that_expires_is_seen_when_it_does(
+    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    locks.hset(unique_name, HOLDER, "1")
+    locks.pexpire(unique_name, 400)
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("held", "expired")
+    assert watcher.labels[0] == watcher.labels[1]
+
+
+def test_a_lock_that_is_deleted_has_ended_without_a_message(
+    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    locks.hset(unique_name, HOLDER, "1")
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("held")
+    locks.delete(unique_name)
+    watcher.sees("ended")
+
+
+@pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
+def test_a_lock_that_is_freed_by_hand_was_not_released(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, kind: str
+) -> None:
+    with Redisson.from_url(valkey.url) as client, Inspector(valkey.url) as inspector:
+        getattr(client, kind)(unique_name).lock(60)
+        watcher = watching(valkey.url, unique_name)
+        watcher.sees("held")
+        assert inspector.unlock(unique_name).freed
+        watcher.sees("forced")
+
+
+def test_a_hold_between_two_looks_is_seen_by_its_release(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str
+) -> None:
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    with Redisson.from_url(valkey.url) as client, client.get_lock(unique_name):
+        pass
+    watcher.sees("released")
+
+
+def test_a_prefix_stands_before_the_names(watching: Callable[..., Watcher], valkey: Server, unique_name: str) -> None:
+    watcher = watching(valkey.url, unique_name, prefix="shop:")
+    watcher.sees("free")
+    with Redisson.from_url(valkey.url, config=Config(prefix="shop:")) as client, client.get_lock(unique_name):
+        watcher.sees("acquired")
+    watcher.sees("released")
+
+
+def test_notifications_show_an_acquire_immediately_and_are_left_as_they_are(
+    watching: Callable[..., Watcher], fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(VALKEY, "--notify-keyspace-events", "KA")
+    watcher = watching(server.url, "order")
+    watcher.sees("free")
+    assert "notifications" not in watcher.watch.describe()
+    with Redisson.from_url(server.url) as client, client.get_lock("order"):
+        watcher.sees("acquired", within=2.0)  # The next look is due in five seconds.
+    with server.client() as keys:
+        assert set(keys.config_get("notify-keyspace-events")["notify-keyspace-events"]) == {"A", "K"}
+
+
+def test_without_notifications_it_says_what_may_be_missed_and_switches_nothing_on(
+    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+) -> None:
+    before = locks.config_get("notify-keyspace-events")
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("free")
+    assert "may not be seen" in watcher.watch.describe()
+    assert locks.config_get("notify-keyspace-events") == before
+
+
+def test_a_look_is_one_request_a_second(watching: Callable[..., Watcher], fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    watcher = watching(server.url, *(f"lock-{number}" for number in range(20)))
+    watcher.sees(*["free"] * 20)
+    with server.client() as keys:
+        before = keys.info("commandstats")["cmdstat_pttl"]["calls"]
+        ends = time.monotonic() + 2.2
+        while time.monotonic() < ends:
+            assert watcher.watch.next_changes() == []
+        assert keys.info("commandstats")["cmdstat_pttl"]["calls"] - before <= 3 * 20
+
+
+def test_a_cluster_is_watched_on_each_of_its_nodes(
+    watching: Callable[..., Watcher], cluster: RunningCluster, unique_name: str
+) -> None:
+    names = [f"{unique_name}-{number}" for number in range(4)]
+    watcher = watching(cluster.url, *names)
+    watcher.sees(*["free"] * 4)
+    with Redisson.from_url(cluster.url) as client:
+        for name in names:
+            with client.get_lock(name):
+                watcher.sees("acquired")
+            watcher.sees("released", within=5)
+
+
+def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pytest.CaptureFixture[str]) -> None:
+    server = fresh_server()
+    url = server.url
+    with closing(Watch(["order"], Servers(url, 1.0), Inspector(url, timeout=1.0))) as watch:
+        events = watch.events()
+        assert next(events)[2].event == "free"
+        server.kill()
+        server.restart()
+        with Redisson.from_url(url) as client, client.get_lock("order"):
+            assert next(events)[2].event in ("acquired", "released")
+    assert "the connection was lost" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_it_without_a_word(valkey: Server, unique_name: str, tmp_path: Path) -> None:
+    with programs(tmp_path) as started:
+        program = started.pyredisson("watch", unique_name, "--json", url=valkey.url)
+        until(lambda: "free" in program.stdout, 20, what="it watches")
+        program.send(signal.SIGINT)
+        assert program.exit_code() == -signal.SIGINT
+        assert program.stderr == ""

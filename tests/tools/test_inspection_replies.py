@@ -1,0 +1,322 @@
+"""How an inspection reads what is stored and what servers answer: nothing of it can break or block it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import uuid
+from typing import Any
+
+import pytest
+
+from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who, as_json, wait_graph
+from pyredisson.tools.inspection.people import People
+from pyredisson.tools.inspection.reading import Stored
+from pyredisson.tools.inspection.replies import (
+    Owner,
+    decode_name,
+    encode_name,
+    glob_to_pattern,
+    read_client_list,
+    read_numsub,
+    read_owner,
+    read_presence,
+    read_token,
+    token_id,
+)
+from pyredisson.tools.inspection.views import view_of
+
+CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+OTHER = "11111111-0795-4907-87fd-6c719a6b4586"
+NOW = 1_790_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("field", "owner"),
+    [
+        (f"{CLIENT}:7", Owner(CLIENT, 7, False)),
+        (f"{CLIENT}:-7", Owner(CLIENT, -7, False)),
+        (f"{CLIENT}:7:write", Owner(CLIENT, 7, True)),
+        (f"{CLIENT}:7:{'0' * 32}", Owner(CLIENT, 7, False)),
+        (f"{CLIENT}:7:write:{'0' * 32}", Owner(CLIENT, 7, True)),
+        ("mode", None),
+        ("user:7", None),
+        (CLIENT, None),
+        (f"{CLIENT}:7\n", None),
+        (f"{CLIENT}:{'7' * 500}", None),
+        (CLIENT.upper() + ":7", None),
+        ("", None),
+    ],
+)
+def test_an_owner(field: str, owner: Owner | None) -> None:
+    assert read_owner(field.encode()) == owner
+
+
+def test_a_token_of_redis_py_says_when_it_was_made() -> None:
+    token = uuid.uuid1()
+    made = (token.time - 0x01B21DD213814000) / 1e7
+    seen = read_token(token.hex.encode(), made + 5)
+    assert seen is not None
+    assert (seen.runtime, seen.sure, seen.made) == ("redis-py", True, made)
+    assert read_token(token.hex.encode(), made + 3 * 366 * 86_400) is None, "too old to be one"
+
+
+@pytest.mark.parametrize(
+    ("value", "runtime"),
+    [
+        (b"ab" * 20, "pyredisson"),
+        (hashlib.md5(b"x").hexdigest().encode(), None),
+        (b"x" * 40, None),
+        (b"12345", None),
+        (b"", None),
+        (b"\xff" * 32, None),
+    ],
+)
+def test_whose_token_a_string_may_be(value: bytes, runtime: str | None) -> None:
+    seen = read_token(value, NOW)
+    assert (None if seen is None else seen.runtime) == runtime
+
+
+def presence(**said: Any) -> bytes:
+    holds = [{"kind": "lock", "name": "order:17", "id": 12, "thread": "MainThread", "ms": 41_000, "holds": 2}]
+    waits = [{"kind": "fair_lock", "name": "order:18", "id": 12, "thread": "MainThread", "ms": 12_000}]
+    text = {"v": 1, "version": "0.2.0", "app": "web", "host": "web-3", "pid": 4711, "ttl_ms": 30_000, "holds": holds}
+    return json.dumps({**text, "waits": waits, "more": 3, **said}).encode()
+
+
+def test_since_when_a_client_holds_is_counted_from_when_it_wrote_that() -> None:
+    read = read_presence(CLIENT, presence(), 25_000, NOW)
+    assert read is not None
+    assert (read.app, read.host, read.pid, read.version, read.more) == ("web", "web-3", 4711, "0.2.0", 3)
+    [hold], [wait] = read.holds, read.waits
+    assert (hold.name, hold.thread_id, hold.thread, hold.holds, hold.since) == (
+        "order:17",
+        12,
+        "MainThread",
+        2,
+        NOW - 41 - 5,
+    )
+    assert wait.since == NOW - 12 - 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        7,
+        b"",
+        b"{",
+        b"[]",
+        b'"text"',
+        b"\xff\xfe",
+        b"[" * 10_000,
+        b"1" * 5000,
+        b" " * 1_000_000,
+        b"x" * 1_000_000,
+    ],
+)
+def test_a_broken_presence_entry_is_none(value: object) -> None:
+    assert read_presence(CLIENT, value, 25_000, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"holds": 7, "waits": "none", "more": "many", "ttl_ms": "soon"},
+        {"holds": [None, 7, [], {}, {"kind": 7, "name": "x"}, {"kind": "lock"}], "waits": {"kind": "lock"}},
+        {"ttl_ms": 1e999, "pid": 1 << 200, "app": ["web"], "host": {"a": 1}, "version": True},
+        {"holds": [{"kind": "lock", "name": "x", "ms": -1e300, "id": True, "holds": {}, "stack": [1, "\ud800"]}]},
+        {"holds": [{"kind": "lock", "name": "\ud800", "thread": "\x1b[2J", "ms": None, "stack": "no list"}]},
+        {"holds": [{"kind": "", "name": ""}] * 1500},
+        {"surprise": {"of": "a later version"}},
+    ],
+)
+def test_a_presence_entry_with_anything_in_it_is_read(said: dict[str, Any]) -> None:
+    read = read_presence(CLIENT, presence(**said), None, NOW)
+    assert read is not None
+    json.dumps(as_json(read)).encode()
+    assert len(read.holds) <= 1000
+
+
+def test_broken_presence_never_raises() -> None:
+    """Valid entries with random bytes changed."""
+    chance = random.Random(7)
+    for _ in range(3000):
+        text = bytearray(presence())
+        for _ in range(chance.randint(1, 8)):
+            text[chance.randrange(len(text))] = chance.randrange(256)
+        read = read_presence(CLIENT, bytes(text), chance.choice([None, -2, -1, 0, 10**18]), NOW)
+        json.dumps(as_json(read))
+
+
+def test_connections_that_say_whose_they_are() -> None:
+    listed = (
+        f"id=3 addr=10.0.0.7:51422 laddr=x name=pyredisson:web:web-3:4711:{CLIENT} age=60 flags=N lib-name=redis-py\n"
+        f"id=4 addr=10.0.0.7:51423 name=pyredisson:-:web-3:4711:{CLIENT} age=9 flags=P lib-ver=1\r\n"
+        "id=5 addr=10.0.0.8:1 name= age=1 flags=S\n"
+        "id=6 addr=[::1]:2 name=pyredisson:a:b:c:d age=x flags=N\n"
+        "garbage\n\nid=x addr=1\nid=7\n"
+    )
+    found = read_client_list(listed.encode())
+    assert [each.number for each in found] == [3, 4, 5, 6, 7]
+    assert [each.client_id for each in found] == [CLIENT, CLIENT, None, None, None]
+    assert (found[0].app, found[0].host, found[0].pid, found[0].age_seconds) == ("web", "web-3", 4711, 60)
+    assert found[1].app is None
+
+
+@pytest.mark.parametrize("reply", [None, 7, [], {}, b"", b"\xff\n\x00", b"id=" + b"9" * 100])
+def test_a_list_of_clients_that_is_none(reply: object) -> None:
+    assert read_client_list(reply) == []
+
+
+def test_numbers_of_subscribers() -> None:
+    assert read_numsub([b"a", 3, b"b", 0]) == {b"a": 3, b"b": 0}
+    assert read_numsub({b"a": 3}) == {b"a": 3}
+    assert read_numsub([b"a", b"3", 7, 7, b"c"]) == {}
+    assert read_numsub(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("glob", "matching", "other"),
+    [
+        ("order:*", "order:17", "orders"),
+        ("order:?", "order:1", "order:17"),
+        ("[ab]x", "ax", "cx"),
+        ("[^ab]x", "cx", "ax"),
+        ("[a-c]x", "bx", "dx"),
+        (r"a\*", "a*", "ab"),
+        ("a[", "a[", "a"),
+        ("*" * 50 + "b", "ab", "a"),
+        ("[z-a]", "anything", None),
+    ],
+)
+def test_patterns_are_those_of_redis(glob: str, matching: str, other: str | None) -> None:
+    pattern = glob_to_pattern(glob.encode())
+    assert pattern.fullmatch(matching.encode())
+    assert other is None or not pattern.fullmatch(other.encode())
+
+
+def test_a_name_that_is_not_utf_8() -> None:
+    assert decode_name(b"bad\xff") == r"bad\xff"
+    assert encode_name(b"bad\xff".decode("utf-8", "surrogateescape")) == b"bad\xff"
+
+
+# ---- views -----------------------------------------------------------------------------------------------------------
+
+
+def named(client_id: str, number: int = 3) -> str:
+    return f"id={number} addr=a:1 name=pyredisson:web:web-3:4711:{client_id} age=60 flags=N"
+
+
+def people(*lines: str, complete: bool = True) -> People:
+    return People(read_client_list("\n".join(lines).encode()), complete)
+
+
+@pytest.mark.parametrize(
+    ("known", "label", "connected"),
+    [
+        (people(named(CLIENT)), "web@web-3 pid 4711 t7", True),
+        (people(), "?8743…:7 (no such client)", False),
+        (people(complete=False), "?8743…:7", None),
+        (people("id=9 addr=a:2 name= flags=N lib-name="), "?8743…:7", None),
+        (people("id=9 addr=a:2 name= flags=N lib-name=redisson"), "Redisson 8743…:7", None),
+        (people("id=9 addr=a:2 name= flags=N lib-name=lettuce"), "?8743…:7 (no such client)", False),
+        (people("id=9 addr=a:2 name= flags=S"), "?8743…:7 (no such client)", False),
+    ],
+)
+def test_who_a_holder_is(known: People, label: str, connected: bool | None) -> None:
+    stored = Stored(b"x", "mutex", exists=True, left_ms=1500, owners=[(f"{CLIENT}:7".encode(), b"2")])
+    view = view_of(stored, known, "node", "", NOW)
+    [who] = view.holders
+    assert (who.label, who.connected, who.holds, who.remaining) == (label, connected, 2, 1.5)
+    assert (view.free_in, view.never_expires) == (1.5, False)
+
+
+@pytest.mark.parametrize("count", [b"0", b"-1", b"", b"x", b"9" * 100])
+def test_half_a_lock_is_shown_as_broken(count: bytes) -> None:
+    stored = Stored(b"x", "mutex", exists=True, left_ms=-1, owners=[(f"{CLIENT}:7".encode(), count)])
+    view = view_of(stored, people(), "node", "", NOW)
+    assert view.never_expires
+    assert any("broken" in note for note in view.notes)
+
+
+def test_a_queue_with_dead_waiters() -> None:
+    dead, alive = f"{OTHER}:1".encode(), f"{CLIENT}:2".encode()
+    stored = Stored(b"x", "mutex", queue=[dead, alive], queued=2, now_ms=1000.0)
+    stored.scores = {dead: 999, alive: 2000}
+    view = view_of(stored, people(named(CLIENT)), "node", "", NOW)
+    assert [(each.place, each.expired) for each in view.waiters] == [(1, True), (2, False)]
+    assert view.kind == "fair_lock"
+    assert not view.held
+
+
+@pytest.mark.parametrize(("kind", "waits"), [("lock", False), ("fair_lock", False), ("non_reentrant_lock", True)])
+def test_an_owner_that_has_acquired_the_lock_since_it_reported_its_wait_does_not_wait(kind: str, waits: bool) -> None:
+    known = people(named(CLIENT))
+    entry = {"kind": kind, "name": "x", "id": 7, "thread": "MainThread", "ms": 12_000}
+    known.add(CLIENT, read_presence(CLIENT, presence(holds=[], waits=[entry]), 25_000, NOW))
+    stored = Stored(b"x", "mutex", exists=True, left_ms=1500, owners=[(f"{CLIENT}:7".encode(), b"1")])
+    assert len(view_of(stored, known, "node", "", NOW).waiters) == waits
+    free = Stored(b"x", "mutex")
+    assert len(view_of(free, known, "node", "", NOW).waiters) == 1
+
+
+def test_a_prefix_is_not_part_of_the_name() -> None:
+    stored = Stored(b"app:x", "mutex", exists=True, left_ms=1, owners=[(f"{CLIENT}:7".encode(), b"1")])
+    view = view_of(stored, people(), "node", "app:", NOW)
+    assert (view.name, view.keys) == ("x", ("app:x",))
+
+
+# ---- who waits for whom ----------------------------------------------------------------------------------------------
+
+
+def owner(number: int) -> Who:
+    return Who(client_id=CLIENT, thread_id=number)
+
+
+def lock(name: str, holders: list[int], waiters: list[int], kind: str = "lock", **more: Any) -> LockView:
+    waiting = tuple(WaiterView(owner(each), more.pop("wanted", kind)) for each in waiters)
+    return LockView(name, kind, "node", holders=tuple(map(owner, holders)), waiters=waiting, **more)
+
+
+def cycles(*locks: LockView) -> list[list[str]]:
+    return [[edge.lock for edge in cycle] for cycle in wait_graph(Snapshot(NOW, locks)).cycles]
+
+
+def test_owners_that_wait_for_each_other() -> None:
+    [cycle] = cycles(lock("a", [1], [2]), lock("b", [2], [3]), lock("c", [3], [1]), lock("d", [1], [9]))
+    assert sorted(cycle) == ["a", "b", "c"]
+
+
+def test_a_chain_is_no_circle() -> None:
+    assert cycles(lock("a", [1], [2, 3, 4]), lock("b", [2], [3, 4]), lock("c", [3], [4])) == []
+
+
+def test_two_circles_are_both_found() -> None:
+    found = cycles(lock("a", [1], [2]), lock("b", [2], [1]), lock("c", [3], [4]), lock("d", [4], [3]))
+    assert sorted(map(sorted, found)) == [["a", "b"], ["c", "d"]]
+
+
+def test_an_owner_that_waits_for_itself() -> None:
+    assert cycles(lock("a", [1], [1], "read_write_lock", mode="read", wanted="write_lock")) == [["a"]]
+
+
+def test_readers_do_not_wait_for_readers() -> None:
+    readers = lock("a", [1], [2], "read_write_lock", mode="read", wanted="read_lock")
+    assert cycles(readers, lock("b", [2], [1])) == []
+
+
+def test_permits_come_from_any_client() -> None:
+    assert cycles(lock("a", [1], [2], "semaphore"), lock("b", [2], [1])) == []
+
+
+def test_many_waits_are_looked_at_in_a_bounded_time() -> None:
+    many = [lock(str(number), [number], [number + 1]) for number in range(20_000)]
+    assert cycles(*many) == []
+    [cycle] = cycles(*many, lock("last", [20_000], [0]))
+    assert len(cycle) == 20_001
+
+
+def test_a_token_is_called_by_its_digest() -> None:
+    assert token_id(b"secret") == hashlib.sha256(b"secret").hexdigest()[:8]

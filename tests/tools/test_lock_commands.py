@@ -1,0 +1,357 @@
+"""``pyredisson ls``, ``show``, ``why``, ``unlock``, ``lock``, ``clients`` and ``leaks``, as users run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyredisson import Config, Redisson
+from pyredisson.tools.cli import cli
+from pyredisson.tools.inspection import Inspector
+from tests.command_line import PYREDISSON, Programs, programs
+from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.waiting import until
+
+HOLDER = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+COMMANDS = ("ls", "show x", "why", "why x", "clients", "leaks", "unlock x --yes", "lock x --for 1s --reason y")
+SOON = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3.0)
+
+
+@pytest.fixture
+def own(fresh_server: Callable[..., Server]) -> Server:
+    return fresh_server()
+
+
+@pytest.fixture
+def holder(own: Server) -> Iterator[Redisson]:
+    with Redisson.from_url(own.url, config=SOON) as client:
+        yield client
+
+
+@pytest.fixture
+def run(own: Server) -> Callable[..., Result]:
+    """``run("ls", "--json")``: the command, on the test's own server."""
+
+    def call(*arguments: str, url: str = own.url) -> Result:
+        return CliRunner().invoke(cli, list(arguments), env={"PYREDISSON_URL": url})
+
+    return call
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as started:
+        yield started
+
+
+def report(result: Result) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(result.stdout)
+    assert said["schema"] == 1
+    return said
+
+
+def test_a_list_of_locks(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+    holder.get_lock("order:17").lock()
+    holder.get_read_write_lock("prices").write_lock().lock()
+    with own.client() as direct:
+        direct.hset("nightly", f"{HOLDER}:7", 1)
+        until(lambda: direct.keys("pyredisson_client:*"))
+    result = run("ls")
+    assert result.exit_code == 0, result.output
+    heading, *rows, summary = result.stdout.splitlines()
+    assert heading.split() == ["LOCK", "KIND", "HELD", "BY", "SINCE", "×", "FREE", "IN", "NOTE"]
+    assert [row.split()[:2] for row in rows] == [["nightly", "lock"], ["order:17", "lock"], ["prices", "rw"]]
+    assert "NEVER EXPIRES" in rows[0]
+    assert f"web@{os.uname().nodename}"[:20] in rows[1]
+    assert summary.startswith("3 locks, 3 held, 0 waiting")
+    names = [lock["name"] for lock in report(run("ls", "--json", "--held-by", "web"))["locks"]]
+    assert names == ["order:17", "prices"]
+    assert [lock["name"] for lock in report(run("ls", "--json", "--kind", "rw"))["locks"]] == ["prices"]
+    assert [lock["name"] for lock in report(run("ls", "order*", "--json"))["locks"]] == ["order:17"]
+    assert [lock["name"] for lock in report(run("ls", "--json", "--sort", "ttl"))["locks"]][-1] == "nightly"
+
+
+def test_nothing_is_locked(run: Callable[..., Result]) -> None:
+    assert run("ls").stdout.startswith("0 locks, 0 held")
+    assert run("clients").stdout.startswith("0 clients")
+    assert run("leaks").stdout.startswith("no leaks")
+    assert run("why").exit_code == 0
+    assert run("show", "x").exit_code == 3
+    assert run("why", "x").exit_code == 3
+    assert run("unlock", "x", "--yes").exit_code == 3
+    assert report(run("show", "x", "--json"))["lock"] is None
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_server(run: Callable[..., Result], command: str) -> None:
+    result = run(*command.split(), url=f"redis://:s3cret@{HOST}:{NOBODYS_PORT}")
+    assert result.exit_code == 69, result.output
+    assert "s3cret" not in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_url_that_is_none(run: Callable[..., Result], command: str) -> None:
+    result = run(*command.split(), url="http://:s3cret@x")
+    assert result.exit_code == 2, result.output
+    assert "s3cret" not in result.output
+
+
+def test_a_lock_in_detail(holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_fenced_lock("x").lock()
+
+    def shown() -> str | None:
+        result = run("show", "x")
+        assert result.exit_code == 0
+        return result.stdout if "MainThread" in result.stdout else None
+
+    text = until(shown, within=10)
+    assert re.search(r"held by +web@\S+ pid \d+ t\d+ for ", text)
+    assert "renewed by its watchdog" in text
+    assert "redisson_lock_token:{x}" in text
+    assert f"pyredisson unlock x --holder {holder.id}" in text
+
+
+def test_unlock_asks_only_on_a_terminal(holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    assert run("unlock", "x").exit_code == 2
+    assert run("unlock", "x", "--json").exit_code == 2
+    assert holder.get_lock("x").is_locked()
+
+
+def test_unlock(holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    refused = run("unlock", "x", "--yes", "--holder", HOLDER, "--json")
+    assert refused.exit_code == 4
+    assert report(refused)["before"]["holders"][0]["client_id"] == holder.id
+    assert holder.get_lock("x").is_locked()
+    said = report(run("unlock", "x", "--yes", "--json", "--holder", holder.id[:4]))
+    assert (said["outcome"], said["owners"]) == ("freed", [f"{holder.id}:1"])
+    assert run("unlock", "x", "--yes").exit_code == 3
+    holder.get_semaphore("permits").try_set_permits(3)
+    assert run("unlock", "permits", "--yes").exit_code == 1
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
+def test_unlock_asks(holder: Redisson, own: Server, started: Programs, answer: str, code: int) -> None:
+    holder.get_lock("x").lock()
+    master, slave = pty.openpty()
+    program = started.pyredisson("unlock", "x", url=own.url, terminal=slave)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(master, 1000)
+    assert b"x is held by web@" in said
+    os.write(master, f"{answer}\n".encode())
+    assert program.exit_code() == code
+    assert holder.get_lock("x").is_locked() is bool(code)
+    os.close(master)
+    os.close(slave)
+
+
+def test_unlock_frees_only_what_it_has_shown(holder: Redisson, own: Server, started: Programs) -> None:
+    holder.get_lock("x").lock()
+    master, slave = pty.openpty()
+    program = started.pyredisson("unlock", "x", url=own.url, terminal=slave)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(master, 1000)
+    with own.client() as direct:
+        direct.delete("x")
+        direct.hset("x", f"{HOLDER}:1", 1)
+        os.write(master, b"y\n")
+        assert program.exit_code() == 4
+        assert b"nothing was changed" in os.read(master, 1000)
+        assert direct.hexists("x", f"{HOLDER}:1")
+    os.close(master)
+    os.close(slave)
+
+
+def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.hset("\x1b[2J\x07evil [red]\n", f"{HOLDER}:1", 1)
+        entry = {"holds": [{"kind": "lock", "name": "y", "id": 1, "ms": 1, "reason": "\x1b[2J"}], "ttl_ms": 60_000}
+        direct.set(f"pyredisson_client:{HOLDER}", json.dumps({**entry, "host": "\x1b[31mhost", "app": "\r"}), px=60_000)
+        direct.hset("y", f"{HOLDER}:1", 1)
+    for command in ("ls", "leaks", "clients", "why", "show y", "unlock y --yes"):
+        result = run(*command.split())
+        assert "\x1b" not in result.output, command
+        assert "\x07" not in result.output
+        assert "\r" not in result.output
+    assert "[red]" in run("ls").stdout
+    assert len(report(run("ls", "--json"))["locks"]) == 1
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_terminal_of_any_width(
+    holder: Redisson, own: Server, started: Programs, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is longer than the terminal is wide."""
+    import fcntl
+    import struct
+    import termios
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    holder.get_lock("a name of some length, longer than a narrow terminal is wide").lock()
+    with own.client() as direct:
+        direct.hset("nightly", f"{HOLDER}:7", 1)
+    for command in ("ls", "show nightly", "leaks"):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        program = started.pyredisson(*command.split(), url=own.url, terminal=slave)
+        said = b""
+        program.exit_code()
+        os.set_blocking(master, False)
+        while True:
+            try:
+                said += os.read(master, 65_536)
+            except BlockingIOError:
+                break
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+        words = [line for line in text.splitlines() if len(line) > columns and " " in line.strip()]
+        assert not words, (command, words)
+        os.close(master)
+        os.close(slave)
+
+
+def test_no_colour_where_none_is_wanted(own: Server, started: Programs, holder: Redisson) -> None:
+    holder.get_lock("x").lock()
+    master, slave = pty.openpty()
+    environment = {"NO_COLOR": "1", "PYREDISSON_URL": own.url}
+    program = started.start(*PYREDISSON, "ls", environment=environment, terminal=slave)
+    assert program.exit_code() == 0
+    said = os.read(master, 65_536)
+    assert b"x" in said
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", said)
+    os.close(master)
+    os.close(slave)
+
+
+# ---- why and leaks ---------------------------------------------------------------------------------------------------
+
+
+def test_a_deadlock(own: Server, run: Callable[..., Result]) -> None:
+    with Redisson.from_url(own.url, config=SOON) as one, Redisson.from_url(own.url, config=SOON) as other:
+        both = threading.Barrier(2)
+
+        def hold(client: Redisson, first: str, second: str) -> None:
+            client.get_lock(first).lock()
+            both.wait()
+            try:
+                client.get_lock(second).try_lock(60)
+            except Exception:  # The client is closed in the end.
+                pass
+
+        threads = [
+            threading.Thread(target=hold, args=(one, "a", "b"), daemon=True),
+            threading.Thread(target=hold, args=(other, "b", "a"), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        result = until(lambda: found if (found := run("why")).exit_code else None, within=20)
+        assert result.exit_code == 1
+        assert "DEADLOCK" in result.stdout
+        assert "look again" not in result.stdout
+        assert "pyredisson unlock" in result.stdout
+        about_one = run("why", "a")
+        assert "waits for b" in about_one.stdout
+        assert len(report(run("why", "a", "--json"))["cycles"]) == 1
+        assert run("unlock", "a", "--yes").exit_code == 0
+    for thread in threads:
+        thread.join(10)
+
+
+def test_a_wait_that_was_reported_and_may_have_ended(own: Server, run: Callable[..., Result]) -> None:
+    other = HOLDER.replace("8", "9")
+    with own.client() as direct:
+        for client_id, held, wanted in ((HOLDER, "a", "b"), (other, "b", "a")):
+            direct.hset(held, f"{client_id}:1", 1)
+            wait = {"kind": "lock", "name": wanted, "id": 1, "thread": "T", "ms": 1}
+            direct.set(f"pyredisson_client:{client_id}", json.dumps({"ttl_ms": 60_000, "waits": [wait]}), px=60_000)
+    result = run("why")
+    assert result.exit_code == 1
+    assert "look again" in result.stdout
+
+
+def test_leaks(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.hset("for good", f"{HOLDER}:7", 1)
+        direct.hset("for a while", f"{HOLDER}:7", 1)
+        direct.pexpire("for a while", 60_000)
+        direct.rpush("redisson_lock_queue:{queue}", f"{HOLDER}:7")
+        direct.zadd("redisson_lock_timeout:{queue}", {f"{HOLDER}:7": 1})
+        direct.connection_pool.disconnect()
+    result = run("leaks", "--json")
+    assert result.exit_code == 1
+    problems = {leak["lock"]: leak["problem"] for leak in report(result)["leaks"]}
+    assert problems == {"for good": "never_expires", "for a while": "holder_gone", "queue": "dead_queue"}
+
+
+# ---- lock ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., Result], started: Programs) -> None:
+    said = report(run("lock", "x", "--for", "10m", "--reason", "INC-42", "--json"))
+    with own.client() as direct:
+        assert 590_000 < direct.pttl("x") <= 600_000
+    with Inspector(own.url) as inspector:
+        [who] = inspector.lock("x").holders  # type: ignore[union-attr]
+    assert (who.owner, who.reason) == (said["owner"], "INC-42")
+    assert "by hand: INC-42" in run("ls").stdout
+    assert run("leaks").exit_code == 0
+    assert holder.get_lock("x").try_lock() is False
+    refused = started.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
+    assert refused.exit_code() == 75
+    assert "x is held by" in refused.stderr
+    assert run(*said["unlock"].split()[1:]).exit_code == 0
+    with own.client() as direct:
+        assert direct.keys("*") == []
+
+
+def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, started: Programs) -> None:
+    holder.get_lock("x").lock()
+    program = started.pyredisson("lock", "x", "--for", "10m", "--wait", "1m", "--reason", "y", url=own.url)
+    with own.client() as direct:
+        until(lambda: any(b"redisson_lock__channel" in each for each in direct.pubsub_channels()), within=20)
+        program.send(signal.SIGINT)
+        assert program.exit_code() == 130
+        holder.get_lock("x").unlock()
+        assert not direct.exists("x")
+
+
+def test_tools_that_are_killed_harm_no_lock(holder: Redisson, own: Server, started: Programs) -> None:
+    holder.get_fair_lock("x").lock()
+    with own.client() as direct:
+        before = direct.hgetall("x")
+        for number, command in enumerate(("ls", "show x", "why")):
+            program = started.pyredisson(*command.split(), url=own.url)
+            time.sleep(0.15 * number)  # Anywhere in its life.
+            program.send(signal.SIGKILL)
+            program.exit_code()
+        assert direct.hgetall("x") == before
+    holder.get_fair_lock("x").unlock()
+
+
+def test_a_name_that_cannot_be_locked(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.set("a string", "x")
+    for name in ("", "a string", "x" * 70_000):
+        assert run("lock", name, "--for", "1s", "--reason", "y").exit_code == 2, name[:20]
+
+
+def test_a_server_that_refuses(own: Server, holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-eval")
+    result = run("unlock", "x", "--yes", url=f"redis://ann:sesame@{HOST}:{own.port}")
+    assert result.exit_code == 1
+    assert holder.get_lock("x").is_locked()

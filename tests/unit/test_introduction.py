@@ -1,0 +1,82 @@
+"""How our connections are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson import Holder, __version__
+from pyredisson.core.finding import Found, token_id
+from pyredisson.core.identity import Identity
+from pyredisson.net.introduction import app_in, connection_name, introduction
+from pyredisson.net.resp import pack
+
+CLIENT = "0b5d4f0e-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("app", "host", "name"),
+    [
+        ("web", "web-3", "pyredisson:web:web-3:4711"),
+        (None, "web-3", "pyredisson:-:web-3:4711"),
+        ("my app", "fe80::1", "pyredisson:my_app:fe80__1:4711"),
+        ("täglich\n", "ho\x7fst", "pyredisson:t_glich_:ho_st:4711"),
+        ("a" * 100, "b" * 100, f"pyredisson:{'a' * 64}:{'b' * 64}:4711"),
+        ("!~", "h", "pyredisson:!~:h:4711"),
+    ],
+)
+def test_the_name_of_a_connection(app: str | None, host: str, name: str) -> None:
+    assert connection_name(Identity(app, host, 4711, "1"), CLIENT) == f"{name}:{CLIENT}"
+
+
+def test_a_connection_says_whose_it_is_and_of_which_library() -> None:
+    identity = Identity("web", "web-3", 4711, __version__)
+    named = pack("CLIENT", "SETNAME", f"pyredisson:web:web-3:4711:{CLIENT}")
+    library = (
+        pack("CLIENT", "SETINFO", "LIB-NAME", "pyredisson"),
+        pack("CLIENT", "SETINFO", "LIB-VER", __version__),
+    )
+    assert introduction(identity, CLIENT, named=False) == (named, *library)
+    assert introduction(identity, CLIENT, named=True) == library
+
+
+@pytest.mark.parametrize(("settings", "app"), [({}, None), ({"client_name": "a"}, "a"), ({"client_name": ""}, None)])
+def test_the_name_in_the_settings_of_a_user(settings: dict[str, object], app: str | None) -> None:
+    assert app_in(settings) == app
+
+
+@pytest.mark.parametrize(
+    ("holder", "text"),
+    [
+        (Holder(), "an unknown holder"),
+        (Holder(CLIENT, 7), f"client {CLIENT} thread 7"),
+        (Holder(CLIENT, 7, "web", "web-3", 4711, "main"), "web@web-3 pid 4711 thread 'main'"),
+        (Holder(CLIENT, 7, None, "web-3", 4711), "web-3 pid 4711 thread 7"),
+    ],
+)
+def test_a_holder_in_words(holder: Holder, text: str) -> None:
+    assert str(holder) == text
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (Found(), None),
+        (Found(waiting=0), None),
+        (Found(waiting=1), "1 other waits for it"),
+        (
+            Found(Holder(host="h", remaining=22.1), 41.0, 3),
+            "held for 41.0 s by h; its lease ends in 22.1 s unless it is renewed; 3 others wait for it",
+        ),
+        (Found(Holder(host="h", remaining=float("inf"))), "held by h; it never expires"),
+        (
+            Found(Holder("8c1e", 77), foreign=True),
+            "held by client 8c1e thread 77, a client of Redisson or one that has ended",
+        ),
+    ],
+)
+def test_what_was_found_in_words(found: Found, text: str | None) -> None:
+    assert found.describe() == text
+
+
+def test_the_id_of_a_token_does_not_give_it_away() -> None:
+    assert token_id(b"abc") == "ba7816bf"

@@ -1,0 +1,89 @@
+"""What is remembered is bounded; drawings of it."""
+
+from __future__ import annotations
+
+from pyredisson.tools.web.graph import Wait, draw
+from pyredisson.tools.web.history import BUCKET_SECONDS, BUCKETS, Event, History, Waits
+from pyredisson.tools.web.plot import draw_waits
+from pyredisson.tools.web.seen import Row, see
+from tests.web.scenes import lock, snapshot, waiter, who
+
+
+def row(name: str, *, waiting: int = 0, since: float | None = None) -> Row:
+    waiters = tuple(waiter(who(number, 2), since=since) for number in range(waiting))
+    return next(iter(see(snapshot(lock(name, who(1), waiters=waiters)), None).rows.values()))
+
+
+def test_the_locks_that_changed_last_are_kept_with_their_last_events() -> None:
+    history = History(max_locks=3, max_events=2)
+    rows = [row(f"lock:{number}") for number in range(5)]
+    for each in (*rows, rows[2]):
+        for at in range(4):
+            history.add(each, Event(at, "acquired", "x", 0.0))
+    assert [bool(history.of(each.id)) for each in rows] == [False, False, True, True, True]
+    assert [event.at for event in history.of(rows[2].id)] == [3, 2]
+    assert history.title_of(rows[0].id) is None
+    history.add(rows[0], Event(9, "acquired", "x", 0.0))
+    assert [bool(history.of(each.id)) for each in rows] == [True, False, True, False, True]
+
+
+def test_waits_are_kept_for_an_hour() -> None:
+    waits = Waits()
+    for number in range(3 * BUCKETS):
+        at = number * BUCKET_SECONDS + 1.0
+        waits.add([row("a", waiting=number % 7, since=at - 9)], at)
+        waits.add([], at)  # The most within a bucket counts.
+    now = (3 * BUCKETS - 1) * BUCKET_SECONDS + 2.0
+    hour = waits.last_hour(now)
+    assert len(hour) == BUCKETS
+    assert [each.waiting for each in hour[:3]] == [number % 7 for number in range(2 * BUCKETS, 2 * BUCKETS + 3)]
+    assert hour[1].longest == 9
+    assert waits.last_hour(now + 1800) == hour[BUCKETS // 2 :]
+
+
+def test_gaps_are_not_drawn_over() -> None:
+    waits = Waits()
+    for at in (0, 20, 40, 1000, 1020):
+        waits.add([row("a", waiting=2, since=at - 5)], float(at))
+    plot = draw_waits(waits.last_hour(1020), 1020)
+    assert [len(chart.lines) for chart in plot.charts] == [2, 2]
+    assert plot.charts[0].summary == "now 2, at most 2 in the last hour"
+    assert [chart.top for chart in plot.charts] == ["2", "5 s"]
+    assert draw_waits([], 1020).empty
+
+
+def waits(*pairs: tuple[str, str], deadlock: bool = False) -> list[Wait]:
+    return [Wait(one, f"lock of {other}", None, other, deadlock) for one, other in pairs]
+
+
+def test_waiters_are_left_of_those_they_wait_for() -> None:
+    drawing = draw(waits(("a", "b"), ("b", "c"), ("x", "c")), 0)
+    assert drawing is not None
+    x = {box.label: box.x for box in drawing.boxes}
+    assert x["a"] < x["b"] < x["c"]
+    assert x["x"] == x["b"]
+    assert not any(box.deadlock for box in drawing.boxes)
+
+
+def test_a_cycle_is_drawn_below_the_rest_without_a_box_in_its_way() -> None:
+    drawing = draw([*waits(("a", "b"), ("b", "a"), deadlock=True), *waits(("c", "b"), ("d", "a"))], 1)
+    assert drawing is not None
+    boxes = {box.label: box for box in drawing.boxes}
+    assert {label for label, box in boxes.items() if box.deadlock} == {"a", "b"}
+    assert boxes["a"].y == boxes["b"].y == max(box.y for box in drawing.boxes)
+    assert sum(arrow.deadlock for arrow in drawing.arrows) == 2
+
+
+def test_an_owner_that_waits_for_itself_is_drawn() -> None:
+    drawing = draw(waits(("a", "a"), deadlock=True), 1)
+    assert drawing is not None
+    assert len(drawing.boxes) == 1
+
+
+def test_a_crowd_is_counted_and_not_drawn() -> None:
+    drawing = draw(waits(*((f"w{number}", "holder") for number in range(1_000))), 0)
+    assert drawing is not None
+    assert len(drawing.arrows) == 5
+    assert drawing.left_out == 995
+    assert drawing.unlisted == 800
+    assert draw([], 0) is None

@@ -1,0 +1,417 @@
+"""What pages and events show: locks, queues, history; names of any content; many locks; a server that goes away."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyredisson.tools.web.seen import MAX_NAME, PAGE, Query, id_of
+from tests.web.scenes import RunningSite, Scene, client, lock, until, waiter, who
+
+pytestmark = pytest.mark.quick
+
+Start = Callable[..., RunningSite]
+
+HOSTILE = {
+    "script": "<script>alert(1)</script>",
+    "attribute": '" onmouseover="alert(1)" x=\'',
+    "entity": "&lt;b&gt;&#60;script&#62;",
+    "template": "{{ 7 * 7 }}{% raw %}",
+    "escape": "\x1b[31mred\x1b]0;title\x07",
+    "right to left": "\u202egpj.exe\u2066 שלום",
+    "lines": "a\r\ndata: {}\n\nevent: x\n\u2028",
+    "nul": "a\0b",
+    "surrogate": "a\udc80b",
+    "long": "x" * 65_536,
+}
+
+
+def path_of(site: RunningSite, name: str) -> str:
+    site.get("/")
+    until(lambda: site.watcher.seen is not None)
+    assert site.watcher.seen is not None
+    return next(f"/lock/{row.id}" for row in site.watcher.seen.rows.values() if row.lock.name == name)
+
+
+def check_harmless(page: str) -> None:
+    """Check that no name was read as HTML, as a template, or by a terminal that prints the page."""
+    assert len(page) < 60_000
+    ours = r"<script(?! src=\"/static/app\.js\?v=\w+\" defer>)|<img(?! src=\"/static/)|<b>|onmouseover=\""
+    assert not re.search(ours, page)
+    assert not [each for each in page if each != "\n" and not each.isprintable()]
+    assert ">49" not in page
+
+
+# ---- names of any content --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_texts_of_any_content_are_harmless(start: Start, text: str) -> None:
+    owner = who(1, app=text, host=text, thread=text, reason=text, stack=(text, text))
+    waits = waiter(who(2, app=text, host=text, thread=text), since=time.time())
+    other = lock("other", who(2, host=text), waiters=(waiter(owner),))
+    named = lock(text, owner, waiters=(waits,), notes=(text,), keys=(text,), node=text)
+    scene = Scene(named, other)
+    scene.clients = (client(1, app=text, host=text, version=text, addresses=(text,)),)
+    scene.fields = {"errors": (text,)}
+    site = start(scene)
+    path = path_of(site, text)
+    pages = [
+        site.get("/").text,
+        site.get(path).text,
+        site.get("/", params={"q": text.encode("utf-8", "replace")[:5000]}).text,
+    ]
+    for each in ("/events", f"{path}/events"):
+        with site.events(each) as events:
+            event = next(events)
+            pages += [
+                *event["blocks"].values(),
+                *(row for rows in event["lists"].values() for row in rows["rows"].values()),
+            ]
+    for page in pages:
+        check_harmless(page)
+
+
+def test_the_server_that_fails_with_any_text_is_harmless(start: Start) -> None:
+    scene = Scene()
+    site = start(scene)
+    with site.events() as events:
+        for text in HOSTILE.values():
+            scene.error = ConnectionError(text)
+            looks = scene.looks
+            until(lambda: next(events) and scene.looks > looks + 1)  # noqa: B023
+            page = site.get("/").text
+            assert "ConnectionError: " in page
+            check_harmless(page)
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_page_shows_locks_with_holders_and_waiters_and_clients(start: Start) -> None:
+    held = lock("orders", who(1, since=time.time() - 61, remaining=20.0), waiting_clients=3, free_in=20.0)
+    stale = lock("stale", who(7, connected=False), never_expires=True)
+    text = start(Scene(held, stale, lock("free", permits=3, kind="semaphore"))).get("/").text
+    for shown in ("orders", "web@host-1 pid 1001 t1", "1 min 1 s", "never expires", "3 free", "host-2"):
+        assert shown in text, shown
+
+
+def test_a_lock_has_a_page_with_its_queue(start: Start) -> None:
+    queue = (
+        waiter(who(2), kind="fair_lock", place=1, since=time.time() - 12),
+        waiter(who(3), kind="fair_lock", place=2, expired=True),
+    )
+    fair = lock(
+        "orders", who(1, holds=2, watchdog=True), waiters=queue, kind="fair_lock", keys=("orders", "q:{orders}")
+    )
+    site = start(Scene(fair))
+    text = site.get(path_of(site, "orders")).text
+    for shown in (
+        "fair lock",
+        "host-1",
+        "its watchdog",
+        "host-2",
+        "silent, probably dead",
+        "q:{orders}",
+        "when first seen",
+    ):
+        assert shown in text, shown
+
+
+def test_a_lock_that_was_never_seen_has_no_page(start: Start) -> None:
+    site = start(Scene())
+    for path in ("/lock/00000000000000000000", "/lock/" + "x" * 3000):
+        response = site.get(path)
+        assert response.status_code == 404
+        assert "No such lock" in response.text
+
+
+def test_locks_are_searched_and_sorted(start: Start) -> None:
+    now = time.time()
+    locks = (
+        lock("a", who(1, since=now - 10), waiting_clients=1),
+        lock("b", who(2, since=now - 99), kind="fair_lock"),
+        lock("c", waiting_clients=5),
+    )
+    site = start(Scene(*locks))
+
+    def names(**query: str) -> list[str]:
+        return re.findall(
+            r'<a href="/lock/\w+"><bdi>(\w+)</bdi>', site.get("/", params=query).text.split('id="locks"')[1]
+        )
+
+    assert names() == ["c", "a", "b"]
+    assert names(sort="name") == ["a", "b", "c"]
+    assert names(sort="since") == ["b", "a", "c"]
+    assert names(q="HOST-2") == ["b"]
+    assert names(kind="fair_lock") == ["b"]
+    assert names(show="held", sort="name") == ["a", "b"]
+    assert names(show="waiting") == ["c", "a"]
+    assert names(q="nothing of this") == []
+    assert names(sort="wrong", kind="wrong", show="wrong", page="-1") == ["c", "a", "b"]
+
+
+def test_what_happened_to_a_lock_is_kept(start: Start) -> None:
+    scene = Scene(lock("orders", who(1)))
+    site = start(scene)
+    path = path_of(site, "orders")
+    with site.events(f"{path}/events") as events:
+        scene.locks = (lock("orders", who(2)),)
+        until(lambda: "acquired it" in next(events)["blocks"].get("history", ""))
+        scene.locks = ()
+        until(lambda: "It is not held" in next(events)["blocks"].get("facts", ""))
+    text = site.get(path).text
+    assert re.findall(r"host-(\d).*?(acquired it|no longer|when first)", text.split('id="history"')[1], re.DOTALL) == [
+        ("2", "no longer"),
+        ("2", "acquired it"),
+        ("1", "no longer"),
+        ("1", "when first"),
+    ]
+
+
+def test_an_incomplete_look_ends_no_hold(start: Start) -> None:
+    scene = Scene(lock("a", who(1)), lock("b", who(2)))
+    site = start(scene)
+    path = path_of(site, "b")
+    with site.events() as events:
+        scene.fields, scene.locks = {"complete": False}, (lock("a", who(3)),)
+        until(lambda: "some locks may be missing" in next(events)["blocks"].get("alerts", ""))
+        scene.fields, scene.locks = {}, (lock("a", who(3)), lock("b", who(2)))
+        until(lambda: next(events)["blocks"].get("alerts") == "")
+    text = site.get(path).text
+    assert "held it when first seen" in text
+    assert "acquired it" not in text
+    assert "no longer holds it" not in text
+
+
+def test_deadlocks_are_shown_in_red(start: Start) -> None:
+    one, other = who(1), who(2)
+    scene = Scene(lock("a", one, waiters=(waiter(other),)), lock("b", other, waiters=(waiter(one),)))
+    text = start(scene).get("/").text
+    assert "1 cycle of owners" in text
+    assert text.count('<span class="tag bad">deadlock</span>') == 2
+    assert text.count('<g class="cycle">') == 4  # Two owners, two waits.
+    assert text.count('<li class="cycle">') == 2
+    text = start(Scene(lock("a", one, waiters=(waiter(other),)))).get("/").text
+    assert '<g class="cycle">' not in text
+    assert "<rect" in text
+
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+
+def test_events_contain_what_changed(start: Start) -> None:
+    scene = Scene(*(lock(f"lock:{number}", who(1)) for number in range(50)))
+    site = start(scene)
+    with site.events() as events:
+        first = next(events)
+        assert len(first["lists"]["locks"]["rows"]) == 50
+        assert {"tiles", "status", "waits", "graph"} <= set(first["blocks"])
+        quiet = next(events)
+        assert set(quiet["blocks"]) == {"status"}
+        assert quiet["lists"] == {}
+        scene.locks = (*scene.locks[:-1], lock("lock:49", who(2)))
+        changed = until(lambda: next(events)["lists"].get("locks"))
+        assert len(changed["rows"]) == 1
+        assert "host-2" in next(iter(changed["rows"].values()))
+        assert len(changed["order"]) == 50
+
+
+def test_times_that_pass_change_nothing(start: Start) -> None:
+    began = time.time()
+    site = start(scene := Scene())
+    with site.events() as events:
+        for number in range(30):
+            left = 30 - (time.time() - began) + (-1) ** number * 0.2  # What a server says is a little early or late.
+            scene.locks = (lock("orders", who(1, since=began, remaining=left), free_in=left),)
+            event = next(events)
+            assert number < 3 or event["lists"] == {}
+
+
+def test_ten_thousand_locks_are_shown_in_pages(start: Start) -> None:
+    scene = Scene(*(lock(f"lock:{number:05}", who(number % 50, number)) for number in range(10_000)))
+    site = start(scene, interval=0.2)
+    page = site.get("/", params={"sort": "name"})
+    until(lambda: site.watcher.seen)
+    page = site.get("/", params={"sort": "name"})
+    assert "of 10,000" in page.text
+    assert "Page 1 of 100" in page.text
+    assert len(page.content) < 150_000
+    assert page.text.count("data-key=") == PAGE + 2
+    last = site.get("/", params={"sort": "name", "page": "100"})
+    assert "lock:09999" in last.text
+    assert "Page 100 of 100" in site.get("/", params={"page": "99999"}).text
+    with site.events("/events?sort=name") as events:
+        assert len(json.dumps(next(events))) < 120_000
+        scene.locks = (*scene.locks[:-1], replace(scene.locks[-1], name="another"))  # On another page.
+        assert len(json.dumps(next(events))) < 10_000
+
+
+def test_many_holders_and_waiters_of_one_lock_are_capped(start: Start) -> None:
+    crowd = tuple(waiter(who(number, 2)) for number in range(3_000))
+    site = start(
+        Scene(lock("orders", *(who(number) for number in range(1_000)), waiters=crowd, waiting_clients=3_000)),
+        interval=0.5,
+    )
+    page = site.get(path_of(site, "orders"))
+    assert "The first 200 of 1000" in page.text
+    assert "The first 200 of 3000" in page.text
+    assert len(page.content) < 300_000
+    assert len(site.get("/").content) < 150_000
+
+
+def test_a_long_name_is_shown_without_its_middle(start: Start) -> None:
+    name = "a" * 1000 + "z" * 1000
+    text = start(Scene(lock(name, who(1)))).get("/").text
+    assert f"{'a' * (MAX_NAME - 40)}…{'z' * 40} (2,000 characters)" in text
+
+
+# ---- one loop, and none without viewers ------------------------------------------------------------------------------
+
+
+def test_many_viewers_share_the_looks(start: Start) -> None:
+    scene = Scene(lock("orders", who(1)))
+    site = start(scene, interval=0.1)
+    with site.events() as one, site.events() as two, site.events("/events?sort=name") as three:
+        began, looks = time.monotonic(), scene.looks
+        for _ in range(5):
+            for events in (one, two, three):
+                next(events)
+        assert scene.looks - looks <= (time.monotonic() - began) / 0.1 + 1
+
+
+def test_it_stops_to_look_when_the_last_page_is_closed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyredisson.tools.web.watcher.LINGER_SECONDS", 0.0)
+    scene = Scene(lock("orders", who(1)))
+    site = start(scene)
+    assert scene.looks == 0
+    with site.events() as events:
+        for _ in range(3):
+            next(events)
+        assert site.watcher.viewers == 1
+    until(lambda: site.watcher.viewers == 0, what="the closed page is noticed")
+    until(lambda: site.watcher.resting, what="the loop rests")
+    looks = scene.looks
+    with site.events() as events:
+        until(lambda: scene.looks > looks and next(events))
+
+
+def test_with_record_it_looks_without_viewers(start: Start) -> None:
+    scene = Scene()
+    start(scene, always=True)
+    until(lambda: scene.looks > 3)
+
+
+def test_a_slow_look_is_followed_by_a_longer_pause(start: Start) -> None:
+    scene = Scene()
+    times: list[float] = []
+
+    def slow() -> object:
+        times.append(time.monotonic())
+        time.sleep(0.05)
+        return Scene.take(scene)
+
+    scene.take = slow  # type: ignore[method-assign, assignment]
+    start(scene, interval=0.001, always=True)
+    until(lambda: len(times) > 3)
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 0.25
+
+
+def test_a_failed_look_is_repeated_soon(start: Start) -> None:
+    scene = Scene()
+    times: list[float] = []
+
+    def hang() -> object:
+        times.append(time.monotonic())
+        time.sleep(0.3)
+        raise TimeoutError
+
+    scene.take = hang  # type: ignore[method-assign, assignment]
+    start(scene, interval=0.01, always=True)
+    until(lambda: len(times) > 3)
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) < 0.6
+
+
+def test_few_rendered_pages_are_kept(start: Start) -> None:
+    site = start(Scene(), interval=60.0)
+    for number in range(250):
+        site.pages.overview_parts(Query(text=str(number)), live=True)
+    assert len(site.pages._rendered) <= 100
+
+
+# ---- a server that goes away -----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_goes_away_is_shown_and_recovers(start: Start) -> None:
+    scene = Scene(lock("orders", who(1)))
+    site = start(scene)
+    with site.events() as events:
+        assert "orders" in str(next(events)["lists"])
+        scene.error = ConnectionError("Error 111 connecting to redis.example:6379. Connection refused.")
+        away = until(lambda: next(events)["blocks"].get("alerts"))
+        assert "has not answered since" in away
+        assert "Connection refused" in away
+        page = site.get("/").text
+        assert "has not answered since" in page
+        assert "orders" in page  # What was seen last.
+        scene.error = None
+        until(lambda: next(events)["blocks"].get("alerts") == "")
+    assert "has not answered" not in site.get("/").text
+
+
+def test_a_look_without_any_answer_shows_what_was_seen_before(start: Start) -> None:
+    scene = Scene(lock("orders", who(1)))
+    site = start(scene)
+    with site.events() as events:
+        next(events)
+        scene.locks, scene.fields = (), {"errors": ("ConnectionError: refused",), "complete": False, "keys_seen": 0}
+        until(lambda: "has not answered since" in next(events)["blocks"].get("alerts", ""))
+    assert "orders" in site.get("/").text
+
+
+def test_a_server_that_was_never_there_is_shown(start: Start) -> None:
+    scene = Scene()
+    scene.error = ConnectionError("refused")
+    text = start(scene).get("/").text
+    assert "The server does not answer" in text
+    assert "ConnectionError: refused" in text
+
+
+def test_a_server_that_does_not_answer_delays_no_page(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyredisson.tools.web.app.FIRST_LOOK_SECONDS", 0.05)
+    scene = Scene()
+    hanging = time.monotonic() + 1
+    scene.take = lambda: time.sleep(max(0.0, hanging - time.monotonic())) or Scene.take(scene)  # type: ignore[method-assign]
+    assert "The first look at the server is in progress" in start(scene).get("/").text
+
+
+def test_the_page_of_a_lock_is_there_as_soon_as_the_first_look_ends(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyredisson.tools.web.app.FIRST_LOOK_SECONDS", 0.05)
+    scene = Scene(orders := lock("orders", who(1)))
+    goes_on = threading.Event()
+    scene.take = lambda: goes_on.wait(10) and Scene.take(scene)  # type: ignore[method-assign, assignment]
+    site = start(scene)
+    path = f"/lock/{id_of(orders)}"
+    page = site.get(path)
+    assert page.status_code == 503
+    assert 'http-equiv="refresh"' in page.text
+    goes_on.set()
+    until(lambda: "host-1" in site.get(path).text)
+
+
+def test_more_than_so_many_streams_are_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyredisson.tools.web.app.MAX_STREAMS", 1)
+    site = start(Scene())
+    with site.events() as events:
+        next(events)
+        assert site.get("/events").status_code == 503
+        assert site.get("/").status_code == 200
