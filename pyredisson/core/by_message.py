@@ -139,8 +139,8 @@ def _may_not_list(client: ClientCore, rejected: Rejected) -> bool:
     """Return whether the server's user may not use lists of the clients that wait: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
-    if client.may_list:
-        client.may_list = False
+    if client.wakeups.may_list:
+        client.wakeups.may_list = False
         text = (
             "the user may not use the keys and channels pyredisson_waiting:*, so each release wakes all clients that "
             "wait; see 'What the server must allow' in the documentation"
@@ -182,7 +182,7 @@ class ByMessage(Waiting):
         """See :meth:`Waiting.wait`."""
         client, kind = attempt.client, attempt.kind
         acquired: bool | None = None
-        if kind.listed and client.may_list and client.runtime.counts_listeners():
+        if kind.listed and client.wakeups.may_list and client.runtime.counts_listeners():
             try:
                 acquired = await Listed(attempt, self._message).until_acquired(refused, deadline)
             except Rejected as rejected:

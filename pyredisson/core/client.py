@@ -64,8 +64,6 @@ class ClientCore:
         self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: Syncing | None = None
-        #: Whether the server lets it use the lists of the clients that wait, as far as is known.
-        self.may_list: bool = True
         self.replicas: Replicas = Replicas(self)
         self.starts: Starts = Starts(self.server)
         self.begin()

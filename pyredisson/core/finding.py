@@ -275,15 +275,19 @@ class Search:
         self.found = self.found._replace(holder=Holder(**{**known, **more}))
 
     async def _count(self, names: LockNames) -> None:
-        """Learn how many wait: of a fair lock those in the queue, else the clients that hear its channel."""
+        """Learn how many wait: of a fair lock those in the queue, else the clients on its list or its channel."""
         queued = await self.ask("LLEN", names.queue)
         if isinstance(queued, int) and queued > 0:
             self.found = self.found._replace(waiting=queued)
         elif self._one_server:
-            heard = await self.ask("PUBSUB", "NUMSUB", names.channel)
-            if isinstance(heard, list) and len(heard) == 2 and isinstance(heard[1], int):
-                own = self._client.wakeups.glance(names.channel) is not None
-                self.found = self.found._replace(waiting=max(0, heard[1] - own))
+            heard = await self.ask("PUBSUB", "NUMSUB", names.channel, names.waiting)
+            listed = await self.ask("ZCOUNT", names.waiting, "-inf", "(1e15")
+            if isinstance(heard, list) and len(heard) == 4 and isinstance(heard[1], int) and isinstance(heard[3], int):
+                glance = self._client.wakeups.glance
+                own = (glance(names.channel) is not None) - (glance(names.waiting) is not None)
+                # Of the clients on the list some listen to the channel as well: the ears.
+                count = heard[1] - heard[3] - own + (listed if isinstance(listed, int) else 0)
+                self.found = self.found._replace(waiting=max(0, count))
 
 
 def _fields(reply: Reply) -> list[str]:

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 __all__ = [
     "MAX_NAME_BYTES",
     "PRESENCE_KEYS",
+    "WAITING",
     "LatchNames",
     "LockNames",
     "NumberedNames",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 MAX_NAME_BYTES = 65_536
+
+#: How the keys and channels of the clients that wait for a lock begin.
+WAITING = "pyredisson_waiting"
 
 #: The pattern of the keys of :func:`presence_key`, behind the prefix of all names.
 PRESENCE_KEYS = "pyredisson_client:*"
@@ -165,7 +169,7 @@ class LockNames:
     @cached_property
     def waiting(self) -> str:
         """Ours alone: which clients wait, by the time since which they do."""
-        return prefixed("pyredisson_waiting", self.raw)
+        return prefixed(WAITING, self.raw)
 
     def own_channel(self, client_id: str) -> str:
         """Where one of them hears that it is its turn."""

@@ -56,6 +56,7 @@ class Wakeups:
         self.closed: Exception | None = None
         #: For the benches that are on a list in the server.
         self.bench_numbers: Iterator[int] = itertools.count(1)
+        self.may_list: bool = True  # Whether the server lets this client use such lists, as far as is known.
         #: How many waits were ended by a look that only the lack of a message had caused.
         self.last_resorts: int = 0
 

@@ -84,12 +84,14 @@ COUNTS = [b"a", 2, b"b", 0, b"c", 0, b"d", 0]
 
 
 def test_a_look_is_read() -> None:
-    assert len(look_at("orders")) == len([29_000, 1, 2, 3, 4, 5, 6])
+    assert len(look_at("orders")) == len([29_000, 1, 2, 3, 4, 5, 6, 7])
     hashed = [29_000, [b"0", [A.encode(), b"2"]], WRONG, [], b"17", 3, COUNTS]
     assert read_look(hashed) == State({A: 2}, ends=29.0, token=17, queued=3, subscribed=2)
     written = [-1, [b"0", [b"mode", b"write", A.encode() + b":write", b"1"]], WRONG, [], None, 0, COUNTS]
     assert read_look(written) == State({A: 1}, "write", subscribed=2)
     assert read_look([-2, [b"0", []], b"", [], None, 0, COUNTS]) == State(subscribed=2)
+    with_ears = [*COUNTS, b"pyredisson_waiting:{orders}", 2]
+    assert read_look([-2, [b"0", []], b"", [], None, 0, with_ears, 5]) == State(subscribed=5)
     assert read_look([-1, WRONG, b"3", [], None, 0, []]) == State(number=3)
     token = read_look([500, WRONG, b"0123456789abcdef0123456789abcdef01234567", [], None, 0, []])
     assert token.silent

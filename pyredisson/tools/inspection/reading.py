@@ -39,8 +39,9 @@ class Stored:
         mode: The mode of a read-write lock.
         queue: Who waits for a fair lock, in order.
         queued: How many do.
+        listed: How many clients are on the list of those that wait for it.
         scores: Until when each of them is considered alive, in ms since 1970.
-        subscribers: How many clients are subscribed to its channel.
+        subscribers: How many clients are on that list, or subscribed to its channel.
         listening: How many to the channel of each waiter for a fair lock.
         reads: Until when the holds of a reader last, in ms from now.
         token: The fencing token.
@@ -57,6 +58,7 @@ class Stored:
     mode: bytes | None = None
     queue: list[bytes] = field(default_factory=list)
     queued: int = 0
+    listed: int = 0
     scores: dict[bytes, int] = field(default_factory=dict)
     subscribers: int = 0
     listening: dict[bytes, int] = field(default_factory=dict)
@@ -110,6 +112,7 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
             yield "LLEN", _bytes(names.queue)
             yield "GETRANGE", _bytes(names.token), "0", str(MAX_NUMBER)
+            yield "ZCOUNT", _bytes(names.waiting), "-inf", "(1e15"
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
         case "permits":
@@ -148,7 +151,8 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
         stored.value = first if isinstance(first, bytes) else None
         stored.exists = stored.exists and stored.value is not None
     if stored.layout == "mutex":
-        queued, token = others
+        queued, token, listed = others
+        stored.listed = listed if isinstance(listed, int) else 0
         stored.queued = queued if isinstance(queued, int) else 0
         stored.token = read_count(token)
     elif stored.layout == "permits":
@@ -219,6 +223,9 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None
         names = names_of(stored.key, stored.layout)
         stored.subscribers = channels.get(_bytes(names.channel), 0)
         if isinstance(names, LockNames):
+            # Of the clients on the list some listen to the channel as well: the ears.
+            ears = channels.get(_bytes(names.waiting), 0)
+            stored.subscribers = max(0, stored.subscribers - ears) + stored.listed
             for waiter in stored.queue:
                 stored.listening[waiter] = channels.get(_bytes(names.channel_of(waiter.decode())), 0)
 
@@ -229,4 +236,5 @@ def _channels(stored: Stored) -> Iterable[bytes]:
     names = names_of(stored.key, stored.layout)
     yield _bytes(names.channel)
     if isinstance(names, LockNames):
+        yield _bytes(names.waiting)
         yield from (_bytes(names.channel_of(waiter.decode())) for waiter in stored.queue)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias, final
 
-from pyredisson.core.names import LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
 
 __all__ = ["Change", "EventName", "Evidence", "State", "changes", "channels_of", "look_at", "read_look"]
 
@@ -114,7 +114,8 @@ def look_at(name: str, *, sharded: bool = False) -> list[tuple[Any, ...]]:
         ("ZRANGE", SemaphoreNames(name).taken, 0, MOST - 1),
         ("GET", lock.token),
         ("LLEN", lock.queue),
-        ("PUBSUB", "SHARDNUMSUB" if sharded else "NUMSUB", *channels_of(name)),
+        ("PUBSUB", "SHARDNUMSUB" if sharded else "NUMSUB", *channels_of(name), lock.waiting),
+        ("ZCOUNT", lock.waiting, "-inf", "(1e15"),
     ]
 
 
@@ -124,7 +125,7 @@ def read_look(replies: Sequence[Any]) -> State:
     Raises:
         redis.exceptions.ResponseError: The server does not answer such questions now, or not to this user.
     """
-    time_to_live, found, value, permits, token, queued, subscribed = replies
+    time_to_live, found, value, permits, token, queued, subscribed, *listed = replies
     if isinstance(time_to_live, Exception):
         raise time_to_live
     holders: dict[str, int] = {}
@@ -145,7 +146,11 @@ def read_look(replies: Sequence[Any]) -> State:
             holders, silent = {f"token {_digest(value)}": 1}, True
     if isinstance(permits, list):
         holders.update((f"permit {permit.hex()}", 1) for permit in permits if isinstance(permit, bytes))
-    counts = subscribed[1::2] if isinstance(subscribed, list) else []
+    counts = [each for each in listed if isinstance(each, int)]
+    if isinstance(subscribed, list):
+        for channel, count in zip(subscribed[::2], subscribed[1::2], strict=False):
+            if isinstance(count, int):  # Of those on the list some listen to the channel, too: the ears.
+                counts.append(-count if _text(channel).startswith(f"{WAITING}:") else count)
     return State(
         holders=holders,
         mode=mode if mode in ("read", "write") else None,
@@ -153,7 +158,7 @@ def read_look(replies: Sequence[Any]) -> State:
         number=number,
         token=_number(_text(token)) if isinstance(token, bytes) else None,
         queued=queued if isinstance(queued, int) else 0,
-        subscribed=sum(count for count in counts if isinstance(count, int)),
+        subscribed=max(0, sum(counts)),
         silent=silent,
     )
 
