@@ -28,7 +28,7 @@ SERVE_SECONDS = 300.0
 QUIET_SECONDS = 1.0
 LEASE_SECONDS = 300
 
-#: Of so many clients and more the bounds speak.
+#: The bounds are for this number of clients and more.
 MANY = 200
 
 SCRIPTS = "scripts a hand-over"

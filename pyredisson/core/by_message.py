@@ -174,7 +174,7 @@ class ByMessage(Waiting):
     def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
         """See :meth:`Waiting.released`."""
         wakeups, channel = client.wakeups, kind.names.channel
-        if wakeups.glance(channel) is not None and not wakeups.waiting(channel):
+        if wakeups.glance(channel) is not None and not wakeups.anybody(channel, kind.label):
             heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
         ownership.kind_state.released(heard, sent, client.runtime.now())
 

@@ -122,6 +122,10 @@ class Bench:
         self.look_by: float = math.inf  # When one has to be for everybody.
         self.newcomers: dict[Seat, None] = {}  # No look was on their behalf yet.
 
+    def is_for(self, channel: str) -> bool:
+        """Whether releases are announced on this channel."""
+        return channel == (self.channel.name if self.listing is None else self.listing.channel)
+
     def due(self) -> float:
         """When the first has to look."""
         return min(self.next_check, self.soon, self.look_by)

@@ -385,11 +385,11 @@ class Wakeups:
     # ---- for those who look on -----------------------------------------------------------------------------------
 
     def waiting(self, channel: str, kind: str | None = None) -> int:
-        """How many wait here for a channel (or for one kind of it), or for what a party has in common."""
+        """How many wait here for what a channel announces (or one kind of it), or for what a party has in common."""
         with self.mutex:
-            entry, party = self._channels.get(channel), self._parties.get(channel)
-            benches = entry.benches.values() if entry is not None else ()
-            count = sum(len(each.seats) for each in benches if kind in (None, each.kind) and each.channel is entry)
+            party = self._parties.get(channel)
+            benches = {bench for each in self._channels.values() for bench in each.benches.values()}
+            count = sum(len(each.seats) for each in benches if each.is_for(channel) and kind in (None, each.kind))
             return count + (len(party.seats) if party is not None else 0)
 
     def anybody(self, channel: str, kind: str) -> bool:

@@ -122,8 +122,7 @@ class LockCore:
 
     def waiting(self) -> int:
         """Return how many waiters this client has."""
-        wakeups, names = self.client.wakeups, self.names
-        return wakeups.waiting(names.channel) + wakeups.waiting(names.own_channel(self.client.id))
+        return self.client.wakeups.waiting(self.names.channel)
 
     # ---- the owner -----------------------------------------------------------------------------------------------
 

@@ -193,11 +193,9 @@ class FailoverRules(LockRules):
         self._world.after(self.AT_ONCE, look)
 
     def _waited_for(self, key: bytes) -> bool:
-        names = LockNames(key.decode())
+        channel = LockNames(key.decode()).channel
         return any(
-            client.core.wakeups.waiting(names.channel) or client.core.wakeups.waiting(names.own_channel(client.id))
-            for client in self._clients
-            if not client.runtime.process.crashed
+            client.core.wakeups.waiting(channel) for client in self._clients if not client.runtime.process.crashed
         )
 
 

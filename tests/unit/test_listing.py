@@ -128,7 +128,7 @@ def test_an_ear_listens_to_the_channel_of_the_lock(
     assert not looks(wakeups, first)
     wakeups.confirmed(CHANNEL)
     assert wakeups.sleep_until(first, math.inf, 1000.0) == (1000 + look_in if look_in else -math.inf)
-    assert wakeups.waiting(CHANNEL) == 0
+    assert wakeups.waiting(CHANNEL) == 1
     wakeups.leave(first, look_in=math.inf, pass_on=False)
     world.time += 1
     assert {*wakeups.take_idle(world.time)} == {OWN, EARS, CHANNEL}
