@@ -50,6 +50,7 @@ class ClientCore:
     """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
 
     def __init__(self, runtime: Runtime, config: Config) -> None:
+        events.load()
         self.runtime = runtime
         self.config = config
         self.closed: bool = False
