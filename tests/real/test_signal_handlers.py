@@ -257,7 +257,7 @@ def test_that_waits_in_the_middle_of_one_that_waits(
 def test_that_closes_the_client(
     valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Callable[[int], int]
 ) -> None:
-    stride = max(3, 20 - volume(17))  # Each third step at the full volume.
+    stride = max(3, 40 - volume(37))  # Each third step at the full volume.
     world = ThreadsWorld()
     held = world.from_url(valkey.url).get_lock(unique_name)
     if waits:
