@@ -41,8 +41,7 @@ __all__ = ["ClientCore"]
 #: Between two tries of one request.
 RETRY = DoublingBackoff(first=0.01, maximum=0.25)
 
-#: As long as nothing is in doubt, a request is not sent with less than this share of an attempt's time left: the last
-#: one of a server that says "not now" would only bring a doubt about.
+#: With a smaller share of an attempt's time left no request is sent that could only bring a first doubt about.
 LEAST_SHARE = 0.25
 
 
@@ -50,6 +49,7 @@ class ClientCore:
     """One client: the ``<uuid>`` of ``<uuid>:<thread id>`` and all that goes with it."""
 
     def __init__(self, runtime: Runtime, config: Config) -> None:
+        events.load()
         self.runtime = runtime
         self.config = config
         self.closed: bool = False
@@ -338,9 +338,9 @@ class ClientCore:
             try:
                 return await runtime.ask(command, given)
             except (Unanswered, NotNow) as failure:
-                # Nor does a connection that takes its time say as much as any other answer did.
-                if telling is None or (not isinstance(failure, Connecting), given) >= most:
-                    most, telling = (not isinstance(failure, Connecting), given), failure.cause
+                tells = not isinstance(failure, Connecting), given  # Any answer tells more than a slow connection.
+                if telling is None or tells >= most:
+                    most, telling = tells, failure.cause
                 if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
                     raise telling from None
             except Failure as failure:

@@ -31,20 +31,20 @@ __all__ = ["BUDGET", "Finder", "Found", "found_here", "token_id"]
 #: Seconds that a search may take.
 BUDGET: Final = 0.25
 
-#: So many searches a client makes in a second: a program may use time-outs as a way to ask.
+#: The most searches of a client in a second: a program may use time-outs as a way to ask.
 MOST_SEARCHES: Final = 20
 
-#: The names of all connections are asked for once in so many seconds, of a server with at most so many of them.
+#: Seconds between two requests for the names of all connections, and the most connections of a server that is asked.
 NAMES_EVERY: Final = 5.0
 MOST_NAMES: Final = 2000
 
-#: So many clients are asked which of them has the token of a token lock.
+#: The most clients whose presence is read to find the token of a token lock.
 MOST_ASKED: Final = 32
 
 #: The longest value that is looked at, in bytes.
 LONGEST: Final = 64 * 1024
 
-#: So many fields of a hash are looked at: the readers of a read-write lock.
+#: The most fields of a hash that are read: a read-write lock has one for each reader.
 FIELDS: Final = "64"
 
 _OWNER: Final = re.compile(r"([0-9a-zA-Z-]{8,64}):(\d{1,18})(?::write)?")

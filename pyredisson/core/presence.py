@@ -40,7 +40,7 @@ PATIENCE: Final = 0.25
 #: With less time than that it is not begun.
 LEAST: Final = 0.02
 
-#: So many calls of a stack are told, the innermost ones.
+#: The most calls of a stack that are written, the innermost ones.
 CALLS: Final = 20
 
 #: What a server says that has no memory left for it, which passes.

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["stack_of_task", "stack_of_thread"]
 
-#: So many calls are looked at, the innermost ones of a thread.
+#: The most calls of a thread that are reported, the innermost ones.
 CALLS = 50
 
 

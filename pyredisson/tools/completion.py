@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import click
 from click.shell_completion import (
@@ -50,7 +50,7 @@ class Bash(BashComplete):
     as it is: a name with a space, a quote or a ``;`` has to be quoted.
     """
 
-    source_template = """\
+    source_template: ClassVar[str] = """\
 %(complete_func)s() {
     local response completion type value typed
     # The words as the shell reads them: COMP_WORDS is split at colons as well.
@@ -90,7 +90,9 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 class Fish(FishComplete):
     """click's completion for fish, for names with a comma."""
 
-    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+    source_template: ClassVar[str] = FishComplete.source_template.replace(
+        'string split ","', 'string split --max 1 ","'
+    )
 
 
 def register() -> None:

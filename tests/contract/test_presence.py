@@ -207,19 +207,20 @@ def test_waits_are_told(world: ClockWorld) -> None:
     latch = owner.get(holder, "count_down_latch", "latch")
     latch.try_set_count(1)
     actors = world.actors(5)
+    numbers = [actor.number for actor in actors]  # Those that wait answer nothing.
     pending = [
-        actors[0].start(actors[0].lock(client).try_lock, 3),
-        actors[1].start(actors[1].get(client, "fair_lock", "fair").try_lock, 3),
-        actors[2].start(actors[2].get(client, "token_lock", "token").try_lock, 3),
-        actors[3].start(actors[3].get(client, "semaphore", "seats", 0).try_acquire, 1, 3),
-        actors[4].start(actors[4].get(client, "count_down_latch", "latch").wait, 3),
+        actors[0].start(actors[0].lock(client).try_lock, 8),
+        actors[1].start(actors[1].get(client, "fair_lock", "fair").try_lock, 8),
+        actors[2].start(actors[2].get(client, "token_lock", "token").try_lock, 8),
+        actors[3].start(actors[3].get(client, "semaphore", "seats", 0).try_acquire, 1, 8),
+        actors[4].start(actors[4].get(client, "count_down_latch", "latch").wait, 8),
     ]
     expected = {
-        ("lock", "orders", actors[0].number),
-        ("fair_lock", "fair", actors[1].number),
-        ("token_lock", "token", actors[2].number),
-        ("semaphore", "seats", actors[3].number),
-        ("count_down_latch", "latch", actors[4].number),
+        ("lock", "orders", numbers[0]),
+        ("fair_lock", "fair", numbers[1]),
+        ("token_lock", "token", numbers[2]),
+        ("semaphore", "seats", numbers[3]),
+        ("count_down_latch", "latch", numbers[4]),
     }
 
     def waits() -> set[tuple[Any, ...]]:

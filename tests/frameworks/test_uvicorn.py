@@ -70,7 +70,13 @@ def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume:
     replies = program.site.get_all(paths, at_once=12)
     wrong = [(path, reply) for path, reply in zip(paths, replies, strict=True) if reply.status != 200]
     assert wrong == []
-    assert len({reply.json["pid"] for reply in replies}) == program.workers
+    answered = {reply.json["pid"] for reply in replies}
+
+    def all_have_answered() -> bool:  # On a busy machine one of them may have taken all.
+        answered.update(reply.json["pid"] for reply in program.site.get_all(PATHS, at_once=12))
+        return len(answered) == program.workers
+
+    until(lambda: len(answered) == program.workers or all_have_answered(), SOON, what="each worker answers")
     program.surroundings.check_exclusion()
     until(lambda: not program.keys(), SOON, what="nothing is held")
 

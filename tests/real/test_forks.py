@@ -264,3 +264,49 @@ def test_a_watchdog_that_cannot_run_is_warned_of_once(valkey: Server, unique_nam
     )
     assert said.split() == ["lost", "lost", "1"]
     assert logged.count("--enable-threads") == 1
+
+
+LOADERS = """
+import sys, threading
+
+loaders = {}
+
+
+class Noting:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.startswith("pyredisson"):
+            loaders.setdefault(name, threading.current_thread().name)
+
+
+sys.meta_path.insert(0, Noting)
+from pyredisson import Config, Redisson
+
+lost, renewed = threading.Event(), threading.Event()
+url, name = sys.argv[1:]
+config = Config(lock_watchdog_timeout=0.6, on_lock_lost=lambda *_: lost.set(), presence_after=0.1)
+with Redisson.from_url(url, config=config) as one, Redisson.from_url(url, config=config) as other:
+    lock = one.get_lock(name)
+    lock.lock()
+    waiter = threading.Thread(target=lambda: other.get_lock(name).lock(10), name="waiter")
+    waiter.start()
+    while "1 waiting here" not in repr(other.get_lock(name)):
+        pass
+    other.get_lock(name).force_unlock()
+    assert lost.wait(20)
+    waiter.join(20)
+print({module: thread for module, thread in loaders.items() if thread.startswith("pyredisson")})
+"""
+
+
+def test_no_thread_of_a_client_loads_modules(valkey: Server, unique_name: str) -> None:
+    """A fork in the middle of that would leave the child half a module, and a lock of importlib for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADERS, valkey.url, unique_name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.stdout == "{}\n", done.stdout + done.stderr

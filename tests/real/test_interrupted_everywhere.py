@@ -243,6 +243,7 @@ def servers(shared_servers: SharedServers, valkey: Server) -> Iterator[list[redi
 
 @pytest.mark.volume
 @pytest.mark.filterwarnings("ignore:.* was never entered:ResourceWarning")  # If it is interrupted just before that.
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")  # The same, collected later.
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("name", WORKS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,22 +15,25 @@ ROOT = Path(__file__).parent.parent.parent
 #: What packing, parsing and their bounds decide about: the wire, lost and late replies, messages to waiters, pushes.
 PART = [
     "tests/contract/test_exactly_once.py",
-    "tests/contract/test_exactly_once_permits.py",
-    "tests/contract/test_fenced_lock.py",
     "tests/contract/test_waiting.py",
     "tests/contract/test_wire.py",
     "tests/unit/test_bounds.py",
     "tests/unit/test_wire.py",
 ]
 
+#: At the full volume these, too.
+MORE = ["tests/contract/test_exactly_once_permits.py", "tests/contract/test_fenced_lock.py"]
 
+
+@pytest.mark.volume
 @pytest.mark.timeout(400)
-def test_a_part_of_the_contract_passes_without_hiredis() -> None:
+def test_a_part_of_the_contract_passes_without_hiredis(volume: Callable[[int], int]) -> None:
     """Each test in one form on Valkey, on real connections, and those of packing and parsing."""
+    more = MORE if volume(1000) == 1000 else []
     command = [sys.executable, "-m", "pytest", "-p", "tests.without_hiredis", "-p", "no:cacheprovider", "-q", "-n", "2"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
-        [*command, "--part", "quick", "-k", "not simulated", *PART],
+        [*command, "--part", "quick", "-k", "not simulated", *PART, *more],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -100,7 +100,7 @@ def test_holds_that_replicas_acknowledged_survive_a_failover(
 def test_an_overlap_can_be_seen() -> None:
     """A regime in which nobody is ever in at once, though locks are lost, would not look."""
     overlaps: Counter[str] = Counter()
-    for seed in range(600):
+    for seed in first_of(113, 600):  # That showed one the last time.
         overlaps.update(ClusterHistory(seed, FAILING).run().overlaps)
         if overlaps["hold"]:
             return

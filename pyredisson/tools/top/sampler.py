@@ -66,7 +66,7 @@ class Releases:
         self._wanted = threading.Event()
         self._wanted.set()
         self._closed = False
-        self.counting = threading.Event()
+        self.counting: threading.Event = threading.Event()
         self._thread = threading.Thread(target=self._count_on, name="pyredisson top", daemon=True)
         self._thread.start()
 

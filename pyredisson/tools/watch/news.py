@@ -88,7 +88,7 @@ class Subscription:
         self._sharded = sharded
         self._news = news
         self._closed = False
-        self.ready = threading.Event()
+        self.ready: threading.Event = threading.Event()
         self._thread = threading.Thread(target=self._read_on, name="pyredisson watch", daemon=True)
         self._thread.start()
 

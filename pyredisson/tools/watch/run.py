@@ -78,12 +78,12 @@ class Watched:
         self.key = key
         self.kind: str | None = None
         self.state: State | None = None
-        self.looked = 0.0
-        self.due = 0.0
+        self.looked: float = 0.0
+        self.due: float = 0.0
         self.since: dict[str, float] = {}  # Unix time, by owner
-        self.messages = 0
-        self.forced = False
-        self.expired = False
+        self.messages: int = 0
+        self.forced: bool = False
+        self.expired: bool = False
 
     def evidence(self, now: float) -> Evidence:
         """Return what was received since the last look, and forget it."""

@@ -46,7 +46,7 @@ class Access:
     def __init__(self, token: str | None, hosts: frozenset[str], port: int) -> None:
         self.token = token
         self._hosts = frozenset(each.lower() for each in hosts) | {"localhost", socket.gethostname().lower()}
-        self.cookie = f"pyredisson-web-{port}"
+        self.cookie: str = f"pyredisson-web-{port}"
 
     @staticmethod
     def new_token() -> str:

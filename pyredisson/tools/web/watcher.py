@@ -82,11 +82,17 @@ class Watcher:
     """
 
     def __init__(self, take: Callable[[], Snapshot], *, interval: float, always: bool = False) -> None:
-        self._take, self.interval, self.always = take, interval, always
+        self._take = take
+        self.interval: float = interval
+        self.always: bool = always
         self.seen: Seen | None = None
         self.trouble: Trouble | None = None
-        self.history, self.waits = History(), Waits()
-        self.started, self.version, self.viewers, self.closing = time.time(), 0, 0, False
+        self.history: History = History()
+        self.waits: Waits = Waits()
+        self.started: float = time.time()
+        self.version: int = 0
+        self.viewers: int = 0
+        self.closing: bool = False
         self._known: Mapping[str, Row] | None = None
         self._wanted_until, self._rests = 0.0, False
         self._looked_at = float("-inf")
