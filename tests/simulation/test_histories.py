@@ -75,8 +75,7 @@ def test_a_waiter_that_hears_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -
     message = Listing.message
     monkeypatch.setattr(Listing, "message", lambda self, payload: 0 if payload == b"go" else message(self, payload))
     with pytest.raises(AssertionError, match="no message had woken"):
-        for seed in range(100):
-            LockHistory(seed, quiet(MIXED)).run()
+        list(map(LockHistory.run, (LockHistory(seed, quiet(MIXED)) for seed in range(100))))
 
 
 def test_without_faults_no_outcome_is_unknown_and_no_server_away() -> None:
