@@ -159,8 +159,10 @@ class ReadKind(SideKind):
         look = ownership.in_flight.look
         if look is None:
             return self.request("read_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
-        more, keys = (*args, *self.list_args(look)), (*keys, self.names.waiting)
-        return self.request("read_lock_acquire_waiting", ownership, more, keys, epoch=epoch, repeat=repeat)
+        more = *args, *self.list_args(look)
+        return self.request(
+            "read_lock_acquire_waiting", ownership, more, (*keys, self.names.waiting), epoch=epoch, repeat=repeat
+        )
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
@@ -242,8 +244,10 @@ class WriteKind(SideKind):
             return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
         rest_ms = look.rest_ms if look.rest_ms < 0 else look.rest_ms - BEHIND_MS
         look = look._replace(waited_ms=look.waited_ms - BEHIND_MS, rest_ms=rest_ms)
-        more, keys = (*args, *self.list_args(look)), (*keys, self.names.waiting)
-        return self.request("write_lock_acquire_waiting", ownership, more, keys, epoch=epoch, repeat=repeat)
+        more = *args, *self.list_args(look)
+        return self.request(
+            "write_lock_acquire_waiting", ownership, more, (*keys, self.names.waiting), epoch=epoch, repeat=repeat
+        )
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
