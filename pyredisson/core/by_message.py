@@ -60,18 +60,20 @@ def until_acquired(
 class Listed:
     """A wait as a client on the server's list of those who wait, after a first attempt was refused."""
 
-    def __init__(self, attempt: Attempt, message: Message) -> None:
-        client, names = attempt.client, attempt.kind.names
+    def __init__(self, attempt: Attempt, message: Message, turn: int, free_after: float | None) -> None:
+        client, names, listed_as = attempt.client, attempt.kind.names, attempt.kind.listed_as()
         self._attempt = attempt
         self._client = client
+        self._free_after = attempt.hold.lease_ms / 1000 if free_after is None else free_after
         self.left: str | None = None
-        self._channel = names.own_channel(client.id)
+        self._channel = names.own_channel(listed_as)
         self.listing: Listing = Listing(
-            f"{client.id}:{next(client.wakeups.bench_numbers)}",
+            f"{listed_as}:{next(client.wakeups.bench_numbers)}",
             names.channel,
             names.waiting,
             message,
             client.runtime.now,
+            turn,
         )
 
     async def until_acquired(self, refused: Refused, deadline: Deadline) -> bool:
@@ -87,7 +89,7 @@ class Listed:
                 kind=attempt.kind.label,
                 message=self.listing.message,
                 deadline=deadline,
-                free_after=attempt.hold.lease_ms / 1000,
+                free_after=self._free_after,
                 place_on_list=self,
             )
         except BaseException as error:
@@ -157,12 +159,16 @@ class ByMessage(Waiting):
 
     Args:
         message: How many waiters a message wakes.
+        turn: How many waiters attempt when their client was told that it is its turn.
+        free_after: Seconds after which the next one may succeed when one has; ``None``: the lease.
     """
 
     announced = True
 
-    def __init__(self, message: Message = lock_message) -> None:
+    def __init__(self, message: Message = lock_message, turn: int = 1, free_after: float | None = None) -> None:
         self._message = message
+        self._turn = turn
+        self._free_after = free_after
 
     def yields(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
@@ -184,13 +190,21 @@ class ByMessage(Waiting):
         acquired: bool | None = None
         if kind.listed and client.wakeups.may_list and client.runtime.counts_listeners():
             try:
-                acquired = await Listed(attempt, self._message).until_acquired(refused, deadline)
+                listed = Listed(attempt, self._message, self._turn, self._free_after)
+                acquired = await listed.until_acquired(refused, deadline)
             except Rejected as rejected:
                 if not _may_not_list(client, rejected):
                     raise
                 seen = None
         if acquired is None:
-            channel = kind.names.channel
-            acquired = await until_acquired(attempt, refused, seen, deadline, channel=channel, message=self._message)
+            acquired = await until_acquired(
+                attempt,
+                refused,
+                seen,
+                deadline,
+                channel=kind.names.channel,
+                message=self._message,
+                free_after=self._free_after,
+            )
         attempt.ownership.kind_state.waited(client.runtime.now())
         return acquired

@@ -80,12 +80,14 @@ class Listing:
         ears: The channel of the ears.
         usual: How many waiters a message on the channel of the lock wakes.
         now: The time.
+        turn: How many waiters look when the client is told that it is its turn.
     """
 
     __slots__ = (
         "_answered",
         "_now",
         "_only_ear",
+        "_turn",
         "_usual",
         "bench",
         "channel",
@@ -104,6 +106,7 @@ class Listing:
         ears: str,
         usual: Callable[[bytes], int],
         now: Callable[[], float],
+        turn: int = 1,
     ) -> None:
         self.member: str = member
         self.channel: str = channel
@@ -117,13 +120,14 @@ class Listing:
         self._only_ear: bool = False
         self._usual = usual
         self._now = now
+        self._turn = turn
 
     def message(self, payload: bytes) -> int:
         """Take a message, and say how many waiters it wakes."""
         match payload:
             case b"go":
                 self.chosen = True
-                return 1
+                return self._turn
             case b"2" | b"4":
                 self._answered = payload == b"2"
                 self._look_after(BACKUP)

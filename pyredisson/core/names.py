@@ -171,9 +171,9 @@ class LockNames:
         """Ours alone: which clients wait, by the time since which they do."""
         return prefixed(WAITING, self.raw)
 
-    def own_channel(self, client_id: str) -> str:
+    def own_channel(self, listed_as: str) -> str:
         """Where one of them hears that it is its turn."""
-        return f"{self.waiting}:{client_id}"
+        return f"{self.waiting}:{listed_as}"
 
     def together(self) -> tuple[str, ...]:
         """What one script has to reach; the other keys are made by the same rules."""

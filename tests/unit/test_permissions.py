@@ -125,20 +125,19 @@ def test_a_user_without_them_is_refused(server: tuple[Redisson, redis.Redis]) ->
         fewer.get_lock("orders:1").lock()
 
 
+@pytest.mark.parametrize("kind", ["plain lock", "read-write lock"])
 def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
-    server: tuple[Redisson, redis.Redis],
+    kind: str, server: tuple[Redisson, redis.Redis]
 ) -> None:
     client, administrator = server
-    without = [
-        rule for rule in rules_of("plain lock") if "pyredisson_waiting" not in rule and not rule.startswith("+z")
-    ]
+    without = [rule for rule in rules_of(kind) if "pyredisson_waiting" not in rule and not rule.startswith("+z")]
     administrator.execute_command("ACL SETUSER", "earlier", *without)
     url = str(client.url).replace("unix://", "unix://earlier:secret@")
     told: list[object] = []
     config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
     with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url), config=config) as later:
         for holder, waiter in ((earlier, later), (later, earlier)):
-            mine, theirs = holder.get_lock("orders:earlier"), waiter.get_lock("orders:earlier")
+            mine, theirs = (KINDS[kind][1](each, "orders:earlier") for each in (holder, waiter))
             for _ in range(2):
                 mine.lock()
                 with ThreadPoolExecutor() as pool:

@@ -2,11 +2,11 @@
 -- too late, it puts itself back. A client that does not hear this is gone, and the next one is told. If it was an ear,
 -- another one is in its place, which does not depend on it. A user who may not use the list tells none.
 -- Expects  keep_ears(waiting, publish, trusted)
--- Defines  choose(waiting, publish): whether one was told
-local function choose(waiting, publish)
+-- Defines  choose(waiting, publish, from, to): whether one was told, of those between two scores or of all
+local function choose(waiting, publish, from, to)
     while true do
-        local head = redis.pcall('zrange', waiting, 0, 0)[1]
-        if not head or string.sub(head, 1, 4) == 'ear:' then
+        local head = redis.pcall('zrangebyscore', waiting, from or '-inf', to or '(1e15', 'limit', 0, 1)[1]
+        if not head then
             return false
         end
         local client = string.match(head, '^[^:]+')

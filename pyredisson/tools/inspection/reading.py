@@ -115,6 +115,7 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "ZCOUNT", _bytes(names.waiting), "-inf", "(1e15"
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
+            yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", "(1e15"
         case "permits":
             yield "GETRANGE", key, "0", str(MAX_NUMBER)
             yield (
@@ -150,9 +151,11 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
     else:
         stored.value = first if isinstance(first, bytes) else None
         stored.exists = stored.exists and stored.value is not None
-    if stored.layout == "mutex":
-        queued, token, listed = others
+    if stored.layout in ("mutex", "read_write"):
+        *others, listed = others
         stored.listed = listed if isinstance(listed, int) else 0
+    if stored.layout == "mutex":
+        queued, token = others
         stored.queued = queued if isinstance(queued, int) else 0
         stored.token = read_count(token)
     elif stored.layout == "permits":
