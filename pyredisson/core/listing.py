@@ -13,6 +13,8 @@ Rules kept here:
    ``3``, which says that this client has attempted, they attempt themselves after :data:`BACKUP`.
 4. The last one who leaves a bench with its client on the list has it taken off. Each bench has another number,
    so that a request that comes late concerns no later bench.
+5. Of permits, as many clients are told as there are permits for. The first of those on the list hears ``in`` and a
+   number of milliseconds if permits that are taken expire then.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pyredisson.core.runtime import PUBLISH
 
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Ticket
@@ -69,6 +73,11 @@ class Look(NamedTuple):
     waited_ms: int
     rest_ms: int
     chosen: bool
+
+    def args(self, max_wait_without_check: float) -> tuple[str | int, ...]:
+        """Return the arguments by which an attempt keeps the list; see lua/shared/wait.lua."""
+        kept_ms = int(3000 * max_wait_without_check)
+        return self.member, self.waited_ms, self.rest_ms, int(self.chosen), kept_ms, PUBLISH
 
 
 class Listing:
@@ -130,6 +139,8 @@ class Listing:
             case b"3":
                 self._answered = False
                 self._look_after(math.inf)
+            case _ if payload.startswith(b"in "):
+                self._look_within(payload)
             case _ if self._answered:
                 self._answered = False
             case _:
@@ -162,6 +173,14 @@ class Listing:
             # A later alarm is set when the earlier one has gone off.
             if bench.soon < first.sleeps_until:
                 first.ticket.ring()
+
+    def _look_within(self, payload: bytes) -> None:
+        try:
+            seconds = (int(payload[3:]) + 1) / 1000  # The server's clock has to be past the end, not at it.
+        except ValueError:
+            return
+        if self.bench is not None:
+            self._look_after(min(seconds, self.bench.soon - self._now()))
 
     def begin_look(self, seat: Waiter) -> Look:
         """One of the bench is about to attempt."""
