@@ -93,6 +93,7 @@ class Listing:
 
     __slots__ = (
         "_answered",
+        "_expires",
         "_now",
         "_only_ear",
         "_usual",
@@ -124,6 +125,7 @@ class Listing:
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
         self._answered: bool = False  # The next usual message is of a release that told a client of the list.
         self._only_ear: bool = False
+        self._expires: float = math.inf  # When a permit does.
         self._usual = usual
         self._now = now
 
@@ -169,7 +171,7 @@ class Listing:
         bench = self.bench
         first = bench.first() if bench is not None else None
         if bench is not None and first is not None:
-            bench.soon = self._now() + seconds
+            bench.soon = min(self._now() + seconds, self._expires)
             # A later alarm is set when the earlier one has gone off.
             if bench.soon < first.sleeps_until:
                 first.ticket.ring()
@@ -179,8 +181,8 @@ class Listing:
             seconds = (int(payload[3:]) + 1) / 1000  # The server's clock has to be past the end, not at it.
         except ValueError:
             return
-        if self.bench is not None:
-            self._look_after(min(seconds, self.bench.soon - self._now()))
+        self._expires = self._now() + seconds
+        self._look_after(math.inf if self.bench is None else self.bench.soon - self._now())
 
     def begin_look(self, seat: Waiter) -> Look:
         """One of the bench is about to attempt."""
@@ -189,6 +191,7 @@ class Listing:
         rest = next((each for each in self.bench.seats if each is not seat), None)
         since = seat.since if rest is None else min(seat.since, rest.since)
         self.looks += 1
+        self._expires = math.inf
         self.maybe_listed = True
         self.unlisted = False
         chosen, self.chosen = self.chosen, False
