@@ -130,7 +130,7 @@ class Listing:
         self._now = now
 
     def message(self, payload: bytes) -> int:
-        """Take a message, and say how many waiters it wakes."""
+        """Take a message for clients on the list, and say how many waiters it wakes."""
         match payload:
             case b"go":
                 self.chosen = True
@@ -143,11 +143,16 @@ class Listing:
                 self._look_after(math.inf)
             case _ if payload.startswith(b"in "):
                 self._look_within(payload)
-            case _ if self._answered:
-                self._answered = False
-            case _:
-                return self._usual(payload)
         return 0
+
+    def heard(self, channel: str, payload: bytes) -> int:
+        """Take a message on one of the channels: that of the lock has messages of its own."""
+        if channel != self.channel:
+            return self.message(payload)
+        if self._answered:
+            self._answered = False
+            return 0
+        return self._usual(payload)
 
     def appointed(self, payload: bytes) -> bool:
         """Return whether a message says that the client is an ear."""
