@@ -175,7 +175,7 @@ class Channel:
         for bench in self.benches.values():
             if bench.listing is not None and bench.listing.appointed(payload):
                 return bench
-            bench.call(bench.message(payload))
+            bench.call(bench.message(payload) if bench.listing is None else bench.listing.heard(self.name, payload))
         return None
 
     def waited_for(self) -> bool:
