@@ -14,7 +14,7 @@ from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
     from typing import Any
 
     from pyredisson.core.attempt import Attempt
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["ByMessage", "until_acquired"]
+__all__ = ["ByMessage", "may_not_list", "until_acquired"]
 
 
 def until_acquired(
@@ -64,15 +64,16 @@ class Listed:
         client, names = attempt.client, attempt.kind.names
         self._attempt = attempt
         self._client = client
-        self.left: str | None = None
+        self.left: dict[int, str] = {}
         self._channel = names.own_channel(client.id)
-        self.listing: Listing = Listing(
+        listing = Listing(
             f"{client.id}:{next(client.wakeups.bench_numbers)}",
             names.channel,
             names.waiting,
             message,
             client.runtime.now,
         )
+        self.listings: Sequence[Listing] = (listing,)
 
     async def until_acquired(self, refused: Refused, deadline: Deadline) -> bool:
         """Attempt again, as :func:`until_acquired` does."""
@@ -85,7 +86,7 @@ class Listed:
                 channels=(HeardOn(client.wakeups, self._channel, None),),
                 lock=attempt.ownership.name,
                 kind=attempt.kind.label,
-                message=self.listing.message,
+                message=self.listings[0].message,
                 deadline=deadline,
                 free_after=attempt.hold.lease_ms / 1000,
                 place_on_list=self,
@@ -102,8 +103,9 @@ class Listed:
             await self._leave(leaving=False)
         return acquired
 
-    async def look(self, seat: Seat) -> Answer:
+    async def look(self, seats: Sequence[Seat]) -> Answer:
         """See :meth:`PlaceOnList.look`."""
+        (seat,) = seats
         listing, ownership, wakeups = seat.bench.listing, self._attempt.ownership, self._client.wakeups
         assert listing is not None
         with wakeups.mutex:
@@ -120,22 +122,21 @@ class Listed:
 
     async def _leave(self, *, leaving: bool) -> None:
         """Have the client taken off the list, if nobody here waits any more."""
-        if self.left is not None and not self._client.closed:
+        if self.left and not self._client.closed:
             await self._client.finish(self._stop_waiting, self._over(), leaving=leaving)
 
     def _leave_later(self) -> None:
-        if self.left is not None and not self._client.closed:
+        if self.left and not self._client.closed:
             self._client.watchdog.do_later(self._stop_waiting, self._over())
 
     def _stop_waiting(self) -> Coroutine[Any, Any, Reply]:
-        assert self.left is not None
-        return self._client.runtime.eval(self._attempt.kind.stop_waiting(self.left), CLEANUP_BUDGET)
+        return self._client.runtime.eval(self._attempt.kind.stop_waiting(self.left[0]), CLEANUP_BUDGET)
 
     def _over(self) -> float:
         return self._client.runtime.now() + self._client.config.max_wait_without_check
 
 
-def _may_not_list(client: ClientCore, rejected: Rejected) -> bool:
+def may_not_list(client: ClientCore, rejected: Rejected) -> bool:
     """Return whether the server's user may not use lists of the clients that wait: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
@@ -186,7 +187,7 @@ class ByMessage(Waiting):
             try:
                 acquired = await Listed(attempt, self._message).until_acquired(refused, deadline)
             except Rejected as rejected:
-                if not _may_not_list(client, rejected):
+                if not may_not_list(client, rejected):
                     raise
                 seen = None
         if acquired is None:
