@@ -91,6 +91,7 @@ class Listing:
         "channel",
         "chosen",
         "ears",
+        "given_back",
         "looks",
         "maybe_listed",
         "member",
@@ -113,6 +114,7 @@ class Listing:
         self.looks: int = 0
         self.maybe_listed: bool = False
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
+        self.given_back: bool = False  # The same, and it was given back at once; see quorum/listed.py.
         self._answered: bool = False  # The next usual message is of a release that told a client of the list.
         self._only_ear: bool = False
         self._usual = usual
@@ -124,6 +126,8 @@ class Listing:
             case b"go":
                 self.chosen = True
                 return 1
+            case _ if self.given_back:
+                self._answered = False
             case b"2" | b"4":
                 self._answered = payload == b"2"
                 self._look_after(BACKUP)
@@ -171,7 +175,7 @@ class Listing:
         since = seat.since if rest is None else min(seat.since, rest.since)
         self.looks += 1
         self.maybe_listed = True
-        self.unlisted = False
+        self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)

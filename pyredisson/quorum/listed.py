@@ -14,6 +14,7 @@ Rules kept here (those of ``core/listing.py`` hold on each node):
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from pyredisson.core.by_message import may_not_list
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import Answer, Refused
-    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply
     from pyredisson.core.waiters import Seat
     from pyredisson.quorum.member import Member
@@ -82,6 +82,7 @@ class ListedOnNodes:
         self._answer = answer
         self._runtime = rounds.owned.client.runtime
         self._refused_by: Mapping[int, Refused] = last.refused
+        self._given_back: Sequence[int] = ()
         self._parts = [rounds.owned.parts()[index] for index in heard]
         self._rejected_by: list[ClientCore] = []  # None: all, which do not let it hear their messages.
         self.left: dict[int, str] = {}
@@ -134,21 +135,35 @@ class ListedOnNodes:
         """See :meth:`PlaceOnList.look`."""
         await self._let_others_go_first(seats)
         try:
-            looks = [self._begin_look(*part, seat) for part, seat in zip(self._parts, seats, strict=True)]
+            looks = [self._begin_look(at, seat) for at, seat in enumerate(seats)]
             round_ = await self._rounds.another()
         finally:
             for _, ownership in self._parts:
                 ownership.attempts_as(None)
-        self._refused_by = round_.refused
-        if not round_.acquired:
-            self._check_rejected(round_)
-        else:
-            for index, (member, _), seat, look in zip(self._heard, self._parts, seats, looks, strict=True):
-                listing = seat.bench.listing
-                if look is not None and listing is not None and self._rounds.hold.parts[index] is not None:
-                    with member.client.wakeups.mutex:
-                        listing.acquired(look)
+        self._refused_by, self._given_back = round_.refused, round_.granted
+        parts = self._rounds.hold.parts
+        for index, (member, _), seat, look in zip(self._heard, self._parts, seats, looks, strict=True):
+            if look is not None:
+                with member.client.wakeups.mutex:
+                    self._note(seat, look, parts[index] is not None, index in round_.granted)
+        self._check_rejected(round_)
         return self._answer(round_)
+
+    @staticmethod
+    def _note(seat: Seat, look: Look, acquired: bool, given_back: bool) -> None:
+        """Note what became of a node."""
+        bench = seat.bench
+        listing = bench.listing
+        assert listing is not None
+        if acquired:
+            listing.acquired(look)
+        elif given_back and look.rest_ms < 0 and look.number == listing.looks:
+            # It is on that node's list no more, and what the node announces meanwhile is this release.
+            listing.given_back = True
+            if not listing.chosen:
+                seat.called = False
+            if bench.first() is seat:
+                bench.soon = math.inf
 
     def _check_rejected(self, round_: Round) -> None:
         for index, (member, _) in zip(self._heard, self._parts, strict=True):
@@ -157,8 +172,9 @@ class ListedOnNodes:
                 self._rejected_by = [member.client]
                 raise rejected
 
-    def _begin_look(self, member: Member, ownership: Ownership, seat: Seat) -> Look | None:
+    def _begin_look(self, at: int, seat: Seat) -> Look | None:
         """One of the nodes is about to be asked: whatever it has said so far is answered by that."""
+        member, ownership = self._parts[at]
         client = member.client
         listing = seat.bench.listing
         assert listing is not None
@@ -166,6 +182,8 @@ class ListedOnNodes:
             seat.begin(client.runtime.now())
             # It would be taken for gone where it does not hear its own channel.
             look = listing.begin_look(seat) if seat.channel.confirmed else None
+        if look is not None and self._heard[at] in self._given_back:
+            look = look._replace(rest_ms=-1)  # Else it would be told of its own release again and again.
         ownership.attempts_as(look)
         return look
 

@@ -139,6 +139,7 @@ class Redlock:
                 self._leave_rest(owned, hold)
             return ACQUIRED
         states = self._states(hold, said, now)
+        yes = [index for index, part in enumerate(hold.parts) if part is not None]
         await undo(owned, hold)
         if error is not None:
             raise error
@@ -146,7 +147,7 @@ class Redlock:
         # Enough said yes, and too late for it to be of use: as good as not having been reached.
         reached = granted + len(refused) >= self._quorum > granted
         rejected = {index: each for index, each in enumerate(said) if isinstance(each, Rejected)}
-        return Round(False, reached, refused, states, runtime.now() - began, granted, rejected)
+        return Round(False, reached, refused, states, runtime.now() - began, yes, rejected)
 
     def _with_one_token(self) -> list[LockKind]:
         """The kinds for one round: the algorithm stores one random value on all nodes."""

@@ -11,7 +11,7 @@ from pyredisson.quorum.decisions import free_in_ms, spread
 from pyredisson.quorum.release import RETRY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyredisson.core.runtime import Runtime
     from pyredisson.quorum.ownership import MultiOwnership
@@ -29,7 +29,7 @@ class Round(NamedTuple):
         refused: What those said that said no, by member.
         states: What to say of each in messages, by its name.
         took: Seconds.
-        granted: How many said yes.
+        granted: Which members said yes.
         rejected: What those said that did not let it be asked, by member.
     """
 
@@ -38,7 +38,7 @@ class Round(NamedTuple):
     refused: dict[int, Refused]
     states: dict[str, object]
     took: float
-    granted: int = 0
+    granted: Sequence[int] = ()
     rejected: Mapping[int, Rejected] = {}
 
     def free_in(self, members: int, quorum: int) -> int | None:

@@ -344,10 +344,10 @@ BUGS = {
 }
 
 
-def _checks() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
-    """The tests above, with each of their parameters."""
+def all_cases_of(module: dict[str, Any]) -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
+    """The tests of a module, with each of their parameters; without those of planted bugs."""
     found = []
-    for name, test in list(globals().items()):
+    for name, test in list(module.items()):
         if not name.startswith("test_") or "planted" in name:
             continue
         marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
@@ -359,7 +359,7 @@ def _checks() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
 
 
 def _found() -> str | None:
-    for name, test, case in _checks():
+    for name, test, case in all_cases_of(globals()):
         made: list[Crowd] = []
 
         def make(kind: str = "lock", made: list[Crowd] = made) -> Crowd:
