@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyredisson.core.by_message import may_not_list
 from pyredisson.core.failures import Rejected
 from pyredisson.core.listing import Listing
+from pyredisson.core.outcomes import Refused
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.listing import Look
-    from pyredisson.core.outcomes import Answer, Refused
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.runtime import Reply
     from pyredisson.core.waiters import Seat
     from pyredisson.quorum.member import Member
@@ -135,7 +136,9 @@ class ListedOnNodes:
         """See :meth:`PlaceOnList.look`."""
         await self._let_others_go_first(seats)
         try:
-            looks = [self._begin_look(at, seat) for at, seat in enumerate(seats)]
+            # To whatever node's ears: somebody attempts, and a node that refuses will announce a release.
+            chosen = any(_chosen(seat) for seat in seats)
+            looks = [self._begin_look(at, seat, chosen) for at, seat in enumerate(seats)]
             round_ = await self._rounds.another()
         finally:
             for _, ownership in self._parts:
@@ -147,7 +150,16 @@ class ListedOnNodes:
                 with member.client.wakeups.mutex:
                     self._note(seat, look, parts[index] is not None, index in round_.granted)
         self._check_rejected(round_)
-        return self._answer(round_)
+        answer = self._answer(round_)
+        if isinstance(answer, Refused) and not any(index in round_.refused for index in self._heard):
+            return self._again_soon(answer)
+        return answer
+
+    def _again_soon(self, refused: Refused) -> Refused:
+        """No node will tell this client of a release; but none that holds a quorum would be refused by none of them."""
+        pause_ms = round(1000 * self._rounds.pace.chance())
+        ms = refused.retry_in_ms
+        return Refused(pause_ms if ms is None else min(ms, pause_ms))
 
     @staticmethod
     def _note(seat: Seat, look: Look, acquired: bool, given_back: bool) -> None:
@@ -172,7 +184,7 @@ class ListedOnNodes:
                 self._rejected_by = [member.client]
                 raise rejected
 
-    def _begin_look(self, at: int, seat: Seat) -> Look | None:
+    def _begin_look(self, at: int, seat: Seat, chosen: bool) -> Look | None:
         """One of the nodes is about to be asked: whatever it has said so far is answered by that."""
         member, ownership = self._parts[at]
         client = member.client
@@ -182,8 +194,10 @@ class ListedOnNodes:
             seat.begin(client.runtime.now())
             # It would be taken for gone where it does not hear its own channel.
             look = listing.begin_look(seat) if seat.channel.confirmed else None
-        if look is not None and self._heard[at] in self._given_back:
-            look = look._replace(rest_ms=-1)  # Else it would be told of its own release again and again.
+        if look is not None:
+            # Where it has given the node back, it would be told of its own release again and again.
+            rest_ms = -1 if self._heard[at] in self._given_back else look.rest_ms
+            look = look._replace(rest_ms=rest_ms, chosen=chosen)
         ownership.attempts_as(look)
         return look
 

@@ -344,22 +344,27 @@ BUGS = {
 }
 
 
-def all_cases_of(module: dict[str, Any]) -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
-    """The tests of a module, with each of their parameters; without those of planted bugs."""
-    found = []
-    for name, test in list(module.items()):
-        if not name.startswith("test_") or "planted" in name:
-            continue
-        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-        cases: list[dict[str, Any]] = [{}]
-        for mark in marks:
+def cases_of(test: Callable[..., None]) -> list[dict[str, Any]]:
+    """The values with which a test is called, by its marks."""
+    cases: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name == "parametrize":
             cases = [{**case, mark.args[0]: value} for case in cases for value in mark.args[1]]
-        found += [(name, test, case) for case in cases]
-    return found
+    return cases
+
+
+def _checks() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
+    """The tests above, with each of their parameters."""
+    return [
+        (name, test, case)
+        for name, test in list(globals().items())
+        if name.startswith("test_") and "planted" not in name
+        for case in cases_of(test)
+    ]
 
 
 def _found() -> str | None:
-    for name, test, case in all_cases_of(globals()):
+    for name, test, case in _checks():
         made: list[Crowd] = []
 
         def make(kind: str = "lock", made: list[Crowd] = made) -> Crowd:

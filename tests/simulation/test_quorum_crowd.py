@@ -14,9 +14,9 @@ from pyredisson.core import listing
 from pyredisson.core.listing import Listing
 from pyredisson.quorum import listed
 from pyredisson.quorum.listed import LEAD, ListedOnNodes
-from pyredisson.quorum.round import Pace
-from tests.simulation.test_crowd import CHANNEL, LIST, SOON, TURN, all_cases_of
-from tests.simulation.test_planted_bugs import finding, in_code, in_script
+from pyredisson.quorum.round import Pace, Round
+from tests.simulation.test_crowd import CHANNEL, LIST, SOON, TURN, cases_of
+from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
 from tests.simulator.runtime import SimulatedClient, SimulatedOwner
 from tests.simulator.world import Cancelled, Node, Process, World
@@ -181,14 +181,14 @@ def test_clients_that_come_at_once_wake_one_by_one_although_nodes_see_them_in_an
     make: Callable[..., QuorumCrowd],
 ) -> None:
     crowd = make()
-    for _ in range(20):
-        crowd.wait(after=0)
+    for _ in range(40):
+        crowd.wait(after=0, keeps=2 * HOLD)
     crowd.world.run(seconds=1)
     released = crowd.release()
     crowd.finish()
-    assert sorted(crowd.served) == list(range(1, 21))
-    assert crowd.times[-1] - released < 20 * (HOLD + SOON / 2)
-    assert sum(crowd.scripts.values()) <= 3.2 * NODES * 20, crowd.scripts
+    assert sorted(crowd.served) == list(range(1, 41))
+    assert crowd.times[-1] - released < 40 * (2 * HOLD + SOON / 2)
+    assert sum(crowd.scripts.values()) <= 2.6 * NODES * 40, crowd.scripts
     assert crowd.last_resorts() == 0
     crowd.close()
 
@@ -370,10 +370,11 @@ def test_other_numbers_of_nodes(make: Callable[..., QuorumCrowd], nodes: int) ->
     crowd.close()
 
 
+@pytest.mark.parametrize("nodes", [2, 4, 5])
 def test_those_who_take_it_again_and_again_keep_none_of_those_who_wait_from_it(
-    make: Callable[..., QuorumCrowd],
+    make: Callable[..., QuorumCrowd], nodes: int
 ) -> None:
-    crowd = make()
+    crowd = make(nodes=nodes)
     rounds = 20
 
     async def work(one: Waiting) -> None:
@@ -390,7 +391,7 @@ def test_those_who_take_it_again_and_again_keep_none_of_those_who_wait_from_it(
     crowd.finish(seconds=20)
     assert Counter(crowd.served) == dict.fromkeys(range(1, 6), rounds)
     assert crowd.last_resorts() == 0
-    assert sum(crowd.scripts.values()) <= 5 * NODES * 5 * rounds, crowd.scripts
+    assert sum(crowd.scripts.values()) <= 5 * nodes * 5 * rounds, crowd.scripts
     crowd.close()
 
 
@@ -402,38 +403,87 @@ def test_the_lists_do_not_outlive_those_on_them(make: Callable[..., QuorumCrowd]
     assert crowd.on_lists() == [0] * NODES
 
 
+def test_the_pause_of_one_whose_turn_it_is_grows_with_rounds_that_are_split(make: Callable[..., QuorumCrowd]) -> None:
+    pace = Pace(make().holder.clients[0].runtime, 0.0)
+    lost, split = Round(False, True, {}, {}, 0.0), Round(False, True, {}, {}, 0.0, (0, 1))
+    pauses = []
+    for round_ in (lost, lost, lost, split, split, split, split, lost):
+        pace.count(round_)
+        pauses.append(max(pace.after_split() for _ in range(50)))
+    assert pauses[:3] == [0, 0, 0]
+    assert pauses[-1] == 0
+    assert 0 < 4 * pauses[3] < pauses[6]
+
+
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
 
-def _never(self: ListedOnNodes, *_: Any) -> None:
+def _never(*_: Any) -> None:
     return None
 
 
-BUGS = {
-    "two are chosen": in_script(
-        "lock_release",
-        ("return type(heard) == 'number'\n", "if chosen then return true end\n            chosen = true\n"),
-        ("    while true do\n", "    local chosen = false\n    while true do\n"),
+#: Bugs, each with the test that finds it.
+BUGS: dict[str, tuple[Bug, Callable[..., None]]] = {
+    "two are chosen": (
+        in_script(
+            "lock_release",
+            ("return type(heard) == 'number'\n", "if chosen then return true end\n            chosen = true\n"),
+            ("    while true do\n", "    local chosen = false\n    while true do\n"),
+        ),
+        test_a_release_wakes_one_client_and_the_one_that_has_waited_longest,
     ),
-    "the newest one is chosen": in_script("lock_release", ("'zrange', waiting, 0, 0", "'zrange', waiting, -3, -3")),
-    "a turn is never passed on, nor a place on a list given up": in_code(ListedOnNodes, "_leave_later", _never),
-    "one that leaves stays on the lists": in_code(Listing, "acquired", lambda self, look: None),
-    "the lists outlive those on them": in_script(
-        "lock_acquire_waiting", ("redis.call('pexpire', waiting, kept)", "local _ = kept")
+    "the newest one is chosen": (
+        in_script("lock_release", ("'zrange', waiting, 0, 0", "'zrange', waiting, -3, -3")),
+        test_a_release_wakes_one_client_and_the_one_that_has_waited_longest,
     ),
-    "one that comes too late is not put back": in_script(
-        "lock_acquire_waiting",
-        ("redis.call('zadd', waiting, string.format('%.0f', now - tonumber(since)), me)", "local _ = me"),
+    "a turn is never passed on, nor a place on a list given up": (
+        in_code(ListedOnNodes, "_leave_later", _never),
+        test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on,
     ),
-    "each node decides": in_code(ListedOnNodes, "_has_turn", lambda self, seats: True),
-    "only one node is believed": in_code(listed, "LEAD", 5.0),
-    "ears do not look": in_code(listing, "BACKUP", 5.0),
-    "there is no chance after a split": in_code(Pace, "among_few", lambda self: 0.0),
+    "one that leaves stays on the lists": (
+        in_code(Listing, "acquired", _never),
+        test_a_release_wakes_one_client_and_the_one_that_has_waited_longest,
+    ),
+    "the lists outlive those on them": (
+        in_script("lock_acquire_waiting", ("redis.call('pexpire', waiting, kept)", "local _ = kept")),
+        test_the_lists_do_not_outlive_those_on_them,
+    ),
+    "one that comes too late is not put back": (
+        in_script(
+            "lock_acquire_waiting",
+            ("redis.call('zadd', waiting, string.format('%.0f', now - tonumber(since)), me)", "local _ = me"),
+        ),
+        test_a_release_wakes_one_client_and_the_one_that_has_waited_longest,
+    ),
+    "each node decides": (
+        in_code(ListedOnNodes, "_has_turn", lambda self, seats: any(seat.bench.listing.chosen for seat in seats)),
+        test_clients_that_come_at_once_wake_one_by_one_although_nodes_see_them_in_another_order,
+    ),
+    "only one node is believed": (
+        in_code(listed, "LEAD", 5.0),
+        test_a_node_that_is_cut_off_from_the_holder_costs_little,
+    ),
+    "ears do not look": (
+        in_code(listing, "BACKUP", 5.0),
+        test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little,
+    ),
+    "the pause after a split does not grow": (
+        in_code(Pace, "among_few", lambda self: 0.0),
+        test_the_pause_of_one_whose_turn_it_is_grows_with_rounds_that_are_split,
+    ),
+    "one that no node will tell relies on being told": (
+        in_code(ListedOnNodes, "_again_soon", lambda self, refused: refused),
+        test_those_who_take_it_again_and_again_keep_none_of_those_who_wait_from_it,
+    ),
+    "one that gives a node back is told of it": (
+        in_code(Listing, "given_back", property(_never, _never)),
+        test_nodes_that_the_holder_does_not_have_are_not_asked_again_and_again,
+    ),
 }
 
 
-def _found() -> str | None:
-    for name, test, case in all_cases_of(globals()):
+def _found(test: Callable[..., None]) -> str | None:
+    for case in cases_of(test):
         made: list[QuorumCrowd] = []
 
         def make(kind: str = "lock", made: list[QuorumCrowd] = made, **how: Any) -> QuorumCrowd:
@@ -443,7 +493,7 @@ def _found() -> str | None:
         try:
             test(make=make, **case)
         except (Exception, Cancelled) as error:
-            return f"{name}, {case}: {finding(error)}"
+            return f"{case}: {finding(error)}"
         finally:
             for each in made:
                 each.world.end()
@@ -452,7 +502,8 @@ def _found() -> str | None:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_on_a_quorum_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name].plant(monkeypatch)
-    found = _found()
+    bug, test = BUGS[name]
+    bug.plant(monkeypatch)
+    found = _found(test)
     print(f"{name}: {found}")
     assert found is not None
