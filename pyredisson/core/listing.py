@@ -103,6 +103,7 @@ class Listing:
         "channel",
         "chosen",
         "ears",
+        "given_back",
         "looks",
         "maybe_listed",
         "member",
@@ -126,6 +127,7 @@ class Listing:
         self.looks: int = 0
         self.maybe_listed: bool = False
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
+        self.given_back: bool = False  # The same, and it was given back at once; see quorum/listed.py.
         self._answered: bool = False  # The next usual message is of a release that told a client of the list.
         self._only_ear: bool = False
         self._expires: float = math.inf  # When a permit does.
@@ -139,6 +141,8 @@ class Listing:
             case b"go":
                 self.chosen = True
                 return self._turn
+            case _ if self.given_back:
+                self._answered = False
             case b"2" | b"4":
                 self._answered = payload == b"2"
                 self._look_after(BACKUP)
@@ -153,7 +157,7 @@ class Listing:
         """Take a message on one of the channels: that of the lock has messages of its own."""
         if channel != self.channel:
             return self.message(payload)
-        if self._answered:
+        if self._answered or self.given_back:
             self._answered = False
             return 0
         return self._usual(payload)
@@ -202,7 +206,7 @@ class Listing:
         self.looks += 1
         self._expires = math.inf
         self.maybe_listed = True
-        self.unlisted = False
+        self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)
