@@ -1,7 +1,8 @@
 """The semaphore: a number of permits, which anybody may acquire and anybody may release.
 
 Source: ``org.redisson.RedissonSemaphore``. What differs on purpose: each request takes effect once at most, despite
-lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter.
+lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter; of
+the clients of this library that wait, as many are woken as can acquire permits.
 """
 
 from __future__ import annotations

@@ -41,6 +41,14 @@ CASES: Final = [
         [says("a", "go"), ears_hear("2"), *told(1)],
     ),
     Case(
+        "the list ends when it would have, also if the only client on it is told",
+        permits(0) | waits("a:1:1"),
+        give_permits(),
+        1,
+        permits(1) | done(5, 1) | waits(told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
         "as many are told as there are permits",
         permits(0) | waits("a:1:1", "b:1:2", "c:1:1", ears="de"),
         give_permits(3),

@@ -30,10 +30,13 @@ local function hand_out(waiting, publish, available, message)
                 if tonumber(wanted) > free then
                     passed = passed + 1
                 else
+                    -- Added first: a list that has become empty would end, and another one would last for ever.
+                    redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'told:' .. member)
                     redis.call('zrem', waiting, member)
                     ears = ears + redis.call('zrem', waiting, 'ear:' .. client)
-                    if redis.call(publish, waiting .. ':' .. client, 'go') > 0 then
-                        redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'told:' .. member)
+                    if redis.call(publish, waiting .. ':' .. client, 'go') == 0 then
+                        redis.call('zrem', waiting, 'told:' .. member)
+                    else
                         free = free - tonumber(wanted)
                         told = told + 1
                     end
