@@ -274,6 +274,9 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     assert crowd.times[0] - released <= cost + SOON
     assert crowd.times[-1] - released <= cost + len(waiting) * SOON
     assert crowd.last_resorts() == 0
+    if fate == "crash":
+        crowd.world.run(seconds=1)
+        assert LIST not in crowd.world.node.redis.dump()
 
 
 @pytest.mark.parametrize("waiting", ["wrwr", "rwrw", "wwww"])
