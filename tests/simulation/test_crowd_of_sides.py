@@ -98,6 +98,12 @@ class Sides(Crowd):
         self.tasks.append(self.holder.runtime.process.start(work(), "holder"))
         self.world.run(seconds=SOON)
 
+    def close(self) -> None:
+        """Nothing is left of it; of the list not even for a while."""
+        self.world.run(seconds=1)
+        assert LIST not in self.world.node.redis.dump()
+        super().close()
+
 
 Make: TypeAlias = Callable[..., Sides]
 
