@@ -98,6 +98,12 @@ class Sides(Crowd):
         self.tasks.append(self.holder.runtime.process.start(work(), "holder"))
         self.world.run(seconds=SOON)
 
+    def close(self) -> None:
+        """Nothing is left of it; of the list not even for a while."""
+        self.world.run(seconds=1)
+        assert LIST not in self.world.node.redis.dump()
+        super().close()
+
 
 Make: TypeAlias = Callable[..., Sides]
 
@@ -274,6 +280,9 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     assert crowd.times[0] - released <= cost + SOON
     assert crowd.times[-1] - released <= cost + len(waiting) * SOON
     assert crowd.last_resorts() == 0
+    if fate == "crash":
+        crowd.world.run(seconds=1)
+        assert LIST not in crowd.world.node.redis.dump()
 
 
 @pytest.mark.parametrize("waiting", ["wrwr", "rwrw", "wwww"])

@@ -14,10 +14,10 @@ local function choose(waiting, publish, from, to)
         if heard == 1 then
             heard = redis.pcall(publish, waiting .. ':' .. client, 'go')
         end
+        if redis.pcall('zrem', waiting, 'ear:' .. client) == 1 then
+            pcall(keep_ears, waiting, publish, 1000)
+        end
         if heard ~= 0 then
-            if redis.pcall('zrem', waiting, 'ear:' .. client) == 1 then
-                pcall(keep_ears, waiting, publish, 1000)
-            end
             return type(heard) == 'number'
         end
     end
