@@ -333,11 +333,10 @@ def _interrupt(use: str, how: str, point: int, *, stopped: bool = False) -> bool
         task.outcome.result()
     except Cancelled:
         pass
-    if use != "waiting" and not stopped:
-        # Not by the end of a lease, the shortest of which is over in a second: it was given back.
-        if not scene.do(other, lambda: other.try_lock(0.6, 0.5)):
-            scene.world.end()
-            raise AssertionError("it was left taken")
+    # Not by the end of a lease, the shortest of which is over in a second: it was given back.
+    if use != "waiting" and not stopped and not scene.do(other, lambda: other.try_lock(0.6, 0.5)):
+        scene.world.end()
+        raise AssertionError("it was left taken")
     assert rules is not None
     scene.end()
     return finished
