@@ -117,7 +117,7 @@ class RandomCrowd(Crowd):
 
 @pytest.mark.volume
 def test_nobody_waits_for_permits_that_are_available(volume: Callable[[int], int]) -> None:
-    for seed in range(volume(1000)):
+    for seed in range(volume(500)):
         crowd = RandomCrowd(seed)
         try:
             crowd.run()
