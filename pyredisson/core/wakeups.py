@@ -195,7 +195,7 @@ class Wakeups:
             if look_in <= 0:
                 bench.call(how_many)
             elif (due := self._runtime.now() + look_in) < bench.next_check:
-                bench.next_check = due
+                bench.next_check, bench.by_cap = due, False
                 if due < first.sleeps_until:
                     first.ticket.ring()  # To set its alarm anew.
 

@@ -401,7 +401,20 @@ def done_of(name: bytes, owner: bytes) -> bytes:
     return b"pyredisson_done:" + (name if b"{" in name else b"{" + name + b"}") + b":" + owner
 
 
-SHARDED_CHANNELS = (*SHARDED_CHANNELS, *map(permits_channel, COUNTERS), *map(latch_channel, COUNTERS))
+def waiting_of(name: bytes) -> bytes:
+    return b"pyredisson_waiting:" + (name if b"{" in name else b"{" + name + b"}")
+
+
+#: What stands on lists, and for how many ms each waits: so far apart that their order does not depend on the clock.
+CLIENTS: Final = {b"a:1:1": b"90000", b"b:1:2": b"70000", b"c:1:1": b"50000", b"d:3:3": b"30000"}
+
+SHARDED_CHANNELS = (
+    *SHARDED_CHANNELS,
+    *map(permits_channel, COUNTERS),
+    *map(latch_channel, COUNTERS),
+    *map(waiting_of, COUNTERS),
+    *(waiting_of(name) + b":" + member[:1] for name in COUNTERS for member in CLIENTS),
+)
 
 
 def _number_of_request(random: Random, model: SimulatedRedis, done: bytes) -> bytes:
@@ -430,8 +443,9 @@ def _signed(random: Random) -> bytes:
 def _counter_set(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     value = _few(random)
-    channel, message = random.choice(((permits_channel(name), value), (latch_channel(name), b"1")))
-    return [name, done, channel], [number, value, _publish(random), message]
+    if random.random() < 0.5:
+        return [name, done, latch_channel(name)], [number, value, _publish(random), b"1"]
+    return [name, done, permits_channel(name)], [number, value, _publish(random), value, waiting_of(name)]
 
 
 @generates("semaphore_acquire")
@@ -443,13 +457,13 @@ def _semaphore_acquire(random: Random, model: SimulatedRedis) -> Call:
 @generates("semaphore_release")
 def _semaphore_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name)], [number, _few(random), _publish(random)]
+    return [name, done, permits_channel(name)], [number, _few(random), _publish(random), waiting_of(name)]
 
 
 @generates("semaphore_add")
 def _semaphore_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random)]
+    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random), waiting_of(name)]
 
 
 @generates("semaphore_drain")
@@ -462,7 +476,7 @@ def _semaphore_drain(random: Random, model: SimulatedRedis) -> Call:
 def _semaphore_undo(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     undone = b"%d" % (int(number) - random.choice((1, 1, 1, 2)))
-    return [name, done, permits_channel(name)], [number, undone, _publish(random)]
+    return [name, done, permits_channel(name)], [number, undone, _publish(random), waiting_of(name)]
 
 
 @generates("permit_acquire")
@@ -477,7 +491,8 @@ def _permit_acquire(random: Random, model: SimulatedRedis) -> Call:
 @generates("permit_release")
 def _permit_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name), taken_of(name)], [number, random.choice(PERMITS), _publish(random)]
+    args = [number, random.choice(PERMITS), _publish(random), waiting_of(name)]
+    return [name, done, permits_channel(name), taken_of(name)], args
 
 
 @generates("permit_lease")
@@ -485,7 +500,7 @@ def _permit_lease(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     return (
         [name, done, permits_channel(name), taken_of(name)],
-        [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES)],
+        [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES), waiting_of(name)],
     )
 
 
@@ -499,19 +514,49 @@ def _permit_renew(random: Random, model: SimulatedRedis) -> Call:
 @generates("permit_count")
 def _permit_count(random: Random, model: SimulatedRedis) -> Call:
     name = random.choice(COUNTERS)
-    return [name, taken_of(name), permits_channel(name)], [_publish(random)]
+    return [name, taken_of(name), permits_channel(name)], [_publish(random), waiting_of(name)]
 
 
 @generates("permit_set")
 def _permit_set(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name), taken_of(name)], [number, _few(random), _publish(random)]
+    return [name, done, permits_channel(name), taken_of(name)], [
+        number,
+        _few(random),
+        _publish(random),
+        waiting_of(name),
+    ]
 
 
 @generates("permit_add")
 def _permit_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random)]
+    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random), waiting_of(name)]
+
+
+def _waits(random: Random) -> Sequence[bytes]:
+    """What an attempt says of the list."""
+    member, waited = random.choice(list(CLIENTS.items()))
+    return member, waited, random.choice((b"-1", waited)), _repeat(random), b"90000", _publish(random)
+
+
+@generates("semaphore_acquire_waiting")
+def _semaphore_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    (name, done), args = _semaphore_acquire(random, model)
+    return [name, done, waiting_of(name)], [*args, *_waits(random)]
+
+
+@generates("permit_acquire_waiting")
+def _permit_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    (name, *keys), args = _permit_acquire(random, model)
+    return [name, *keys, waiting_of(name)], [*args, *_waits(random)]
+
+
+@generates("semaphore_stop_waiting")
+def _semaphore_stop_waiting(random: Random, model: SimulatedRedis) -> Call:
+    name = random.choice(COUNTERS)
+    taken = random.choice(([], [taken_of(name)]))
+    return [name, waiting_of(name), *taken], [random.choice(list(CLIENTS)), _publish(random)]
 
 
 @generates("latch_count_down")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.simulation.history import quiet
-from tests.simulation.permit_history import PermitHistory, PermitPlan
+from tests.simulation.permit_history import CONFIG, PermitHistory, PermitPlan
 from tests.simulation.seeds import runs
 
 CHUNKS = 4
@@ -27,10 +28,13 @@ def test_no_seed_loses_or_invents_anything(chunk: int, volume: Callable[[int], i
 
 
 def test_without_faults_nothing_is_ever_unknown() -> None:
+    plan = quiet(PermitPlan(config=replace(CONFIG, max_wait_without_check=30.0)))
     for seed in range(30):
-        result = PermitHistory(seed, quiet(PermitPlan())).run()
+        history = PermitHistory(seed, plan)
+        result = history.run()
         assert (result.unknown, result.cancelled) == (0, 0), f"seed {seed}"
         assert result.grants > 0
+        assert not any(client.core.wakeups.last_resorts for client in history.clients), f"seed {seed}"
 
 
 def test_a_seed_is_a_history() -> None:
