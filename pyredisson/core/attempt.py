@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
+    from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Request
@@ -123,6 +124,18 @@ class Attempt:
 
     def __call__(self) -> Coroutine[Any, Any, Answer]:
         return attempt(self.client, self.kind, self.ownership, self.hold)
+
+    async def look(self, look: Look) -> Answer:
+        """Make it as a client on the server's list of those who wait."""
+        self.ownership.attempts_as(look)
+        try:
+            return await self()
+        finally:
+            self.ownership.attempts_as(None)
+
+    def stop_waiting(self, member: str) -> Request:
+        """Make the request that takes the client off that list."""
+        return self.kind.stop_waiting(member)
 
 
 async def _ask_in_queue(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyredisson.core import events
 from pyredisson.core.failures import Rejected, is_interruption
@@ -14,20 +14,22 @@ from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine, Sequence
     from typing import Any
 
     from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
+    from pyredisson.core.listing import Look
+    from pyredisson.core.names import LockNames, SemaphoreNames
     from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Reply
+    from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["ByMessage", "until_acquired"]
+__all__ = ["ByMessage", "Listed", "ListedAttempt", "may_list", "may_not_list", "until_acquired"]
 
 
 def until_acquired(
@@ -57,27 +59,81 @@ def until_acquired(
     )
 
 
-class Listed:
-    """A wait as a client on the server's list of those who wait, after a first attempt was refused."""
+class ListedAttempt(Protocol):
+    """An attempt that can be made as a client on the server's list of those who wait; each call makes it once."""
 
-    def __init__(self, attempt: Attempt, message: Message, turn: int, free_after: float | None) -> None:
-        client, names, listed_as = attempt.client, attempt.kind.names, attempt.kind.listed_as()
+    client: ClientCore
+
+    def __call__(self) -> Awaitable[Answer]:
+        """Make it."""
+        ...
+
+    def look(self, look: Look) -> Awaitable[Answer]:
+        """Make it as a client on the list."""
+        ...
+
+    def stop_waiting(self, member: str) -> Request:
+        """Make the request that takes the client off the list."""
+        ...
+
+
+class Listed:
+    """A wait as a client on the server's list of those who wait, after a first attempt was refused.
+
+    Args:
+        attempt: The attempt.
+        message: How many waiters a message wakes.
+        names: The names of the lock or semaphore.
+        listed_as: What stands for the client on the list.
+        wanted: What stands there behind it and the number of the bench.
+        turn: How many waiters attempt when their client was told that it is its turn.
+    """
+
+    def __init__(
+        self,
+        attempt: ListedAttempt,
+        message: Message,
+        names: LockNames | SemaphoreNames,
+        listed_as: str,
+        *,
+        wanted: str = "",
+        turn: int = 1,
+    ) -> None:
+        client = attempt.client
         self._attempt = attempt
         self._client = client
-        self._free_after = attempt.hold.lease_ms / 1000 if free_after is None else free_after
-        self.left: str | None = None
+        self._name = names.name
+        self.left: dict[int, str] = {}
         self._channel = names.own_channel(listed_as)
-        self.listing: Listing = Listing(
-            f"{listed_as}:{next(client.wakeups.bench_numbers)}",
+        listing = Listing(
+            f"{listed_as}:{next(client.wakeups.bench_numbers)}{wanted}",
             names.channel,
             names.waiting,
             message,
             client.runtime.now,
             turn,
         )
+        self.listings: Sequence[Listing] = (listing,)
 
-    async def until_acquired(self, refused: Refused, deadline: Deadline) -> bool:
-        """Attempt again, as :func:`until_acquired` does."""
+    async def until_acquired(
+        self, refused: Refused, deadline: Deadline, *, label: str, free_after: float
+    ) -> bool | None:
+        """Attempt again, as :func:`until_acquired` does. ``None``: the server's user may not use lists.
+
+        Args:
+            refused: What the first attempt returned.
+            deadline: When to give up.
+            label: Waiters of one label share the server's answers.
+            free_after: See :func:`until_taken`.
+        """
+        try:
+            return await self._until_acquired(refused, deadline, label, free_after)
+        except Rejected as rejected:
+            if not may_not_list(self._client, rejected):
+                raise
+            return None
+
+    async def _until_acquired(self, refused: Refused, deadline: Deadline, label: str, free_after: float) -> bool:
         client, attempt = self._client, self._attempt
         try:
             acquired = await until_taken(
@@ -85,11 +141,11 @@ class Listed:
                 refused,
                 runtime=client.runtime,
                 channels=(HeardOn(client.wakeups, self._channel, None),),
-                lock=attempt.ownership.name,
-                kind=attempt.kind.label,
-                message=self.listing.message,
+                lock=self._name,
+                kind=label,
+                message=self.listings[0].message,
                 deadline=deadline,
-                free_after=self._free_after,
+                free_after=free_after,
                 place_on_list=self,
             )
         except BaseException as error:
@@ -104,17 +160,14 @@ class Listed:
             await self._leave(leaving=False)
         return acquired
 
-    async def look(self, seat: Seat) -> Answer:
+    async def look(self, seats: Sequence[Seat]) -> Answer:
         """See :meth:`PlaceOnList.look`."""
-        listing, ownership, wakeups = seat.bench.listing, self._attempt.ownership, self._client.wakeups
+        (seat,) = seats
+        listing, wakeups = seat.bench.listing, self._client.wakeups
         assert listing is not None
         with wakeups.mutex:
             look = listing.begin_look(seat)
-        ownership.attempts_as(look)
-        try:
-            answer = await self._attempt()
-        finally:
-            ownership.attempts_as(None)
+        answer = await self._attempt.look(look)
         if type(answer) is Acquired:
             with wakeups.mutex:
                 listing.acquired(look)
@@ -122,22 +175,26 @@ class Listed:
 
     async def _leave(self, *, leaving: bool) -> None:
         """Have the client taken off the list, if nobody here waits any more."""
-        if self.left is not None and not self._client.closed:
+        if self.left and not self._client.closed:
             await self._client.finish(self._stop_waiting, self._over(), leaving=leaving)
 
     def _leave_later(self) -> None:
-        if self.left is not None and not self._client.closed:
+        if self.left and not self._client.closed:
             self._client.watchdog.do_later(self._stop_waiting, self._over())
 
     def _stop_waiting(self) -> Coroutine[Any, Any, Reply]:
-        assert self.left is not None
-        return self._client.runtime.eval(self._attempt.kind.stop_waiting(self.left), CLEANUP_BUDGET)
+        return self._client.runtime.eval(self._attempt.stop_waiting(self.left[0]), CLEANUP_BUDGET)
 
     def _over(self) -> float:
         return self._client.runtime.now() + self._client.config.max_wait_without_check
 
 
-def _may_not_list(client: ClientCore, rejected: Rejected) -> bool:
+def may_list(client: ClientCore) -> bool:
+    """Return whether a client can use lists of the clients that wait, as far as is known."""
+    return client.wakeups.may_list and client.runtime.counts_listeners()
+
+
+def may_not_list(client: ClientCore, rejected: Rejected) -> bool:
     """Return whether the server's user may not use lists of the clients that wait: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
@@ -188,14 +245,11 @@ class ByMessage(Waiting):
         """See :meth:`Waiting.wait`."""
         client, kind = attempt.client, attempt.kind
         acquired: bool | None = None
-        if kind.listed and client.wakeups.may_list and client.runtime.counts_listeners():
-            try:
-                listed = Listed(attempt, self._message, self._turn, self._free_after)
-                acquired = await listed.until_acquired(refused, deadline)
-            except Rejected as rejected:
-                if not _may_not_list(client, rejected):
-                    raise
-                seen = None
+        free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
+        if kind.listed and may_list(client):
+            listed = Listed(attempt, self._message, kind.names, kind.listed_as(), turn=self._turn)
+            acquired = await listed.until_acquired(refused, deadline, label=kind.label, free_after=free_after)
+            seen = None
         if acquired is None:
             acquired = await until_acquired(
                 attempt,
@@ -204,7 +258,7 @@ class ByMessage(Waiting):
                 deadline,
                 channel=kind.names.channel,
                 message=self._message,
-                free_after=self._free_after,
+                free_after=free_after,
             )
         attempt.ownership.kind_state.waited(client.runtime.now())
         return acquired

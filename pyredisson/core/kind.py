@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import Acquired
 from pyredisson.core.replies import read_acquire
-from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.yielding import Yielding
 
 if TYPE_CHECKING:
@@ -145,8 +144,7 @@ class LockKind(ABC):
 
     def list_args(self, look: Look) -> tuple[str | int, ...]:
         """Return the arguments by which an attempt keeps the list of the clients that wait; see lua/shared/wait.lua."""
-        kept_ms = int(3000 * self.client.config.max_wait_without_check)
-        return look.member, look.waited_ms, look.rest_ms, int(look.chosen), kept_ms, PUBLISH
+        return look.args(self.client.config.max_wait_without_check)
 
     def request(
         self,

@@ -13,6 +13,8 @@ Rules kept here:
    ``3``, which says that this client has attempted, they attempt themselves after :data:`BACKUP`.
 4. The last one who leaves a bench with its client on the list has it taken off. Each bench has another number,
    so that a request that comes late concerns no later bench.
+5. Of permits, as many clients are told as there are permits for. The first of those on the list hears ``in`` and a
+   number of milliseconds if permits that are taken expire then.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pyredisson.core.runtime import PUBLISH
 
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Ticket
@@ -70,6 +74,11 @@ class Look(NamedTuple):
     rest_ms: int
     chosen: bool
 
+    def args(self, max_wait_without_check: float) -> tuple[str | int, ...]:
+        """Return the arguments by which an attempt keeps the list; see lua/shared/wait.lua."""
+        kept_ms = int(3000 * max_wait_without_check)
+        return self.member, self.waited_ms, self.rest_ms, int(self.chosen), kept_ms, PUBLISH
+
 
 class Listing:
     """What one bench has on the server's list. Plain state, changed under the mutex of the client's tables.
@@ -85,6 +94,7 @@ class Listing:
 
     __slots__ = (
         "_answered",
+        "_expires",
         "_now",
         "_only_ear",
         "_turn",
@@ -93,6 +103,7 @@ class Listing:
         "channel",
         "chosen",
         "ears",
+        "given_back",
         "looks",
         "maybe_listed",
         "member",
@@ -116,29 +127,40 @@ class Listing:
         self.looks: int = 0
         self.maybe_listed: bool = False
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
+        self.given_back: bool = False  # The same, and it was given back at once; see quorum/listed.py.
         self._answered: bool = False  # The next usual message is of a release that told a client of the list.
         self._only_ear: bool = False
+        self._expires: float = math.inf  # When a permit does.
         self._usual = usual
         self._now = now
         self._turn = turn
 
     def message(self, payload: bytes) -> int:
-        """Take a message, and say how many waiters it wakes."""
+        """Take a message for clients on the list, and say how many waiters it wakes."""
         match payload:
             case b"go":
                 self.chosen = True
                 return self._turn
+            case _ if self.given_back:
+                self._answered = False
             case b"2" | b"4":
                 self._answered = payload == b"2"
                 self._look_after(BACKUP)
             case b"3":
                 self._answered = False
                 self._look_after(math.inf)
-            case _ if self._answered:
-                self._answered = False
-            case _:
-                return self._usual(payload)
+            case _ if payload.startswith(b"in "):
+                self._look_within(payload)
         return 0
+
+    def heard(self, channel: str, payload: bytes) -> int:
+        """Take a message on one of the channels: that of the lock has messages of its own."""
+        if channel != self.channel:
+            return self.message(payload)
+        if self._answered or self.given_back:
+            self._answered = False
+            return 0
+        return self._usual(payload)
 
     def appointed(self, payload: bytes) -> bool:
         """Return whether a message says that the client is an ear."""
@@ -162,10 +184,18 @@ class Listing:
         bench = self.bench
         first = bench.first() if bench is not None else None
         if bench is not None and first is not None:
-            bench.soon = self._now() + seconds
+            bench.soon = min(self._now() + seconds, self._expires)
             # A later alarm is set when the earlier one has gone off.
             if bench.soon < first.sleeps_until:
                 first.ticket.ring()
+
+    def _look_within(self, payload: bytes) -> None:
+        try:
+            seconds = (int(payload[3:]) + 1) / 1000  # The server's clock has to be past the end, not at it.
+        except ValueError:
+            return
+        self._expires = self._now() + seconds
+        self._look_after(math.inf if self.bench is None else self.bench.soon - self._now())
 
     def begin_look(self, seat: Waiter) -> Look:
         """One of the bench is about to attempt."""
@@ -174,8 +204,9 @@ class Listing:
         rest = next((each for each in self.bench.seats if each is not seat), None)
         since = seat.since if rest is None else min(seat.since, rest.since)
         self.looks += 1
+        self._expires = math.inf
         self.maybe_listed = True
-        self.unlisted = False
+        self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)

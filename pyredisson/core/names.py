@@ -13,6 +13,7 @@ __all__ = [
     "PRESENCE_KEYS",
     "WAITING",
     "LatchNames",
+    "ListedNames",
     "LockNames",
     "NumberedNames",
     "ReadWriteNames",
@@ -123,7 +124,24 @@ def forced_channel(key: str) -> str:
     return f"pyredisson_forced:{{{key}}}"
 
 
-class LockNames:
+class ListedNames:
+    """The key and the channels of the clients that wait for something. Ours alone."""
+
+    __slots__ = ()
+
+    raw: str
+
+    @cached_property
+    def waiting(self) -> str:
+        """Which clients wait, by the time since which they do."""
+        return prefixed(WAITING, self.raw)
+
+    def own_channel(self, listed_as: str) -> str:
+        """Where one of them hears that it is its turn."""
+        return f"{self.waiting}:{listed_as}"
+
+
+class LockNames(ListedNames):
     """The keys and the channel of one lock.
 
     Args:
@@ -165,15 +183,6 @@ class LockNames:
     def alive(self) -> str:
         """Ours alone: until when each of ours among them can be alive, by what it last said itself."""
         return prefixed("pyredisson_lock_alive", self.raw)
-
-    @cached_property
-    def waiting(self) -> str:
-        """Ours alone: which clients wait, by the time since which they do."""
-        return prefixed(WAITING, self.raw)
-
-    def own_channel(self, listed_as: str) -> str:
-        """Where one of them hears that it is its turn."""
-        return f"{self.waiting}:{listed_as}"
 
     def together(self) -> tuple[str, ...]:
         """What one script has to reach; the other keys are made by the same rules."""
@@ -240,7 +249,7 @@ class NumberedNames(ABC):
         return f"{prefixed('pyredisson_done', self.raw)}:{owner}"
 
 
-class SemaphoreNames(NumberedNames):
+class SemaphoreNames(ListedNames, NumberedNames):
     """The keys and the channel of a semaphore; its own key holds the number of permits available."""
 
     __slots__ = ()

@@ -134,8 +134,16 @@ class NumberedCall(Generic[T]):
         self.granted: bool = False
         self.given_up: bool = False
 
-    async def ask(self) -> T:
+    @property
+    def script(self) -> Script:
+        """The script that makes the operation's change."""
+        return self._operation.script
+
+    async def ask(self, script: Script | None = None) -> T:
         """Ask once, under the same number unless the last answer was a refusal.
+
+        Args:
+            script: What a new request calls instead of the operation's script.
 
         Raises:
             Failure: There was no usable answer.
@@ -148,14 +156,14 @@ class NumberedCall(Generic[T]):
             raise LockError(INTERRUPTED, name=self.key[0])
         asking[self.key] = self
         try:
-            return await self._ask()
+            return await self._ask(script)
         finally:
             asking.pop(self.key, None)
 
-    async def _ask(self) -> T:
+    async def _ask(self, script: Script | None) -> T:
         client, operation = self._client, self._operation
         if self._request is None:
-            self._begin()
+            self._begin(script)
         elif self._doubt is not None and client.runtime.now() >= self.begun + operation.known_for:
             raise self._unknown(self._doubt)
         try:
@@ -188,10 +196,10 @@ class NumberedCall(Generic[T]):
             self._request = None
         return answer
 
-    def _begin(self) -> Request:
+    def _begin(self, script: Script | None = None) -> Request:
         self.begun = self._client.runtime.now()  # First: the time in which it can be settled is counted from here.
         self._number = self._client.ledger.number()
-        self._request = self._prepare(self._operation.script, self._number)
+        self._request = self._prepare(script or self._operation.script, self._number)
         return self._request
 
     def _prepare(self, script: Script, number: int) -> Request:

@@ -40,7 +40,10 @@ def latch_message(payload: bytes) -> int:
 
 
 class LatchCore(NumberedCore):
-    """One handle on a latch."""
+    """One handle on a latch.
+
+    Its message goes to all clients that wait, which are on no list: once it is open, none of them asks in vain.
+    """
 
     __slots__ = ()
 

@@ -84,7 +84,10 @@ class NumberedCore:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""
         return await self.begin(Operation(what, script, read_int)).once(progress)
 
-    async def set_first(self, what: str, value: int, message: str) -> bool:
-        """Set the first value, and return whether there was none. ``message`` notifies the waiters."""
-        script = Script("counter_set", (value, PUBLISH, message), (self.names.channel,))
+    async def set_first(self, what: str, value: int, message: str, *waiting: str) -> bool:
+        """Set the first value, and return whether there was none.
+
+        ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one.
+        """
+        script = Script("counter_set", (value, PUBLISH, message, *waiting), (self.names.channel,))
         return await self.change(what, script) == 1

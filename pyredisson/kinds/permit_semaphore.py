@@ -70,10 +70,14 @@ class PermitSemaphoreCore(PermitsCore):
 
     def releasing(self, permit: bytes) -> Operation[int]:
         """Return the operation that releases the permit of this id."""
-        return Operation("a release", self._script("permit_release", permit, PUBLISH), read_int)
+        return Operation("a release", self._script("permit_release", permit, PUBLISH, self.names.waiting), read_int)
 
     def _script(self, name: str, *args: str | int | bytes) -> Script:
         return Script(name, args, (self.names.channel, self.names.taken))
+
+    def waiting_keys(self) -> tuple[str, ...]:
+        """See :meth:`PermitsCore.waiting_keys`."""
+        return self.names.waiting, self.names.taken
 
     # ---- acquiring and releasing ---------------------------------------------------------------------------------
 
@@ -121,7 +125,8 @@ class PermitSemaphoreCore(PermitsCore):
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""
         permit = _bytes_of(permit_id)
-        script = self._script("permit_lease", permit or b"", PUBLISH, _lease_ms(lease_time))
+        args = permit or b"", PUBLISH, _lease_ms(lease_time), self.names.waiting
+        script = self._script("permit_lease", *args)
         call = self.begin(Operation("an update_lease_time", script, read_int))
         return permit is not None and await call.once() == 1
 
@@ -130,13 +135,14 @@ class PermitSemaphoreCore(PermitsCore):
     async def set_permits(self, permits: int) -> None:
         """Set the number of permits in all, those acquired included."""
         value = count_of(permits, "permits")
-        await self.change("a set_permits", self._script("permit_set", value, PUBLISH))
+        await self.change("a set_permits", self._script("permit_set", value, PUBLISH, self.names.waiting))
 
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        await self.change("an add_permits", Script("permit_add", (more, PUBLISH), (self.names.channel,)), progress)
+        script = Script("permit_add", (more, PUBLISH, self.names.waiting), (self.names.channel,))
+        await self.change("an add_permits", script, progress)
 
     async def available_permits(self) -> int:
         """Return how many permits are available."""
@@ -160,7 +166,9 @@ class PermitSemaphoreCore(PermitsCore):
         client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
         try:
             reply = await client.perform(
-                client.runtime.prepare("permit_count", (names.raw, names.taken, names.channel), (PUBLISH,))
+                client.runtime.prepare(
+                    "permit_count", (names.raw, names.taken, names.channel), (PUBLISH, names.waiting)
+                )
             )
         except Failure as failure:
             # Nothing is in doubt: counting twice does no harm.

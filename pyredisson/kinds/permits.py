@@ -7,19 +7,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
+from pyredisson.core.by_message import Listed, may_list
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
+from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.listing import Look
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import Answer, PermitOutcome
     from pyredisson.core.running import Progress
+    from pyredisson.core.runtime import Request
 
 __all__ = ["PermitsCore", "permits_message"]
 
@@ -43,20 +50,37 @@ class PermitAttempt:
         certain: Seconds after sending for which the permits are certain; later they are of no use.
     """
 
-    __slots__ = ("_call", "_certain", "_core", "_label", "_wait")
+    __slots__ = ("_call", "_certain", "_core", "_heard_on", "_label", "_wait", "client")
 
     def __init__(
         self, core: PermitsCore, call: NumberedCall[PermitOutcome], label: str, wait: float | None, certain: float
     ) -> None:
+        self.client: ClientCore = core.client
         self._core = core
+        self._heard_on = core.names.channel
         self._call = call
         self._label = label
         self._wait = wait
         self._certain = certain
 
-    async def __call__(self) -> Answer:
-        client, call = self._core.client, self._call
-        answer = await call.ask()
+    def __call__(self) -> Awaitable[Answer]:
+        return self._ask(None)
+
+    def look(self, look: Look) -> Awaitable[Answer]:
+        """See :meth:`ListedAttempt.look`."""
+        client, names, script = self.client, self._core.names, self._call.script
+        self._heard_on = names.own_channel(client.id)
+        args = *script.args, *look.args(client.config.max_wait_without_check)
+        return self._ask(Script(f"{script.name}_waiting", args, (*script.keys, names.waiting)))
+
+    def stop_waiting(self, member: str) -> Request:
+        """See :meth:`ListedAttempt.stop_waiting`."""
+        keys = self._core.names.raw, *self._core.waiting_keys()
+        return self.client.runtime.prepare("semaphore_stop_waiting", keys, (member, PUBLISH))
+
+    async def _ask(self, script: Script | None) -> Answer:
+        client, call = self.client, self._call
+        answer = await call.ask(script)
         if type(answer) is Refused:
             return answer
         if type(answer) is NeverSet:
@@ -68,7 +92,7 @@ class PermitAttempt:
             return AT_ONCE
         assert type(answer) is Granted
         if answer.next_in_ms is not None:
-            client.wakeups.hint(self._core.names.channel, self._label, answer.next_in_ms / 1000)
+            client.wakeups.hint(self._heard_on, self._label, answer.next_in_ms / 1000)
         return ACQUIRED
 
 
@@ -89,10 +113,14 @@ class PermitsCore(NumberedCore):
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
         self._first = None if permits is None else count_of(permits, "permits")
 
+    def waiting_keys(self) -> tuple[str, ...]:
+        """Return the keys that a client needs to leave the list of those who wait."""
+        return (self.names.waiting,)
+
     async def try_set_permits(self, permits: int) -> bool:
         """Set the number of permits, unless the semaphore has some."""
         value = count_of(permits, "permits")
-        return await self.set_first("a try_set_permits", value, message=str(value))
+        return await self.set_first("a try_set_permits", value, str(value), self.names.waiting)
 
     async def first_use(self, wait: float | None = None) -> float | None:
         """Set the permits that the handle was made with, once. Returns what is left of ``wait`` seconds."""
@@ -135,17 +163,7 @@ class PermitsCore(NumberedCore):
             if type(answer) is Refused and wait != 0:
                 waits = self.begin_wait()
                 try:
-                    acquired = await until_taken(
-                        attempt,
-                        answer,
-                        runtime=client.runtime,
-                        channels=(HeardOn(client.wakeups, channel, seen),),
-                        lock=self.names.name,
-                        kind=label,
-                        message=partial(permits_message, each=each),
-                        deadline=deadline,
-                        free_after=math.inf,
-                    )
+                    acquired = await self._until_acquired(attempt, answer, seen, deadline, each, label)
                 finally:
                     client.presence.end_wait(waits)
             if not acquired:
@@ -162,6 +180,29 @@ class PermitsCore(NumberedCore):
             else:
                 call.give_up()
             raise
+
+    async def _until_acquired(
+        self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int, label: str
+    ) -> bool:
+        client, names = self.client, self.names
+        message = partial(permits_message, each=each)
+        if may_list(client):
+            listed = Listed(attempt, message, names, self.client.id, wanted=f":{each}")
+            acquired = await listed.until_acquired(refused, deadline, label=label, free_after=math.inf)
+            if acquired is not None:
+                return acquired
+            seen = None
+        return await until_taken(
+            attempt,
+            refused,
+            runtime=client.runtime,
+            channels=(HeardOn(client.wakeups, names.channel, seen),),
+            lock=names.name,
+            kind=label,
+            message=message,
+            deadline=deadline,
+            free_after=math.inf,
+        )
 
     def tell_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""

@@ -1,7 +1,8 @@
 """The semaphore: a number of permits, which anybody may acquire and anybody may release.
 
 Source: ``org.redisson.RedissonSemaphore``. What differs on purpose: each request takes effect once at most, despite
-lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter.
+lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter; of
+the clients of this library that wait, as many are woken as can acquire permits.
 """
 
 from __future__ import annotations
@@ -55,11 +56,15 @@ class SemaphoreCore(PermitsCore):
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
-        return Operation("a release", Script("semaphore_release", (permits, PUBLISH), (self.names.channel,)), read_int)
+        return Operation("a release", self._giving("semaphore_release", permits), read_int)
 
     def undoing(self, number: int) -> Script:
         """Return the script that gives back the permits of the request of this number, of which copies may come."""
-        return Script("semaphore_undo", (number, PUBLISH), (self.names.channel,))
+        return self._giving("semaphore_undo", number)
+
+    def _giving(self, script: str, number: int) -> Script:
+        """Return the call of a script that may make permits available."""
+        return Script(script, (number, PUBLISH, self.names.waiting), (self.names.channel,))
 
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Acquire permits, all or none, waiting at most ``wait`` seconds."""
@@ -94,7 +99,7 @@ class SemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        await self.change("an add_permits", Script("semaphore_add", (more, PUBLISH), (self.names.channel,)), progress)
+        await self.change("an add_permits", self._giving("semaphore_add", more), progress)
 
     async def drain_permits(self) -> int:
         """Acquire all permits that are available, and return how many."""

@@ -1,8 +1,10 @@
 -- Counts permits, after making all expired ones available. It may be sent any number of times.
 -- KEYS  1 semaphore (string)  2 permits taken (sorted set)  3 channel
--- ARGV  1 PUBLISH or SPUBLISH
+-- ARGV  1 PUBLISH or SPUBLISH  2 clients that wait (a key, but not one of KEYS)
 -- Reply {available, taken}; available is nil if the semaphore has no permits yet.
-local taken, publish = KEYS[2], ARGV[1]
+local taken, publish, waiting = KEYS[2], ARGV[1], ARGV[2]
 -- include: now
+-- include: ears
+-- include: hand_out
 -- include: purge_expired
 return {redis.call('get', KEYS[1]), redis.call('zcount', taken, 0, '+inf')}

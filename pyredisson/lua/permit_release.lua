@@ -1,6 +1,7 @@
 -- Releases one permit by its id, and notifies the waiters. Also undoes an acquire: late copies of it are stale then.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel  4 permits taken (sorted set)
 -- ARGV  1 number of the request  2 id, sixteen bytes  3 PUBLISH or SPUBLISH
+--       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
 -- Reply 1: released.  0: unknown, or it had expired (and is available again in any case).
 --       {'stale', number}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
@@ -15,6 +16,8 @@ if ends then
         released = 1
     end
     local given = 1
+    -- include: ears
+    -- include: hand_out
     -- include: give_permits
     redis.call('zrem', KEYS[4], ARGV[2])
 end

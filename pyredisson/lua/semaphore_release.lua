@@ -1,12 +1,15 @@
 -- Releases permits, whoever took them, and notifies the waiters.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
 -- ARGV  1 number of the request  2 permits  3 PUBLISH or SPUBLISH
+--       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
 -- Reply integer: done.  {'stale', number}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 -- include: number_guard
 -- include: repeated
 redis.call('pexpire', KEYS[2], 60000)
 local given = ARGV[2]
+-- include: ears
+-- include: hand_out
 -- include: give_permits
 redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
 return 1

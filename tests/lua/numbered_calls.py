@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.lua.compared_servers import Message
-from tests.lua.harness import LOCK, ME, PERMITS, Call, State
+from tests.lua.harness import LOCK, ME, PERMITS, Call, In, State
 from tests.simulator.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME
 TAKEN: Final = b"{orders}:timeout"
+LIST: Final = b"pyredisson_waiting:{orders}"
 GATE: Final = b"redisson_countdownlatch__channel__{orders}"
 PERMIT: Final = bytes(range(16))
 PERMIT_2: Final = b"\xff" * 16
@@ -40,7 +42,8 @@ def told(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
 
 def set_counter(value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS) -> Call:
     said = value if message is None else message
-    return Call("counter_set", (LOCK, DONE, channel), (number, value, "PUBLISH", said))
+    waiting = (LIST,) if channel == PERMITS else ()
+    return Call("counter_set", (LOCK, DONE, channel), (number, value, "PUBLISH", said, *waiting))
 
 
 def take_permits(count: int = 1, *, number: int = 5) -> Call:
@@ -48,11 +51,11 @@ def take_permits(count: int = 1, *, number: int = 5) -> Call:
 
 
 def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -> Call:
-    return Call("semaphore_release", (LOCK, DONE, PERMITS), (number, count, publish))
+    return Call("semaphore_release", (LOCK, DONE, PERMITS), (number, count, publish, LIST))
 
 
 def add_permits(count: int, *, number: int = 5) -> Call:
-    return Call("semaphore_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH"))
+    return Call("semaphore_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH", LIST))
 
 
 def drain(*, number: int = 5) -> Call:
@@ -60,7 +63,7 @@ def drain(*, number: int = 5) -> Call:
 
 
 def undo(undone: int = 5, *, number: int = 6) -> Call:
-    return Call("semaphore_undo", (LOCK, DONE, PERMITS), (number, undone, "PUBLISH"))
+    return Call("semaphore_undo", (LOCK, DONE, PERMITS), (number, undone, "PUBLISH", LIST))
 
 
 def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
@@ -68,11 +71,11 @@ def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> 
 
 
 def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
-    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH"))
+    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", LIST))
 
 
 def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
-    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", lease))
+    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", lease, LIST))
 
 
 def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
@@ -80,16 +83,61 @@ def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
 
 
 def count_permits() -> Call:
-    return Call("permit_count", (LOCK, TAKEN, PERMITS), ("PUBLISH",))
+    return Call("permit_count", (LOCK, TAKEN, PERMITS), ("PUBLISH", LIST))
 
 
 def set_permits(count: int, *, number: int = 5) -> Call:
-    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN), (number, count, "PUBLISH"))
+    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN), (number, count, "PUBLISH", LIST))
 
 
 def add_expirable(count: int, *, number: int = 5) -> Call:
-    return Call("permit_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH"))
+    return Call("permit_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH", LIST))
 
 
 def count_down(*, number: int = 5) -> Call:
     return Call("latch_count_down", (LOCK, DONE, GATE), (number, 0, "PUBLISH"))
+
+
+# -- Clients that wait
+
+#: What is added to the time at which a client became an ear, or was told that it is its turn.
+EAR_SINCE: Final = 1e15
+TOLD_SINCE: Final = 2e15
+#: For how long the list is kept.
+KEPT_MS: Final = 30_000
+
+
+def waits(*members: str, ears: str = "", told: Sequence[str] = (), since: Mapping[str, int] | None = None) -> State:
+    """The list: the members, of which ``a:1:1`` waits for ten seconds, ``b:1:1`` for nine; the ears, a letter each."""
+    waited = {member: 10_000 - 1000 * (ord(member[0]) - ord("a")) for member in members} | dict(since or {})
+    scores = {member.encode(): In(-ms) for member, ms in waited.items()}
+    scores |= {f"ear:{client}".encode(): In(EAR_SINCE) for client in ears}
+    scores |= {f"told:{member}".encode(): In(TOLD_SINCE) for member in told}
+    return {LIST: Entry("zset", dict(scores), KEPT_MS)}
+
+
+def says(client: str, payload: str) -> Message:
+    """What a client on the list hears on its own channel."""
+    return Message(LIST + b":" + client.encode(), payload.encode(), sharded=False)
+
+
+def ears_hear(payload: str) -> Message:
+    return Message(LIST, payload.encode(), sharded=False)
+
+
+def wait_for_permits(
+    count: int = 1, *, me: str = "a:1:1", waited: int = 10_000, rest: int = -1, chosen: bool = False, number: int = 5
+) -> Call:
+    args = number, count, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
+    return Call("semaphore_acquire_waiting", (LOCK, DONE, LIST), args)
+
+
+def wait_for_permit(
+    *, me: str = "a:1:1", waited: int = 10_000, rest: int = -1, chosen: bool = False, lease: int = -1
+) -> Call:
+    args = 5, PERMIT, "PUBLISH", lease, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
+    return Call("permit_acquire_waiting", (LOCK, DONE, PERMITS, TAKEN, LIST), args)
+
+
+def stop_waiting(me: str = "a:1:1", *, expirable: bool = False) -> Call:
+    return Call("semaphore_stop_waiting", (LOCK, LIST, *((TAKEN,) if expirable else ())), (me, "PUBLISH"))

@@ -83,6 +83,8 @@ def epoch_of(lock: bytes, owner: bytes) -> bytes:
 
 SHARDED_CHANNELS: tuple[bytes, ...] = (
     *map(channel_of, LOCKS),
+    *(b"pyredisson_waiting:" + braced for braced in (b"{orders}", b"{shop}orders")),
+    *(b"pyredisson_waiting:{orders}:" + client for client in (b"C", b"D")),  # The others are gone.
     *(channel_of(lock) + b":" + owner for lock in LOCKS for owner in (*OWNERS, b"gone")),
     b"redisson_rwlock:{prices}",
     b"redisson_rwlock:{shop}prices",
@@ -148,13 +150,46 @@ def _fenced_acquire(random: Random, model: SimulatedRedis) -> Call:
     return [lock, epoch, token_of(lock)], [*args, joins, b"0"]  # Two servers' clocks are never the same.
 
 
+# Clients that wait, and for how long; each for another time, so that a late millisecond never decides who is first.
+WAITERS: Final = {b"C:3": b"5000", b"C:4": b"15000", b"D:3": b"25000", b"E:1": b"35000", b"F:1": b"45000"}
+
+
+def waiting_of(lock: bytes) -> bytes:
+    return b"pyredisson_waiting:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+def _waits(random: Random) -> list[bytes]:
+    """The arguments of an attempt that concern the list of clients that wait."""
+    me, waited = random.choice(list(WAITERS.items()))
+    rest = random.choice((b"-1", b"-1", waited))
+    return [me, waited, rest, random.choice((b"0", b"1")), random.choice((b"30000", b"60000")), _publish(random)]
+
+
+@generates("lock_acquire_waiting")
+def _lock_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _lock_acquire(random, model)
+    return [*keys, waiting_of(keys[0])], [*args, *_waits(random)]
+
+
+@generates("fenced_acquire_waiting")
+def _fenced_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _fenced_acquire(random, model)
+    return [*keys, waiting_of(keys[0])], [*args, *_waits(random)]
+
+
+@generates("lock_stop_waiting")
+def _lock_stop_waiting(random: Random, model: SimulatedRedis) -> Call:
+    lock = random.choice(LOCKS)
+    return [lock, waiting_of(lock)], [random.choice(list(WAITERS)), _publish(random)]
+
+
 @generates("lock_release")
 def _lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
         [lock, epoch_of(lock, owner), channel_of(lock)],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0"],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0", waiting_of(lock)],
     )
 
 
@@ -162,7 +197,8 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
 def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     epoch = _epoch(random, model, lock, owner)
-    return [lock, epoch_of(lock, owner), channel_of(lock)], [owner, epoch, _repeat(random), _announce(random), b"0"]
+    args = [owner, epoch, _repeat(random), _announce(random), b"0", waiting_of(lock)]
+    return [lock, epoch_of(lock, owner), channel_of(lock)], args
 
 
 @generates("lock_renew")

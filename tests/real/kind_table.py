@@ -122,7 +122,7 @@ def _nested(state: Callable[[int], State]) -> tuple[Step, ...]:
     )
 
 
-LOCK = Kind("lock", held, _nested(lambda held: held), calls("lock_acquire"))
+LOCK = Kind("lock", held, _nested(lambda held: held), calls("lock_acquire", "lock_acquire_waiting"))
 FAIR = Kind(
     "fair_lock",
     _fair,
@@ -156,7 +156,7 @@ SEMAPHORE = Kind(
         Step("drain_permits", (), 7, 0),
         Step("release", (5,), None, 5),
     ),
-    calls("semaphore_acquire"),
+    calls("semaphore_acquire", "semaphore_acquire_waiting"),
     "acquire",
     "release",
     "try_acquire",
@@ -175,7 +175,7 @@ PERMITS = Kind(
         Step("try_acquire", (0, 60), ..., (2, 1)),
         Step("try_release", (...,), True, (3, 0)),
     ),
-    calls("permit_acquire"),
+    calls("permit_acquire", "permit_acquire_waiting"),
     "acquire",
     "release",
     "try_acquire",

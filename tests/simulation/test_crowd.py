@@ -346,23 +346,30 @@ BUGS = {
 }
 
 
+def cases_of(test: Callable[..., None]) -> list[dict[str, Any]]:
+    """The values with which a test is called, by its marks."""
+    cases: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name != "parametrize":
+            continue
+        names, values = mark.args
+        rows = (
+            [{names: value} for value in values]
+            if isinstance(names, str)
+            else [dict(zip(names, row, strict=True)) for row in values]
+        )
+        cases = [{**case, **row} for case in cases for row in rows]
+    return cases
+
+
 def _checks(tests: dict[str, Any]) -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
     """The tests of a module that make crowds, with each of their parameters."""
-    found = []
-    for name, test in list(tests.items()):
-        if not name.startswith("test_") or "make" not in getattr(test, "__annotations__", ()):
-            continue
-        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-        cases: list[dict[str, Any]] = [{}]
-        for mark in marks:
-            if isinstance(mark.args[0], str):
-                cases = [{**case, mark.args[0]: value} for case in cases for value in mark.args[1]]
-            else:
-                cases = [
-                    {**case, **dict(zip(mark.args[0], each, strict=True))} for case in cases for each in mark.args[1]
-                ]
-        found += [(name, test, case) for case in cases]
-    return found
+    return [
+        (name, test, case)
+        for name, test in list(tests.items())
+        if name.startswith("test_") and "make" in getattr(test, "__annotations__", ())
+        for case in cases_of(test)
+    ]
 
 
 def first_finding(tests: dict[str, Any], new: Callable[..., Crowd]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -63,8 +63,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def stage() -> Iterator[Stage]:
+    made = Stage()
+    yield made
+    made.world.end()
 
 
 def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage: Stage) -> None:

@@ -188,6 +188,16 @@ def test_an_unlock_wakes_the_waiters(own: Server, open_stage: Callable[[str], St
         get(one, kind).unlock()
 
 
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
+def test_all_clients_on_the_list_are_counted(own: Server, open_stage: Callable[[str], Stage], kind: str) -> None:
+    stage = open_stage(own.url)
+    getattr(stage.client(), f"get_{kind}")("x", **({} if kind == "lock" else {"permits": 1})).hold().__enter__()
+    for _ in range(4):
+        stage.wait_for(getattr(stage.client(), f"get_{kind}")("x").hold(wait_time=60).__enter__)
+    inspector = stage.inspector()
+    until(lambda: (inspector.lock("x") or LockView("x", "lock", "")).waiting_clients == 4)
+
+
 def test_an_unlock_only_of_the_holder_that_is_meant(own: Server, open_stage: Callable[[str], Stage]) -> None:
     stage = open_stage(own.url)
     client, inspector = stage.client(), stage.inspector()

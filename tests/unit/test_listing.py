@@ -174,3 +174,36 @@ def test_a_look_that_only_the_lack_of_a_message_has_caused_is_known(wakeups: Wak
     assert not first.by_cap
     assert looks(wakeups, first, 1010.0)
     assert first.by_cap
+
+
+@pytest.mark.parametrize("payload", [b"2", b"3", b"4", b"go", b"in 5"])
+def test_a_number_on_the_channel_of_a_semaphore_is_a_number_of_permits(
+    wakeups: Wakeups, world: FakeRuntime, payload: bytes
+) -> None:
+    first = as_ear(wakeups, world)
+    heard: list[bytes] = []
+    listing_of(first)._usual = lambda payload: heard.append(payload) or 1
+    wakeups.rang(CHANNEL, payload)
+    assert heard == [payload]
+    assert looks(wakeups, first)
+
+
+def test_the_first_client_looks_when_a_permit_expires(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first = as_ear(wakeups, world)
+    wakeups.rang(OWN, b"in 1500")
+    wakeups.rang(EARS, b"2")
+    assert wakeups.sleep_until(first, math.inf, 1000.0) == 1000 + BACKUP
+    wakeups.rang(EARS, b"3")
+    assert wakeups.sleep_until(first, math.inf, 1000.0) == 1001.501
+    assert looks(wakeups, first, 1001.501)
+    assert not first.by_cap
+    listing_of(first).begin_look(first)
+    wakeups.rang(EARS, b"3")
+    assert wakeups.sleep_until(first, math.inf, 1000.0) == 1010.0
+
+
+@pytest.mark.parametrize("payload", [b"in ", b"in x", b"in 1.5"])
+def test_a_message_that_cannot_be_read_is_no_error(wakeups: Wakeups, world: FakeRuntime, payload: bytes) -> None:
+    first = as_ear(wakeups, world)
+    wakeups.rang(OWN, payload)
+    assert not looks(wakeups, first)

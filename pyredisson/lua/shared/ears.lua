@@ -8,7 +8,7 @@ local function keep_ears(waiting, publish, trusted)
     local time = redis.call('time')
     local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
     local stamp = string.format('%.0f', 1e15 + now)
-    local ears = redis.call('zrangebyscore', waiting, '1e15', '+inf', 'withscores')
+    local ears = redis.call('zrangebyscore', waiting, '1e15', '(2e15', 'withscores')
     local missing = 2
     for i = 1, #ears, 2 do
         if now - (tonumber(ears[i + 1]) - 1e15) < trusted then

@@ -5,14 +5,19 @@
 --     kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
 -- Expects  attempt(): the reply; keep_ears(waiting, publish, trusted); now: ms since the epoch
--- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted; refused; note()
+-- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;
+--          outcome; refused; note()
 local waiting = KEYS[#KEYS]
 local me, waited, rest = ARGV[#ARGV - 5], ARGV[#ARGV - 4], ARGV[#ARGV - 3]
 local chosen, kept, publish = ARGV[#ARGV - 2], ARGV[#ARGV - 1], ARGV[#ARGV]
-redis.call('zrem', waiting, '') -- A user who may not use the list must acquire nothing.
+-- First, since a user who may not use the list must acquire nothing.
+if redis.call('zrem', waiting, 'told:' .. me) == 1 then
+    chosen = '1'
+end
 local reply = attempt()
-local granted = not reply or type(reply) == 'table' and reply[1] == 'token'
-local refused = type(reply) == 'number'
+local outcome = type(reply) == 'table' and reply[1] -- Of permits: how many were taken.
+local granted = not reply or outcome == 'token' or type(outcome) == 'number' and outcome > 0
+local refused = type(reply) == 'number' or outcome == 0
 local function note()
     local since = refused and waited or rest
     if since == '-1' then
@@ -27,8 +32,8 @@ local function note()
         end
         keep_ears(waiting, publish, 1000)
     end
-    if chosen == '1' and redis.call('exists', waiting) == 1 then
-        redis.call(publish, waiting, '3') -- The ears need not look whether the one who was told is there.
+    if chosen == '1' and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '2e15', '+inf') == 0 then
+        redis.call(publish, waiting, '3') -- The ears need not look whether those who were told are there.
     end
 end
 if refused then

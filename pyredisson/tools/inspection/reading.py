@@ -8,7 +8,7 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import LatchNames, ListedNames, LockNames, ReadWriteNames, SemaphoreNames
 from pyredisson.tools.doctor.replies import read_clock, read_scan
 from pyredisson.tools.inspection.replies import read_count, read_numsub, read_owner
 from pyredisson.tools.inspection.scan import MAX_OWNERS, Candidate, Layout
@@ -116,14 +116,11 @@ def _questions(stored: Stored) -> Iterator[Command]:
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
             yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", "(1e15"
-        case "permits":
-            yield "GETRANGE", key, "0", str(MAX_NUMBER)
-            yield (
-                "ZCOUNT",
-                _bytes(SemaphoreNames(key.decode("utf-8", "surrogateescape")).taken),
-                str(stored.now_ms),
-                "+inf",
-            )
+        case "semaphore" | "permits":
+            semaphore = SemaphoreNames(key.decode("utf-8", "surrogateescape"))
+            yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
+            yield "ZCOUNT", _bytes(semaphore.taken), str(stored.now_ms), "+inf"
+            yield "ZCOUNT", _bytes(semaphore.waiting), "-inf", "(1e15"
         case _:
             yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
 
@@ -151,9 +148,9 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
     else:
         stored.value = first if isinstance(first, bytes) else None
         stored.exists = stored.exists and stored.value is not None
-    if stored.layout in ("mutex", "read_write"):
+    if stored.layout in ("mutex", "read_write", "semaphore", "permits"):
         *others, listed = others
-        stored.listed = listed if isinstance(listed, int) else 0
+        stored.listed = read_count(listed) or 0
     if stored.layout == "mutex":
         queued, token = others
         stored.queued = queued if isinstance(queued, int) else 0
@@ -225,10 +222,11 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None
             continue
         names = names_of(stored.key, stored.layout)
         stored.subscribers = channels.get(_bytes(names.channel), 0)
-        if isinstance(names, LockNames):
+        if isinstance(names, ListedNames):
             # Of the clients on the list some listen to the channel as well: the ears.
             ears = channels.get(_bytes(names.waiting), 0)
             stored.subscribers = max(0, stored.subscribers - ears) + stored.listed
+        if isinstance(names, LockNames):
             for waiter in stored.queue:
                 stored.listening[waiter] = channels.get(_bytes(names.channel_of(waiter.decode())), 0)
 
@@ -238,6 +236,7 @@ def _channels(stored: Stored) -> Iterable[bytes]:
         return
     names = names_of(stored.key, stored.layout)
     yield _bytes(names.channel)
-    if isinstance(names, LockNames):
+    if isinstance(names, ListedNames):
         yield _bytes(names.waiting)
+    if isinstance(names, LockNames):
         yield from (_bytes(names.channel_of(waiter.decode())) for waiter in stored.queue)

@@ -1,0 +1,16 @@
+-- Takes one permit as permit_acquire does, for a client that waits for it. Makes all expired permits available.
+-- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
+--       4 permits taken: ids by the time at which they expire (sorted set)  5 clients that wait (sorted set)
+-- ARGV  1 number of the request  2 id, sixteen bytes  3 PUBLISH or SPUBLISH  4 lease, ms (-1: for ever)
+--       5.. see shared/wait.lua
+-- Reply as permit_acquire; left: the permits for which no other client was told; wait: -1 if another client is told of
+--       its end
+-- include: now
+-- include: ears
+-- include: hand_out
+-- attempt: permit_acquire
+-- include: pass_on
+local taken, waiting, publish = KEYS[4], KEYS[5], ARGV[3]
+redis.call('zrem', waiting, '') -- A user who may not use the list must change nothing.
+-- include: purge_expired
+-- include: wait

@@ -1,0 +1,57 @@
+-- Tells clients that wait for permits that it is their turn, those first that have waited longest: as many as there are
+-- permits for, beside those that were told before and have not attempted yet. These are on the list behind the ears, with
+-- 2e15 added to the time at which they were told; one that has not come after 200 ms is believed to be gone. What stands
+-- on the list ends with the number of permits that are wanted; one that wants more than there are lets others pass. A
+-- user who may not use the list tells none.
+-- Expects  keep_ears(waiting, publish, trusted)
+-- Defines  hand_out(waiting, publish, available, message): the permits that are left then (message: for the ears, '2', or
+--          '4' if the usual message does not follow)
+local function hand_out(waiting, publish, available, message)
+    local free = available
+    if free <= 0 or redis.pcall('exists', waiting) ~= 1 then
+        return free
+    end
+    pcall(function()
+        local time = redis.call('time')
+        local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+        local before = redis.call('zrangebyscore', waiting, '2e15', '+inf', 'withscores')
+        for i = 1, #before, 2 do
+            if now - (tonumber(before[i + 1]) - 2e15) < 200 then
+                free = free - tonumber(string.match(before[i], '%d+$'))
+            else
+                redis.call('zrem', waiting, before[i])
+            end
+        end
+        local passed, told, ears = 0, 0, 0
+        while free > 0 do
+            local some = redis.call('zrangebyscore', waiting, '-inf', '(1e15', 'limit', passed, 10)
+            for _, member in ipairs(some) do
+                local client, wanted = string.match(member, '^([^:]+):.-(%d+)$')
+                if tonumber(wanted) > free then
+                    passed = passed + 1
+                else
+                    -- Added first: a list that has become empty would end, and another one would last for ever.
+                    redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'told:' .. member)
+                    redis.call('zrem', waiting, member)
+                    ears = ears + redis.call('zrem', waiting, 'ear:' .. client)
+                    if redis.call(publish, waiting .. ':' .. client, 'go') == 0 then
+                        redis.call('zrem', waiting, 'told:' .. member)
+                    else
+                        free = free - tonumber(wanted)
+                        told = told + 1
+                    end
+                end
+            end
+            if #some < 10 then
+                break
+            end
+        end
+        if ears > 0 then
+            keep_ears(waiting, publish, 1000)
+        end
+        if told > 0 and redis.call(publish, waiting, message) == 0 then
+            keep_ears(waiting, publish, 0)
+        end
+    end)
+    return free
+end

@@ -1,0 +1,278 @@
+"""The scripts of semaphores, where clients wait for permits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.lua.harness import FREE, WRONGTYPE, Case, ComparedServer, In, check, each, lock
+from tests.lua.numbered_calls import (
+    ENDLESS,
+    EXPIRED,
+    PERMIT_2,
+    add_expirable,
+    add_permits,
+    count_permits,
+    done,
+    ears_hear,
+    give_permit,
+    give_permits,
+    lease_permit,
+    permits,
+    says,
+    set_counter,
+    set_permits,
+    stop_waiting,
+    taken,
+    told,
+    undo,
+    wait_for_permit,
+    wait_for_permits,
+    waits,
+)
+
+CASES: Final = [
+    # Giving permits.
+    Case(
+        "the first client that waits is told",
+        permits(0) | waits("a:1:1", "b:1:1", ears="bc"),
+        give_permits(),
+        1,
+        permits(1) | done(5, 1) | waits("b:1:1", ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "the list ends when it would have, also if the only client on it is told",
+        permits(0) | waits("a:1:1"),
+        give_permits(),
+        1,
+        permits(1) | done(5, 1) | waits(told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "as many are told as there are permits",
+        permits(0) | waits("a:1:1", "b:1:2", "c:1:1", ears="de"),
+        give_permits(3),
+        1,
+        permits(3) | done(5, 1) | waits("c:1:1", ears="de", told=["a:1:1", "b:1:2"]),
+        [says("a", "go"), says("b", "go"), ears_hear("2"), *told(3)],
+    ),
+    Case(
+        "one that wants more than there is lets others pass",
+        permits(0) | waits("a:1:4", "b:1:1", "c:1:2", ears="de"),
+        give_permits(3),
+        1,
+        permits(3) | done(5, 1) | waits("a:1:4", ears="de", told=["b:1:1", "c:1:2"]),
+        [says("b", "go"), says("c", "go"), ears_hear("2"), *told(3)],
+    ),
+    Case(
+        "those who were told before are to find theirs",
+        permits(1) | waits("a:1:2", "b:1:1", ears="de", told=["c:1:1"]),
+        give_permits(),
+        1,
+        permits(2) | done(5, 1) | waits("a:1:2", ears="de", told=["c:1:1", "b:1:1"]),
+        [says("b", "go"), ears_hear("2"), *told(2)],
+    ),
+    Case(
+        "an ear that is told is replaced by the newest client",
+        permits(0) | waits("a:1:1", "b:1:1", "c:1:1", ears="ae"),
+        give_permits(),
+        1,
+        permits(1) | done(5, 1) | waits("b:1:1", "c:1:1", ears="ce", told=["a:1:1"]),
+        [says("a", "go"), says("c", "ear"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "none is told as long as there is a debt",
+        permits(-3) | waits("a:1:1", ears="a"),
+        give_permits(2),
+        1,
+        permits(-1) | done(5, 1) | waits("a:1:1", ears="a"),
+        told(-1),
+    ),
+    Case(
+        "a key of another type keeps no permits from being released",
+        permits(0) | {b"pyredisson_waiting:{orders}": lock(me=1)[b"orders"]},
+        give_permits(),
+        1,
+        permits(1) | done(5, 1) | {b"pyredisson_waiting:{orders}": lock(me=1)[b"orders"]},
+        told(1),
+    ),
+    Case(
+        "clients are told of permits that are added",
+        permits(0) | waits("a:1:1", ears="bc"),
+        add_permits(1),
+        1,
+        permits(1) | done(5, 1) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "none is told of permits that are removed",
+        permits(5) | waits("a:1:1", ears="bc"),
+        add_permits(-1),
+        1,
+        permits(4) | done(5, 1) | waits("a:1:1", ears="bc"),
+        told(4),
+    ),
+    Case(
+        "clients are told of permits whose request is undone",
+        permits(0) | done(5, 1) | waits("a:1:1", ears="bc"),
+        undo(),
+        1,
+        permits(1) | done(6, 1) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "clients are told of the first permits",
+        waits("a:1:1", ears="bc"),
+        set_counter(1),
+        1,
+        permits(1) | done(5, 1) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    # Of those that may expire.
+    Case(
+        "clients are told of a permit that is released",
+        permits(0) | taken(ENDLESS) | waits("a:1:1", ears="bc"),
+        give_permit(),
+        1,
+        permits(1) | done(5, 1) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "clients are told of permits that are added",
+        permits(0) | waits("a:1:1", ears="bc"),
+        add_expirable(1),
+        1,
+        permits(1) | done(5, 1) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "clients are told of permits that are set",
+        permits(0) | taken(ENDLESS) | waits("a:1:1", "b:1:1", ears="cd"),
+        set_permits(2),
+        1,
+        permits(1) | taken(ENDLESS) | done(5, 1) | waits("b:1:1", ears="cd", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(2)],
+    ),
+    Case(
+        "clients are told of permits that are set first",
+        waits("a:1:1", "b:1:1", ears="cd"),
+        set_permits(1),
+        1,
+        permits(1) | done(5, 1) | waits("b:1:1", ears="cd", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    Case(
+        "clients are told of expired permits when they are counted",
+        permits(0) | taken(EXPIRED, (PERMIT_2, 2000.0)) | waits("a:1:1", ears="bc"),
+        count_permits(),
+        [b"2", 0],
+        permits(2) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(2)],
+    ),
+    Case(
+        "clients are told of expired permits when a lease is changed",
+        permits(0) | taken(EXPIRED) | waits("a:1:1", ears="bc"),
+        lease_permit(PERMIT_2),
+        0,
+        permits(1) | done(5, 0) | waits(ears="bc", told=["a:1:1"]),
+        [says("a", "go"), ears_hear("2"), *told(1)],
+    ),
+    # Waiting for permits.
+    Case(
+        "one that finds no permits comes onto the list, and is the only ear",
+        permits(0),
+        wait_for_permits(),
+        [0, 0],
+        permits(0) | done(5, 0) | waits("a:1:1", ears="a"),
+        [says("a", "only")],
+    ),
+    Case(
+        "one that was told takes a permit, and the ears hear that it has come",
+        permits(1) | waits("b:1:1", ears="bc", told=["a:1:1"]),
+        wait_for_permits(chosen=True),
+        [1, 0],
+        permits(0) | done(5, 1) | waits("b:1:1", ears="bc"),
+        [ears_hear("3")],
+    ),
+    Case(
+        "the ears wait for all who were told",
+        permits(2) | waits("b:1:1", ears="bc", told=["a:1:1", "d:1:1"]),
+        wait_for_permits(chosen=True),
+        [1, 0],
+        permits(1) | done(5, 1) | waits("b:1:1", ears="bc", told=["d:1:1"]),
+    ),
+    Case(
+        "one that comes too late is put back where it was",
+        permits(0) | waits("b:1:1", ears="bc", told=["a:1:1"]),
+        wait_for_permits(chosen=True),
+        [0, 0],
+        permits(0) | done(5, 0) | waits("a:1:1", "b:1:1", ears="bc"),
+        [ears_hear("3")],
+    ),
+    Case(
+        "others are told of permits that are left",
+        permits(3) | waits("b:1:1", "c:1:4", "d:1:1", ears="ef"),
+        wait_for_permits(),
+        [1, 0],
+        permits(2) | done(5, 1) | waits("c:1:4", ears="ef", told=["b:1:1", "d:1:1"]),
+        [says("b", "go"), says("d", "go"), ears_hear("4")],
+    ),
+    Case(
+        "the next one of the same client keeps its place",
+        permits(1) | waits("b:1:1", ears="bc", told=["a:1:1"]),
+        wait_for_permits(rest=5000),
+        [1, 0],
+        permits(0) | done(5, 1) | waits("b:1:1", ears="bc", since={"a:1:1": 5000}),
+        [ears_hear("3")],
+    ),
+    Case(
+        "a user whose list is of another type acquires nothing",
+        permits(1) | {b"pyredisson_waiting:{orders}": lock(me=1)[b"orders"]},
+        wait_for_permits(),
+        WRONGTYPE,
+    ),
+    # Waiting for permits that may expire.
+    Case(
+        "all expired permits become available to those who wait longest",
+        permits(0) | taken(EXPIRED, (PERMIT_2, 2000.0)) | waits("a:1:1", "b:1:1", "c:1:1", ears="de"),
+        wait_for_permit(),
+        [1, 0, -1],
+        permits(1) | taken(ENDLESS) | done(5, 1) | waits("c:1:1", ears="de", told=["b:1:1"]),
+        [says("a", "go"), says("b", "go"), ears_hear("2"), *told(2)],
+    ),
+    Case(
+        "one that is not the first leaves the expiry to others",
+        permits(0) | taken((PERMIT_2, In(90_000))) | waits("b:1:1", "c:1:1", ears="bc"),  # type: ignore[arg-type]
+        wait_for_permit(waited=1000),
+        [0, 0, -1],
+        permits(0)
+        | taken((PERMIT_2, In(90_000)))  # type: ignore[arg-type]
+        | done(5, 0)
+        | waits("b:1:1", "c:1:1", ears="bc", since={"a:1:1": 1000}),
+        [says("b", "in")],
+    ),
+    # Waiting no longer.
+    Case(
+        "one that leaves is taken off the list, and another one is an ear",
+        permits(0) | waits("a:1:1", "b:1:1", "c:1:1", ears="ab"),
+        stop_waiting(),
+        1,
+        permits(0) | waits("b:1:1", "c:1:1", ears="bc"),
+        [says("c", "ear")],
+    ),
+    Case(
+        "one that leaves when it has been told passes it on",
+        permits(1) | waits("b:1:1", ears="cd", told=["a:1:1"]),
+        stop_waiting(),
+        1,
+        permits(1) | waits(ears="cd", told=["b:1:1"]),
+        [says("b", "go"), ears_hear("4")],
+    ),
+    Case("nothing is left of the last one", FREE | waits("a:1:1", ears="a"), stop_waiting(), 1, FREE),
+    Case("an error if the key is a hash", lock(me=1) | waits("b:1:1"), stop_waiting(), WRONGTYPE),
+]
+
+
+@each(CASES)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)
