@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.lua.compared_servers import Message
 from tests.lua.harness import (
     FREE,
     LOCK,
@@ -14,7 +13,6 @@ from tests.lua.harness import (
     Case,
     ComparedServer,
     In,
-    State,
     check,
     each,
     text,
@@ -23,29 +21,14 @@ from tests.lua.read_write_calls import READ_ENDED, UPGRADE, WRITE_ENDED, mine, r
 from tests.lua.read_write_calls import end_read as _end_read
 from tests.lua.read_write_calls import end_write as _end_write
 from tests.lua.read_write_calls import force as _force
-from tests.simulator.redis import Entry
+from tests.lua.waiting_lists import LIST, listed, to, to_ears
 
-LIST: Final = b"pyredisson_waiting:{orders}"
 #: They have waited for 4, 3, 2 and 1 seconds.
 OLD_READER: Final = {b"a.read:1": In(-4000)}
 OLD_WRITER: Final = {b"b.write:1": In(1e14 - 3000)}
 READER: Final = {b"c.read:1": In(-2000)}
 WRITER_TOO: Final = {b"d.write:1": In(1e14 - 1000)}
 EARS: Final = {b"ear:c.read": In(1e15), b"ear:d.write": In(1e15)}
-
-
-def listed(*who: dict[bytes, In], ttl_ms: int = 30_000) -> State:
-    """Who waits, the ears among them."""
-    return {LIST: Entry("zset", {member: score for each in who for member, score in each.items()}, ttl_ms)}
-
-
-def to(client: str, payload: str = "go") -> Message:
-    """What one client is told."""
-    return Message(LIST + f":{client}".encode(), payload.encode(), sharded=False)
-
-
-def to_ears(payload: str) -> Message:
-    return Message(LIST, payload.encode(), sharded=False)
 
 
 def _with_list(call: Call) -> Call:
