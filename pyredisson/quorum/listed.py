@@ -10,8 +10,8 @@ Rules kept here (those of ``core/listing.py`` hold on each node):
    ones on those nodes are told; and pauses by chance before its next attempt, longer with each round that was split.
 4. A node that grants takes the client off its list. So one that gives a node back is not told of that by itself, and
    where a holder has but some of the nodes, each of those who wait finds the others free once, not again and again.
-5. One that none of the nodes refused that it listens to would hear of no release. Nobody holds a quorum then, which would
-   have one of these nodes: it attempts again after a pause by chance.
+5. One that none of the nodes refused that it listens to would hear of no release. Nobody holds a quorum then, which
+   would include one of these nodes: it attempts again after a pause by chance.
 """
 
 from __future__ import annotations
