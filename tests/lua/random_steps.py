@@ -441,10 +441,6 @@ def done_of(name: bytes, owner: bytes) -> bytes:
     return b"pyredisson_done:" + (name if b"{" in name else b"{" + name + b"}") + b":" + owner
 
 
-def waiting_of(name: bytes) -> bytes:
-    return b"pyredisson_waiting:" + (name if b"{" in name else b"{" + name + b"}")
-
-
 #: What stands on lists, and for how many ms each waits: so far apart that their order does not depend on the clock.
 CLIENTS: Final = {b"a:1:1": b"90000", b"b:1:2": b"70000", b"c:1:1": b"50000", b"d:3:3": b"30000"}
 
