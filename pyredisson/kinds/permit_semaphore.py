@@ -24,6 +24,7 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
@@ -74,6 +75,10 @@ class PermitSemaphoreCore(PermitsCore):
 
     def _script(self, name: str, *args: str | int | bytes) -> Script:
         return Script(name, args, (self.names.channel, self.names.taken))
+
+    def listed(self, acquire: Script, look: Look) -> Script:
+        """See :meth:`PermitsCore.listed`."""
+        return self._listed("permit_acquire_waiting", acquire, look)
 
     def waiting_keys(self) -> tuple[str, ...]:
         """See :meth:`PermitsCore.waiting_keys`."""

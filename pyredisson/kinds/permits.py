@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,10 +69,8 @@ class PermitAttempt:
 
     def look(self, look: Look) -> Awaitable[Answer]:
         """See :meth:`ListedAttempt.look`."""
-        client, names, script = self.client, self._core.names, self._call.script
-        self._heard_on = names.own_channel(client.id)
-        args = *script.args, *look.args(client.config.max_wait_without_check)
-        return self._ask(Script(f"{script.name}_waiting", args, (*script.keys, names.waiting)))
+        self._heard_on = self._core.names.own_channel(self.client.id)
+        return self._ask(self._core.listed(self._call.script, look))
 
     def stop_waiting(self, member: str) -> Request:
         """See :meth:`ListedAttempt.stop_waiting`."""
@@ -96,7 +95,7 @@ class PermitAttempt:
         return ACQUIRED
 
 
-class PermitsCore(NumberedCore):
+class PermitsCore(NumberedCore, ABC):
     """One handle on a semaphore of either kind.
 
     Args:
@@ -112,6 +111,14 @@ class PermitsCore(NumberedCore):
     def __init__(self, client: ClientCore, name: str, permits: int | None = None) -> None:
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
         self._first = None if permits is None else count_of(permits, "permits")
+
+    @abstractmethod
+    def listed(self, acquire: Script, look: Look) -> Script:
+        """Return the script of an acquire, as a client on the list of those who wait calls it."""
+
+    def _listed(self, name: str, acquire: Script, look: Look) -> Script:
+        args = look.args(self.client.config.max_wait_without_check)
+        return Script(name, (*acquire.args, *args), (*acquire.keys, self.names.waiting))
 
     def waiting_keys(self) -> tuple[str, ...]:
         """Return the keys that a client needs to leave the list of those who wait."""

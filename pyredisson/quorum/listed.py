@@ -10,6 +10,8 @@ Rules kept here (those of ``core/listing.py`` hold on each node):
    ones on those nodes are told; and pauses by chance before its next attempt, longer with each round that was split.
 4. A node that grants takes the client off its list. So one that gives a node back is not told of that by itself, and
    where a holder has but some of the nodes, each of those who wait finds the others free once, not again and again.
+5. One that none of the nodes refused that it listens to would hear of no release. Nobody holds a quorum then, which
+   would include one of these nodes: it attempts again after a pause by chance.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from pyredisson.core.by_message import may_list, may_not_list
+from pyredisson.core.by_message import may_not_list
 from pyredisson.core.failures import Rejected
 from pyredisson.core.listing import Listing
 from pyredisson.core.outcomes import Refused
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
     from pyredisson.quorum.round import Pace, Round
 
-__all__ = ["LEAD", "ListedOnNodes", "may_be_listed"]
+__all__ = ["LEAD", "ListedOnNodes"]
 
 #: Seconds by which those go first whom the first node has told.
 LEAD = 0.05
@@ -59,11 +61,6 @@ class Rounds(Protocol):
     async def another(self) -> Round:
         """Ask every node once more."""
         ...
-
-
-def may_be_listed(members: Sequence[Member]) -> bool:
-    """Return whether clients that wait can be on lists on these nodes, as far as is known."""
-    return all(may_list(member.client) for member in members)
 
 
 class ListedOnNodes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.acquire import check_not_stuck
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.by_message import may_list
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED as GRANTED
@@ -19,7 +20,7 @@ from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
-from pyredisson.quorum.listed import ListedOnNodes, may_be_listed
+from pyredisson.quorum.listed import ListedOnNodes
 from pyredisson.quorum.release import undo
 from pyredisson.quorum.requests import Wanted, acquire_each
 from pyredisson.quorum.restart_guard import RestartGuard
@@ -224,7 +225,7 @@ class Redlock:
 
         runtime = self._client.runtime
         acquired: bool | None = None
-        if self._listed and may_be_listed(self._members):
+        if self._listed and all(may_list(member.client) for member in self._members):
             on_lists = ListedOnNodes(trial, last, heard, lambda round_: self._answer(trial, round_))
             refused = self._refused(trial, last)
             acquired = await on_lists.until_acquired(attempt, refused, deadline, self._name)
