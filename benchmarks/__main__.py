@@ -16,6 +16,7 @@ from pathlib import Path
 from .cluster import cluster
 from .coroutines import many_coroutines
 from .cross_hand_over import cross_hand_over
+from .crowd import QUICK_SIZES, SIZES, crowd, java_crowd
 from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
@@ -91,6 +92,12 @@ FIGURES: dict[str, Play] = {
         server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
     ),
     "hand_over": lambda server, effort, tournament: hand_over(server, rounds=effort.long_rounds, tournament=tournament),
+    "crowd": lambda server, effort, tournament: crowd(
+        server,
+        rounds=effort.long_rounds,
+        tournament=tournament,
+        sizes=QUICK_SIZES if effort.long_rounds == 1 else SIZES,
+    ),
     # Its numbers hardly scatter, and a turn takes more than a minute.
     "held_locks": lambda server, effort, tournament: held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
@@ -103,6 +110,9 @@ FIGURES: dict[str, Play] = {
     "java_redlock": _rates(java_redlock),
     "java_hand_over": lambda server, effort, tournament: java_hand_over(
         server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament
+    ),
+    "java_crowd": lambda server, effort, tournament: java_crowd(
+        server, rounds=effort.long_rounds, tournament=tournament
     ),
     "cross_hand_over": lambda server, effort, tournament: cross_hand_over(
         server, rounds=effort.long_rounds, seconds=effort.contend_seconds, tournament=tournament

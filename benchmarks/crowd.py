@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -13,14 +13,22 @@ from typing import Any
 
 import redis.asyncio
 
+from tests.interop.peer import JavaClient
+
+from .jvm import REDISSON, redissons
 from .report import Figure, at_most, show
-from .rounds import Tournament, median_of, median_ratio
+from .rounds import Samples, Tournament, median_of, median_ratio
 from .server import Server
 from .wire import lock_name
 
-__all__ = ["crowd"]
+__all__ = ["QUICK_SIZES", "SIZES", "crowd", "java_crowd"]
 
 PLAIN, FAIR, REDIS_PY = "pyredisson Lock", "pyredisson FairLock", "redis-py Lock"
+SEMAPHORE = "pyredisson Semaphore"
+
+#: The permits of the semaphore, and how many clients wait for them.
+PERMITS = 10
+CLIENTS_OF_PERMITS = 200
 
 PROCESSES = 4
 START_SECONDS = 120.0
@@ -28,15 +36,34 @@ SERVE_SECONDS = 300.0
 QUIET_SECONDS = 1.0
 LEASE_SECONDS = 300
 
+SIZES = (5, 20, 80, 200, 1000)
+QUICK_SIZES = (5, 20, 80)
+
+#: What a crowd must not make slower or more expensive than this one.
+FEW = 20
+
 #: The bounds are for this number of clients and more.
 MANY = 200
 
-SCRIPTS = "scripts a hand-over"
+REQUESTS = "requests a hand-over"
 COMMANDS = "commands a hand-over"
 MILLISECONDS = "ms a hand-over"
 
 #: Beyond this many clients redis-py's polls keep a small machine busy with nothing else.
 MOST_OF_REDIS_PY = 80
+
+#: Clients in JVMs, which need more memory.
+JAVA_SIZES = (5, 20)
+JAVA_SECONDS = 0.05
+
+
+def _of(client: Any, contestant: str) -> Any:
+    """What the contestant waits for, of a client."""
+    if contestant == FAIR:
+        return client.get_fair_lock(lock_name(0))
+    if contestant == SEMAPHORE:
+        return client.get_semaphore(lock_name(0))
+    return client.get_lock(lock_name(0))
 
 
 async def _wait_and_pass(contestant: str, url: str, clients: int, out: Connection, served: Event) -> None:
@@ -51,7 +78,7 @@ async def _wait_and_pass(contestant: str, url: str, clients: int, out: Connectio
                 from pyredisson.asyncio import Redisson
 
                 ours = await closing.enter_async_context(Redisson.from_url(url))
-                locks.append(ours.get_fair_lock(lock_name(0)) if contestant == FAIR else ours.get_lock(lock_name(0)))
+                locks.append(_of(ours, contestant))
 
         async def take(lock: Any) -> None:
             await lock.acquire()
@@ -70,21 +97,23 @@ def wait_and_pass(contestant: str, url: str, clients: int, out: Connection, serv
     asyncio.run(_wait_and_pass(contestant, url, clients, out, served))
 
 
-def _calls(server: Server) -> tuple[int, int]:
-    """How many scripts clients have run, and how many commands in all, those inside scripts included."""
+def _calls(server: Server, contestant: str) -> tuple[int, int]:
+    """How many requests clients have sent, and how many commands ran in all, those inside scripts included."""
     stats: dict[str, dict[str, int]] = server.admin.info("commandstats")
-    scripts = sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
+    # redis-py's Lock polls with SET; in others SET only runs inside a script.
+    sent = ("eval", "evalsha", "set") if contestant == REDIS_PY else ("eval", "evalsha")
+    requests = sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in sent)
     ignored = {"cmdstat_info", "cmdstat_ping"}
-    return scripts, sum(each["calls"] for name, each in stats.items() if name not in ignored)
+    return requests, sum(each["calls"] for name, each in stats.items() if name not in ignored)
 
 
-def _until_quiet(server: Server) -> None:
+def _until_quiet(server: Server, contestant: str) -> None:
     """Wait until the waiters ask no more than they do while they wait."""
     rate = float("inf")
     while True:
-        before = _calls(server)[1]
+        before = _calls(server, contestant)[1]
         time.sleep(QUIET_SECONDS)
-        now = _calls(server)[1] - before
+        now = _calls(server, contestant)[1] - before
         if now >= 0.8 * rate or now == 0:
             return
         rate = now
@@ -111,16 +140,15 @@ def _turn(server: Server, contestant: str, clients: int) -> dict[str, float]:
             if not read.poll(START_SECONDS):
                 raise RuntimeError(f"{contestant}: no sign of a process")
             read.recv()
-        _until_quiet(server)
-        scripts, commands = _calls(server)
-        begin = time.perf_counter()
-        release()
-        for read, _ in ends:
-            if not read.poll(SERVE_SECONDS):
-                raise RuntimeError(f"{contestant}: not all clients were served")
-            read.recv()
-        elapsed = time.perf_counter() - begin
-        scripts_after, commands_after = _calls(server)
+
+        def serve() -> None:
+            release()
+            for read, _ in ends:
+                if not read.poll(SERVE_SECONDS):
+                    raise RuntimeError(f"{contestant}: not all clients were served")
+                read.recv()
+
+        measured = _measure(server, contestant, clients, serve)
         served.set()
         for worker in workers:
             worker.join(START_SECONDS)
@@ -129,15 +157,26 @@ def _turn(server: Server, contestant: str, clients: int) -> dict[str, float]:
         for worker in workers:
             if worker.is_alive():
                 worker.kill()
+    return measured
+
+
+def _measure(server: Server, contestant: str, clients: int, serve: Callable[[], None]) -> dict[str, float]:
+    """Count what it takes until all clients that wait have been served."""
+    _until_quiet(server, contestant)
+    requests, commands = _calls(server, contestant)
+    begin = time.perf_counter()
+    serve()
+    elapsed = time.perf_counter() - begin
+    requests_after, commands_after = _calls(server, contestant)
     return {
-        SCRIPTS: (scripts_after - scripts) / clients,
+        REQUESTS: (requests_after - requests) / clients,
         COMMANDS: (commands_after - commands) / clients,
         MILLISECONDS: elapsed / clients * 1e3,
     }
 
 
 def _hold(server: Server, contestant: str, closing: ExitStack) -> Callable[[], object]:
-    """Hold the lock as one more client. Returns what releases it."""
+    """Hold the lock, or all permits, as one more client. Returns what releases it."""
     lock: Any
     if contestant == REDIS_PY:
         lock = server.admin.lock(lock_name(0), timeout=LEASE_SECONDS)
@@ -145,52 +184,114 @@ def _hold(server: Server, contestant: str, closing: ExitStack) -> Callable[[], o
     else:
         from pyredisson import Redisson
 
-        holder = closing.enter_context(Redisson.from_url(server.url))
-        lock = holder.get_fair_lock(lock_name(0)) if contestant == FAIR else holder.get_lock(lock_name(0))
+        lock = _of(closing.enter_context(Redisson.from_url(server.url)), contestant)
+        if contestant == SEMAPHORE:
+            lock.try_set_permits(PERMITS)
+            lock.acquire(PERMITS)
+            return lambda: lock.release(PERMITS)
         lock.lock(LEASE_SECONDS)
     release: Callable[[], object] = lock.release
     return release
 
 
-def crowd(server: Server, *, rounds: int, tournament: Tournament, sizes: Sequence[int] = (5, 20, 80, 200)) -> Figure:
+def _java_turn(server: Server, clients: Sequence[JavaClient]) -> dict[str, float]:
+    """The same with clients of Redisson; the one that has the lock before is ours."""
+    server.reset()
+    with ExitStack() as closing:
+        release = _hold(server, PLAIN, closing)
+        begin = time.monotonic_ns() + int(0.2e9)
+        # They ask again only until the end of that window, before which none of them is served.
+        window = (str(begin), str(begin + int(JAVA_SECONDS * 1e9)), "0")
+        running = [
+            each.jvm.start(f"bench {number}", "turns", each.name, *window) for number, each in enumerate(clients)
+        ]
+        time.sleep(0.2 + JAVA_SECONDS)
+
+        def serve() -> None:
+            release()
+            for each in running:
+                each.result(SERVE_SECONDS)
+
+        return _measure(server, REDISSON, len(clients), serve)
+
+
+def _row(samples: Samples, name: str) -> Sequence[str]:
+    return (name, *(show(median_of(samples, name, each)) for each in (REQUESTS, COMMANDS, MILLISECONDS)))
+
+
+HEADS = ("contestant, clients", REQUESTS, COMMANDS, MILLISECONDS)
+HOW = (
+    "Each client has one task, which waits for the lock, takes it once, and gives it back; the clients are in "
+    f"{PROCESSES} processes. Counted in the server, from the release on."
+)
+
+
+def crowd(server: Server, *, rounds: int, tournament: Tournament, sizes: Sequence[int] = SIZES) -> Figure:
     """Clients that wait for one lock, and take it once each."""
     title = "A crowd of clients on one lock"
-    rows: list[Sequence[str]] = []
-    samples: dict[str, Sequence[Any]] = {}
+    samples: dict[str, Sequence[Mapping[str, float]]] = {}
     for clients in sizes:
-        contestants = [PLAIN, FAIR, *([REDIS_PY] if clients <= MOST_OF_REDIS_PY else [])]
+        contestants = [PLAIN, FAIR]
+        if clients <= MOST_OF_REDIS_PY:
+            contestants.append(REDIS_PY)
+        if clients == CLIENTS_OF_PERMITS:
+            contestants.append(SEMAPHORE)
         of_size = tournament.play(
             f"{title}: {clients}", contestants, rounds, lambda name, clients=clients: _turn(server, name, clients)
         )
-        for name in contestants:
-            rows.append(
-                (
-                    name,
-                    str(clients),
-                    *(show(median_of(of_size, name, each)) for each in (SCRIPTS, COMMANDS, MILLISECONDS)),
-                )
-            )
-            samples[f"{name}, {clients}"] = of_size[name]
-    how = (
-        f"Each client has one task, which waits for the lock, takes it once, and gives it back; the clients are in "
-        f"{PROCESSES} processes. {rounds} rounds. Counted in the server from the release on. redis-py with its default "
-        "sleep of 0.1 s."
-    )
-    claims = [
-        claim
-        for clients in sizes
-        if clients >= 200
-        for claim in (
-            at_most(f"scripts a hand-over, {clients} clients", median_of(samples, f"{PLAIN}, {clients}", SCRIPTS), 3.5),
+        samples |= {f"{name}, {clients}": each for name, each in of_size.items()}
+    claims = []
+    for clients in filter(MANY.__le__, sizes):
+        plain = f"{PLAIN}, {clients}"
+        claims += [
+            at_most(f"requests a hand-over, {clients} clients", median_of(samples, plain, REQUESTS), 3.5),
             at_most(
-                f"time a hand-over of the fair lock's, {clients} clients",
-                median_ratio(
-                    {name: samples[f"{name}, {clients}"] for name in (PLAIN, FAIR)}, PLAIN, FAIR, MILLISECONDS
-                ),
+                f"time of the fair lock's, {clients} clients",
+                median_ratio(samples, plain, f"{FAIR}, {clients}", MILLISECONDS),
                 1.5,
-                " x",
+                "x",
             ),
+            at_most(
+                f"time of that with {FEW} clients, {clients} clients",
+                median_ratio(samples, plain, f"{PLAIN}, {FEW}", MILLISECONDS),
+                1.5,
+                "x",
+            ),
+        ]
+    permits = f"{SEMAPHORE}, {CLIENTS_OF_PERMITS}"
+    if permits in samples:
+        claims.append(at_most("requests a permit that is passed on", median_of(samples, permits, REQUESTS), 3.5))
+    how = f"{HOW} {rounds} rounds. redis-py polls every 0.1 s, its default. The semaphore has {PERMITS} permits."
+    rows = [_row(samples, name) for name in samples]
+    return Figure("crowd", title, how, HEADS, rows, claims, [], samples)
+
+
+def java_crowd(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
+    """The same, compared with Redisson."""
+    title = "A crowd of clients on one lock, compared with Redisson"
+    samples: dict[str, Sequence[Mapping[str, float]]] = {}
+    with ExitStack() as closing:
+        shares = [closing.enter_context(redissons([server] * (max(JAVA_SIZES) // PROCESSES))) for _ in range(PROCESSES)]
+        # One of each JVM in turn.
+        clients = [each for together in zip(*shares, strict=True) for each in together]
+        _java_turn(server, clients)
+        for size in JAVA_SIZES:
+
+            def turn(contestant: str, size: int = size) -> dict[str, float]:
+                return _java_turn(server, clients[:size]) if contestant == REDISSON else _turn(server, contestant, size)
+
+            pids = [each[0].jvm.pid for each in shares]
+            played = tournament.play(f"{title}: {size}", [PLAIN, REDISSON], rounds, turn, pids)
+            samples |= {f"{name}, {size}": each for name, each in played.items()}
+    how = f"{HOW} {rounds} rounds. The JVMs are started once, and warm."
+    rows = [_row(samples, name) for name in samples]
+    claims = [
+        at_most(
+            f"requests of Redisson's, {size} clients",
+            median_ratio(samples, f"{PLAIN}, {size}", f"{REDISSON}, {size}", REQUESTS),
+            1,
+            "x",
         )
+        for size in JAVA_SIZES
     ]
-    columns = ("contestant", "clients", SCRIPTS, COMMANDS, MILLISECONDS)
-    return Figure("crowd", title, how, columns, rows, claims, [], samples)
+    return Figure("java_crowd", title, how, HEADS, rows, claims, [], samples)

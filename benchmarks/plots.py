@@ -41,6 +41,10 @@ KEPT = (
     Bars("bytes", "resident memory, bytes a lock"),
 )
 WAIT = Waits("wait, ms")
+CROWD = (
+    Bars("requests a hand-over", "requests a hand-over"),
+    Bars("ms a hand-over", "time of a hand-over, ms"),
+)
 
 FIGURES: dict[str, Sequence[Panel]] = {
     "one_thread": [RATE],
@@ -62,12 +66,14 @@ FIGURES: dict[str, Sequence[Panel]] = {
         Bars("ms a hand-over", "time of a hand-over, ms"),
         Bars("KB a waiter", "memory, KB a waiter"),
     ],
+    "crowd": CROWD,
     "held_locks": KEPT,
     "presence": [Bars("% of a core", "the server's processor time, % of a core")],
     "java_one_thread": [RATE],
     "java_many_threads": [RATE],
     "java_redlock": [RATE],
     "java_hand_over": [ACQUISITIONS, WAIT],
+    "java_crowd": CROWD,
     "cross_hand_over": [Waits("from unlock() to the other's lock(), ms")],
     "java_held_locks": KEPT,
     "listeners": [RATE],
@@ -79,7 +85,7 @@ FIGURES: dict[str, Sequence[Panel]] = {
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("One server", ("one_thread", "many_threads", "many_coroutines", "readers")),
     ("A cluster", ("cluster",)),
-    ("Waiting", ("waiters", "hand_over", "contending_processes", "fair_processes")),
+    ("Waiting", ("waiters", "hand_over", "crowd", "contending_processes", "fair_processes")),
     ("Held locks", ("held_locks", "presence")),
     ("Redlock", ("redlock", "redlock_asyncio", "redlock_nodes_away")),
     ("Metrics", ("listeners",)),
@@ -92,6 +98,7 @@ COMPARED_WITH_REDISSON = (
     "java_many_threads",
     "java_redlock",
     "java_hand_over",
+    "java_crowd",
     "cross_hand_over",
     "java_held_locks",
 )

@@ -14,7 +14,7 @@ from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Awaitable, Coroutine, Sequence
     from typing import Any
 
     from pyredisson.core.attempt import Attempt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["ByMessage", "Listed", "ListedAttempt", "may_list", "until_acquired"]
+__all__ = ["ByMessage", "Listed", "ListedAttempt", "may_list", "may_not_list", "until_acquired"]
 
 
 def until_acquired(
@@ -84,25 +84,36 @@ class Listed:
         attempt: The attempt.
         message: How many waiters a message wakes.
         names: The names of the lock or semaphore.
-        wanted: What stands on the list behind the client and the number of the bench.
+        listed_as: What stands for the client on the list.
+        wanted: What stands there behind it and the number of the bench.
+        turn: How many waiters attempt when their client was told that it is its turn.
     """
 
     def __init__(
-        self, attempt: ListedAttempt, message: Message, names: LockNames | SemaphoreNames, wanted: str = ""
+        self,
+        attempt: ListedAttempt,
+        message: Message,
+        names: LockNames | SemaphoreNames,
+        listed_as: str,
+        *,
+        wanted: str = "",
+        turn: int = 1,
     ) -> None:
         client = attempt.client
         self._attempt = attempt
         self._client = client
         self._name = names.name
-        self.left: str | None = None
-        self._channel = names.own_channel(client.id)
-        self.listing: Listing = Listing(
-            f"{client.id}:{next(client.wakeups.bench_numbers)}{wanted}",
+        self.left: dict[int, str] = {}
+        self._channel = names.own_channel(listed_as)
+        listing = Listing(
+            f"{listed_as}:{next(client.wakeups.bench_numbers)}{wanted}",
             names.channel,
             names.waiting,
             message,
             client.runtime.now,
+            turn,
         )
+        self.listings: Sequence[Listing] = (listing,)
 
     async def until_acquired(
         self, refused: Refused, deadline: Deadline, *, label: str, free_after: float
@@ -118,7 +129,7 @@ class Listed:
         try:
             return await self._until_acquired(refused, deadline, label, free_after)
         except Rejected as rejected:
-            if not _may_not_list(self._client, rejected):
+            if not may_not_list(self._client, rejected):
                 raise
             return None
 
@@ -132,7 +143,7 @@ class Listed:
                 channels=(HeardOn(client.wakeups, self._channel, None),),
                 lock=self._name,
                 kind=label,
-                message=self.listing.message,
+                message=self.listings[0].message,
                 deadline=deadline,
                 free_after=free_after,
                 place_on_list=self,
@@ -149,8 +160,9 @@ class Listed:
             await self._leave(leaving=False)
         return acquired
 
-    async def look(self, seat: Seat) -> Answer:
+    async def look(self, seats: Sequence[Seat]) -> Answer:
         """See :meth:`PlaceOnList.look`."""
+        (seat,) = seats
         listing, wakeups = seat.bench.listing, self._client.wakeups
         assert listing is not None
         with wakeups.mutex:
@@ -163,16 +175,15 @@ class Listed:
 
     async def _leave(self, *, leaving: bool) -> None:
         """Have the client taken off the list, if nobody here waits any more."""
-        if self.left is not None and not self._client.closed:
+        if self.left and not self._client.closed:
             await self._client.finish(self._stop_waiting, self._over(), leaving=leaving)
 
     def _leave_later(self) -> None:
-        if self.left is not None and not self._client.closed:
+        if self.left and not self._client.closed:
             self._client.watchdog.do_later(self._stop_waiting, self._over())
 
     def _stop_waiting(self) -> Coroutine[Any, Any, Reply]:
-        assert self.left is not None
-        return self._client.runtime.eval(self._attempt.stop_waiting(self.left), CLEANUP_BUDGET)
+        return self._client.runtime.eval(self._attempt.stop_waiting(self.left[0]), CLEANUP_BUDGET)
 
     def _over(self) -> float:
         return self._client.runtime.now() + self._client.config.max_wait_without_check
@@ -183,7 +194,7 @@ def may_list(client: ClientCore) -> bool:
     return client.wakeups.may_list and client.runtime.counts_listeners()
 
 
-def _may_not_list(client: ClientCore, rejected: Rejected) -> bool:
+def may_not_list(client: ClientCore, rejected: Rejected) -> bool:
     """Return whether the server's user may not use lists of the clients that wait: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
@@ -205,12 +216,16 @@ class ByMessage(Waiting):
 
     Args:
         message: How many waiters a message wakes.
+        turn: How many waiters attempt when their client was told that it is its turn.
+        free_after: Seconds after which the next one may succeed when one has; ``None``: the lease.
     """
 
     announced = True
 
-    def __init__(self, message: Message = lock_message) -> None:
+    def __init__(self, message: Message = lock_message, turn: int = 1, free_after: float | None = None) -> None:
         self._message = message
+        self._turn = turn
+        self._free_after = free_after
 
     def yields(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
@@ -230,13 +245,20 @@ class ByMessage(Waiting):
         """See :meth:`Waiting.wait`."""
         client, kind = attempt.client, attempt.kind
         acquired: bool | None = None
+        free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
         if kind.listed and may_list(client):
-            listed = Listed(attempt, self._message, kind.names)
-            free_after = attempt.hold.lease_ms / 1000
+            listed = Listed(attempt, self._message, kind.names, kind.listed_as(), turn=self._turn)
             acquired = await listed.until_acquired(refused, deadline, label=kind.label, free_after=free_after)
             seen = None
         if acquired is None:
-            channel = kind.names.channel
-            acquired = await until_acquired(attempt, refused, seen, deadline, channel=channel, message=self._message)
+            acquired = await until_acquired(
+                attempt,
+                refused,
+                seen,
+                deadline,
+                channel=kind.names.channel,
+                message=self._message,
+                free_after=free_after,
+            )
         attempt.ownership.kind_state.waited(client.runtime.now())
         return acquired

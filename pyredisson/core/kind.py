@@ -136,6 +136,10 @@ class LockKind(ABC):
         """Return the ownerships of this client that a forced unlock ends."""
         return self.client.ownerships.of(self.names.name)
 
+    def listed_as(self) -> str:
+        """Return what stands for this client on the list of those who wait."""
+        return self.client.id
+
     # ---- its requests --------------------------------------------------------------------------------------------
 
     def list_args(self, look: Look) -> tuple[str | int, ...]:

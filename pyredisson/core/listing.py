@@ -89,6 +89,7 @@ class Listing:
         ears: The channel of the ears.
         usual: How many waiters a message on the channel of the lock wakes.
         now: The time.
+        turn: How many waiters look when the client is told that it is its turn.
     """
 
     __slots__ = (
@@ -96,11 +97,13 @@ class Listing:
         "_expires",
         "_now",
         "_only_ear",
+        "_turn",
         "_usual",
         "bench",
         "channel",
         "chosen",
         "ears",
+        "given_back",
         "looks",
         "maybe_listed",
         "member",
@@ -114,6 +117,7 @@ class Listing:
         ears: str,
         usual: Callable[[bytes], int],
         now: Callable[[], float],
+        turn: int = 1,
     ) -> None:
         self.member: str = member
         self.channel: str = channel
@@ -123,18 +127,22 @@ class Listing:
         self.looks: int = 0
         self.maybe_listed: bool = False
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
+        self.given_back: bool = False  # The same, and it was given back at once; see quorum/listed.py.
         self._answered: bool = False  # The next usual message is of a release that told a client of the list.
         self._only_ear: bool = False
         self._expires: float = math.inf  # When a permit does.
         self._usual = usual
         self._now = now
+        self._turn = turn
 
     def message(self, payload: bytes) -> int:
         """Take a message for clients on the list, and say how many waiters it wakes."""
         match payload:
             case b"go":
                 self.chosen = True
-                return 1
+                return self._turn
+            case _ if self.given_back:
+                self._answered = False
             case b"2" | b"4":
                 self._answered = payload == b"2"
                 self._look_after(BACKUP)
@@ -149,7 +157,7 @@ class Listing:
         """Take a message on one of the channels: that of the lock has messages of its own."""
         if channel != self.channel:
             return self.message(payload)
-        if self._answered:
+        if self._answered or self.given_back:
             self._answered = False
             return 0
         return self._usual(payload)
@@ -198,7 +206,7 @@ class Listing:
         self.looks += 1
         self._expires = math.inf
         self.maybe_listed = True
-        self.unlisted = False
+        self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)

@@ -136,9 +136,9 @@ class ListedNames:
         """Which clients wait, by the time since which they do."""
         return prefixed(WAITING, self.raw)
 
-    def own_channel(self, client_id: str) -> str:
+    def own_channel(self, listed_as: str) -> str:
         """Where one of them hears that it is its turn."""
-        return f"{self.waiting}:{client_id}"
+        return f"{self.waiting}:{listed_as}"
 
 
 class LockNames(ListedNames):

@@ -77,6 +77,14 @@ class Seat:
         self.called = True
         self.ticket.ring()
 
+    def begin(self, now: float) -> None:
+        """It is about to look on several channels: that answers what any of them has said, or is due by now."""
+        if self.called:
+            self.called = self.by_cap = False
+            self.rung = True
+        if self.bench.soon <= now and self.bench.first() is self:
+            self.bench.soon = math.inf
+
 
 class Bench:
     """The waiters of one channel who all want the same, so that one answer serves them all."""

@@ -37,17 +37,17 @@ class HeardOn(NamedTuple):
 
 
 class PlaceOnList(Protocol):
-    """How a waiter keeps its client on the server's list of those who wait.
+    """How a waiter keeps its client on the server's list of those who wait; on several servers, on one list each.
 
     Attributes:
-        listing: What its bench has there, if it is the first one on it.
-        left: What is to be taken off the list since nobody sits on the bench any more.
+        listings: What its benches have there, one for each channel, if it is the first one on them.
+        left: What is to be taken off since nobody sits on the bench any more, by the number of the channel.
     """
 
-    listing: Listing
-    left: str | None
+    listings: Sequence[Listing]
+    left: dict[int, str]
 
-    def look(self, seat: Seat) -> Awaitable[Answer]:
+    def look(self, seats: Sequence[Seat]) -> Awaitable[Answer]:
         """Attempt as one on the list."""
         ...
 
@@ -137,13 +137,16 @@ class _Place:
         on_list: PlaceOnList | None,
     ) -> None:
         self._on_list = on_list
-        listing = None if on_list is None else on_list.listing
         self._ticket = ticket
         self._party = party
-        self._seats = [
-            (heard, heard.wakeups.seat(heard.channel, kind, message, party, what, ticket, listing))
-            for heard in channels
-        ]
+        if on_list is None:
+            seats = [each.wakeups.seat(each.channel, kind, message, party, what, ticket) for each in channels]
+        else:
+            seats = [
+                each.wakeups.seat(each.channel, kind, listing.message, party, what, ticket, listing)
+                for each, listing in zip(channels, on_list.listings, strict=True)
+            ]
+        self._seats = list(zip(channels, seats, strict=True))
 
     def sit(self, look_in: float) -> None:
         """Join the waiters."""
@@ -191,21 +194,23 @@ class _Place:
 
     def look(self, attempt: Callable[[], Awaitable[Answer]]) -> Awaitable[Answer]:
         """Attempt; the first of a party that was not rung looks for all of it instead."""
-        seat = self._seats[0][1]
         if self._on_list is not None:
-            return self._on_list.look(seat)
+            return self._on_list.look([seat for _, seat in self._seats])
+        seat = self._seats[0][1]
         return attempt() if self._party is None or seat.rung else self._party.look(seat)
 
     def taken(self) -> None:
         """The attempt has succeeded."""
-        wakeups, seat = self._seats[0][0].wakeups, self._seats[0][1]
-        if seat.by_cap:
-            wakeups.last_resorts += 1
+        seats = [seat for _, seat in self._seats]
+        if any(seat.by_cap for seat in seats) and not any(seat.rung for seat in seats):
+            self._seats[0][0].wakeups.last_resorts += 1
 
     def answered(self, look_in: float) -> None:
         """An attempt was refused."""
         for heard, seat in self._seats:
             heard.wakeups.answered(seat, look_in)
+            if self._on_list is not None:
+                seat.by_cap = seat.rung = False
 
     def failed(self, failure: Failure, retry_in: float) -> None:
         """An attempt got no answer."""
@@ -215,16 +220,16 @@ class _Place:
     def leave(self, look_in: float, *, pass_on: bool) -> None:
         """Leave all seats, whatever interrupts that."""
         try:
-            for heard, seat in self._seats:
-                self._left(heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on))
+            for number, (heard, seat) in enumerate(self._seats):
+                self._left(number, heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on))
         except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
-            for heard, seat in self._seats:
-                self._left(heard.wakeups.leave(seat, look_in=math.inf, pass_on=True))
+            for number, (heard, seat) in enumerate(self._seats):
+                self._left(number, heard.wakeups.leave(seat, look_in=math.inf, pass_on=True))
             raise
 
-    def _left(self, member: str | None) -> None:
+    def _left(self, number: int, member: str | None) -> None:
         if self._on_list is not None and member is not None:
-            self._on_list.left = member
+            self._on_list.left[number] = member
 
 
 def _look_in(refused: Refused) -> float:

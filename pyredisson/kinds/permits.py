@@ -194,7 +194,7 @@ class PermitsCore(NumberedCore, ABC):
         client, names = self.client, self.names
         message = partial(permits_message, each=each)
         if may_list(client):
-            listed = Listed(attempt, message, names, f":{each}")
+            listed = Listed(attempt, message, names, self.client.id, wanted=f":{each}")
             acquired = await listed.until_acquired(refused, deadline, label=label, free_after=math.inf)
             if acquired is not None:
                 return acquired

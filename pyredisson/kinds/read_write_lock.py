@@ -8,29 +8,32 @@ Rules kept here:
 
 1. A writer may acquire the read side as well, and releases the two in any order. No other owner acquires in between.
 2. A reader may not acquire the write side: it would wait for itself.
-3. Readers and writers wait on one channel, on a bench each. A reader that has acquired lets the next one check at once,
-   a writer does not.
-4. While a writer waits in this client, a new reader waits, too, but not for longer than ``YIELD``.
+3. Readers and writers of a client wait on a bench each, and are on the list of those who wait as two. A reader that has
+   acquired lets the next one check at once, a writer does not.
+4. While a writer waits in this client, a new reader waits, too, but not for longer than ``YIELD``. Until then it is not
+   on the list; when the writer waits no longer, it checks.
+5. When the lock is free, the client is told that has waited longest; if it is a reader, all readers. All readers are
+   told, too, when a writer becomes a reader, and by any waiter who finds that the lock is read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson.core.attempt import Attempt, attempt, check_layout, expire
-from pyredisson.core.by_message import ByMessage, until_acquired
+from pyredisson.core.attempt import check_layout, expire
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.failures import Failure
 from pyredisson.core.holder import lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
-from pyredisson.core.outcomes import SELF_BLOCKED, Refused
+from pyredisson.core.outcomes import SELF_BLOCKED
 from pyredisson.core.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.settling import settle
-from pyredisson.core.waiters import lock_message
+from pyredisson.core.waiters import ALL, lock_message
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
+from pyredisson.kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, Politely, side_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,22 +42,15 @@ if TYPE_CHECKING:
 
     from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import OwnRival, Waiting
-    from pyredisson.core.outcomes import Answer, Outcome
+    from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
-    from pyredisson.core.yielding import Yielding
 
 __all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteLockCore"]
 
-#: Seconds for which a reader yields to waiting writers of its client; at most half of its own wait. As long as reads
-#: take less, the current ones end meanwhile, and a writer acquires the lock however many readers there are.
-YIELD = 0.5
-
-#: The sides as they are stored, and the labels of their waiters on the one channel.
-READERS: Final = "read"
-WRITERS: Final = "write"
+#: What is added to the time on the list of those who wait, for writers; see ``lua/shared/sides.lua``.
+BEHIND_MS: Final = 10**14
 
 #: The message of a writer's release, which wakes all readers.
 WRITTEN: Final = "1"
@@ -108,6 +104,7 @@ class SideKind(LockKind):
     layout = "read-write lock"
     one_sided = True
     writes = False
+    listed = True
     #: The message of a release.
     released: ClassVar[str]
 
@@ -119,55 +116,17 @@ class SideKind(LockKind):
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; the other side stays held."""
-        args = PUBLISH, self.released, self.label
+        args = PUBLISH, self.released, self.label, self.names.waiting
         return self.request("read_write_lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
 
+    def listed_as(self) -> str:
+        """See :meth:`LockKind.listed_as`."""
+        return side_of(self.client, self.label)
 
-class PoliteAttempt(Attempt):
-    """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
-
-    __slots__ = ()
-
-    async def __call__(self) -> Answer:
-        left: float = self.ownership.kind_state.until - self.client.runtime.now()
-        if left > 0 and _writer_waits(self.client, self.kind):
-            return Refused(int(1000 * left))
-        return await attempt(self.client, self.kind, self.ownership, self.hold)
-
-
-class Politely(ByMessage):
-    """Waiting by message; readers yield to a waiting writer of the same client."""
-
-    def yields(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
-        """See :meth:`Waiting.yields`."""
-        yielding: Yielding = ownership.kind_state
-        if _writer_waits(client, kind) and not _writes(client, ownership):
-            return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
-        return super().yields(client, kind, ownership, wait, now)
-
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
-        """See :meth:`Waiting.wait`."""
-        client, kind, yielding = attempt.client, attempt.kind, attempt.ownership.kind_state
-        polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
-        channel = kind.names.channel
-        try:
-            # A reader that has acquired lets the next one check at once.
-            return await until_acquired(polite, refused, seen, deadline, channel=channel, free_after=0.0)
-        finally:
-            yielding.stop()
-            yielding.waited(client.runtime.now())
-
-
-def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
-    return client.wakeups.anybody(kind.names.channel, WRITERS)
-
-
-def _writes(client: ClientCore, ownership: Ownership) -> bool:
-    """Return whether the owner holds the write side, so that no other owner could acquire the lock first."""
-    own = client.ownerships.find((ownership.name, writer_field(client.id, ownership.who.number)))
-    return own is not None and bool(own.holds)
+    def stop_waiting(self, member: str) -> Request:
+        """See :meth:`LockKind.stop_waiting`."""
+        keys = self.names.raw, self.names.waiting
+        return self.client.runtime.prepare("read_write_lock_stop_waiting", keys, (member, PUBLISH))
 
 
 class ReadKind(SideKind):
@@ -179,7 +138,7 @@ class ReadKind(SideKind):
     label = READERS
     released = UNLOCKED
     renew: Callable[..., Request] = staticmethod(renew_readers)
-    waiting: Waiting = Politely()
+    waiting: Waiting = Politely(turn=ALL, free_after=0.0)
 
     def holders(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.holders`: the writer, and holders of other layouts."""
@@ -196,12 +155,18 @@ class ReadKind(SideKind):
 
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        keys = (self.names.read_hold(ownership.owner, count + 1),)
-        return self.request("read_lock_acquire", ownership, (hold.lease_ms, count), keys, epoch=epoch, repeat=repeat)
+        args, keys = (hold.lease_ms, count), (self.names.read_hold(ownership.owner, count + 1),)
+        look = ownership.in_flight.look
+        if look is None:
+            return self.request("read_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
+        more = *args, *self.list_args(look)
+        return self.request(
+            "read_lock_acquire_waiting", ownership, more, (*keys, self.names.waiting), epoch=epoch, repeat=repeat
+        )
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, PUBLISH, self.released
+        args = lease_ms, count, PUBLISH, self.released, self.names.waiting
         keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1))
         return self.request("read_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
@@ -262,7 +227,7 @@ class WriteKind(SideKind):
     writes = True
     renew: Callable[..., Request] = staticmethod(renew_locks)
     own_rival: ClassVar[OwnRival | None] = OwnRead()
-    waiting: Waiting = ByMessage(writers_message)
+    waiting: Waiting = BeforeReaders(writers_message)
 
     def field(self, number: int) -> str:
         """See :meth:`LockKind.field`."""
@@ -274,11 +239,19 @@ class WriteKind(SideKind):
         leases_ms = hold.lease_ms + sum(each.lease_ms for each in ownership.holds)
         args = hold.lease_ms, count, reader, leases_ms
         keys = (self.names.read_hold(reader, 1),)
-        return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
+        look = ownership.in_flight.look
+        if look is None:
+            return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
+        rest_ms = look.rest_ms if look.rest_ms < 0 else look.rest_ms - BEHIND_MS
+        look = look._replace(waited_ms=look.waited_ms - BEHIND_MS, rest_ms=rest_ms)
+        more = *args, *self.list_args(look)
+        return self.request(
+            "write_lock_acquire_waiting", ownership, more, (*keys, self.names.waiting), epoch=epoch, repeat=repeat
+        )
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, PUBLISH, self.released
+        args = lease_ms, count, PUBLISH, self.released, self.names.waiting
         return self.request("write_lock_release", ownership, args, (self.names.channel,), epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:

@@ -5,10 +5,7 @@
 -- Reply 1: done
 -- include: ears
 -- include: choose
-redis.call('zrem', KEYS[2], ARGV[1])
-if redis.call('zrem', KEYS[2], 'ear:' .. string.match(ARGV[1], '^[^:]+')) == 1 then
-    keep_ears(KEYS[2], ARGV[2], 1000)
-end
+-- include: leave
 if redis.call('exists', KEYS[1]) == 0 and choose(KEYS[2], ARGV[2]) then
     redis.call(ARGV[2], KEYS[2], '4')
 end

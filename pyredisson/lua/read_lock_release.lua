@@ -4,9 +4,10 @@
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
+--       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: free, and n connections were notified.  0: still held, by this owner or others.
 --       nil: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
--- The first write is one that a server out of memory still accepts (DEL, PEXPIRE); then it accepts the rest.
+-- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_guard
 local lease = tonumber(ARGV[4])
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
@@ -63,7 +64,20 @@ elseif left == 0 then
     end
     reply = 0
     if free then
-        -- include: announce
+        local publish, message, waiting = ARGV[6], ARGV[7], ARGV[8]
+        local heard = 0
+        -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
+        if publish ~= '' then
+            if redis.pcall('exists', waiting) == 1 then
+                local reads = false
+                -- include: ears
+                -- include: choose
+                -- include: sides
+                -- include: tell
+            end
+            heard = heard + redis.call(publish, KEYS[3], message)
+        end
+        reply = 1 + heard
     end
     local live = redis.call('del', KEYS[4])
     for i = 2, held ~= '1' and tonumber(held) or 1 do

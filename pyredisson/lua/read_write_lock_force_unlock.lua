@@ -3,13 +3,24 @@
 -- KEYS  1 lock (hash)  2 epoch of the caller  3 channel
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 'read' or 'write'
+--       7 clients that wait (a key, but not one of KEYS)
 -- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: a newer request has overtaken it.
 -- include: epoch_guard
 local lease = 0
 local reply = false
 if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
-    if ARGV[4] ~= '' then
-        redis.call(ARGV[4], KEYS[3], ARGV[5])
+    local publish, message, waiting = ARGV[4], ARGV[5], ARGV[7]
+    local heard = 0
+    -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
+    if publish ~= '' then
+        if redis.pcall('exists', waiting) == 1 then
+            local reads = false
+            -- include: ears
+            -- include: choose
+            -- include: sides
+            -- include: tell
+        end
+        redis.call(publish, KEYS[3], message)
     end
     redis.call('del', KEYS[1])
     reply = 1

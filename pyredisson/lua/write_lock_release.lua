@@ -1,12 +1,13 @@
 -- Releases one hold of the write side. The last one frees the lock, or leaves it to what its owner reads; either way
--- all waiters are woken.
+-- the waiters are woken: of the clients on the list those who can have it, of the others all.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 channel
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
+--       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: written no more, and n connections were notified.  0: still held.
 --       nil: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
--- The first write is one that a server out of memory still accepts (DEL, PEXPIRE); then it accepts the rest.
+-- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_guard
 local lease = tonumber(ARGV[4])
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
@@ -16,7 +17,20 @@ local reply = false
 if left > 0 then
     -- include: release_one
 elseif left == 0 then
-    -- include: announce
+    local publish, message, waiting = ARGV[6], ARGV[7], ARGV[8]
+    local heard = 0
+    -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
+    if publish ~= '' then
+        if redis.pcall('exists', waiting) == 1 then
+            local reads = redis.call('hlen', KEYS[1]) > 2
+            -- include: ears
+            -- include: choose
+            -- include: sides
+            -- include: tell
+        end
+        heard = heard + redis.call(publish, KEYS[3], message)
+    end
+    reply = 1 + heard
     if redis.call('hlen', KEYS[1]) == 2 then
         redis.call('del', KEYS[1])
     else

@@ -19,6 +19,7 @@ from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
+from pyredisson.quorum.listed import ListedOnNodes, may_be_listed
 from pyredisson.quorum.release import undo
 from pyredisson.quorum.requests import Wanted, acquire_each
 from pyredisson.quorum.restart_guard import RestartGuard
@@ -61,6 +62,8 @@ class Redlock:
         self._one_token = any(kind.shared_token for kind in self._kinds)
         self._fenced = any(kind.token_per_hold for kind in self._kinds)
         self._announced = all(kind.waiting.announced for kind in self._kinds)
+        # A side of a lock may be free for some of those who wait, and not for others.
+        self._listed = all(kind.listed and not kind.one_sided for kind in self._kinds)
 
     def _node(self, index: int) -> str:
         address = self._members[index].client.address
@@ -136,13 +139,15 @@ class Redlock:
                 self._leave_rest(owned, hold)
             return ACQUIRED
         states = self._states(hold, said, now)
+        yes = [index for index, part in enumerate(hold.parts) if part is not None]
         await undo(owned, hold)
         if error is not None:
             raise error
         refused = {index: each for index, each in enumerate(said) if isinstance(each, Refused)}
         # Enough said yes, and too late for it to be of use: as good as not having been reached.
         reached = granted + len(refused) >= self._quorum > granted
-        return Round(False, reached, refused, states, runtime.now() - began)
+        rejected = {index: each for index, each in enumerate(said) if isinstance(each, Rejected)}
+        return Round(False, reached, refused, states, runtime.now() - began, yes, rejected)
 
     def _with_one_token(self) -> list[LockKind]:
         """The kinds for one round: the algorithm stores one random value on all nodes."""
@@ -210,10 +215,7 @@ class Redlock:
     async def _wait(self, trial: Trial, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again after a release, heard on enough nodes that they cannot all be away while a quorum is not."""
         chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
-        channels = [
-            HeardOn(self._members[index].client.wakeups, self._members[index].kind.names.channel, seen[index])
-            for index in sorted(chosen[: len(self._members) - self._quorum + 1])
-        ]
+        heard = sorted(chosen[: len(self._members) - self._quorum + 1])
 
         async def attempt() -> Answer:
             await runtime.sleep(min(trial.pace.chance(), deadline.left(runtime.now())))
@@ -221,17 +223,27 @@ class Redlock:
             return self._answer(trial, await trial.another())
 
         runtime = self._client.runtime
-        acquired = await until_taken(
-            attempt,
-            self._refused(trial, last),
-            runtime=runtime,
-            channels=channels,
-            lock=self._name,
-            kind="multi",
-            message=lock_message,
-            deadline=deadline,
-            free_after=trial.hold.lease_ms / 1000,
-        )
+        acquired: bool | None = None
+        if self._listed and may_be_listed(self._members):
+            on_lists = ListedOnNodes(trial, last, heard, lambda round_: self._answer(trial, round_))
+            refused = self._refused(trial, last)
+            acquired = await on_lists.until_acquired(attempt, refused, deadline, self._name)
+        if acquired is None:
+            members = [self._members[index] for index in heard]
+            acquired = await until_taken(
+                attempt,
+                self._refused(trial, trial.last or last),
+                runtime=runtime,
+                channels=[
+                    HeardOn(member.client.wakeups, member.kind.names.channel, seen[index])
+                    for index, member in zip(heard, members, strict=True)
+                ],
+                lock=self._name,
+                kind="multi",
+                message=lock_message,
+                deadline=deadline,
+                free_after=trial.hold.lease_ms / 1000,
+            )
         return acquired or await self.given_up(trial.owned, trial.last or last, "in time")
 
     def _answer(self, trial: Trial, round_: Round) -> Answer:

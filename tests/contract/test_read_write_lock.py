@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from pyredisson.kinds import read_write_lock
+from pyredisson.kinds import read_write_waiting
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
@@ -533,7 +533,7 @@ def test_all_readers_get_in_when_the_writers_lease_ends(world: World) -> None:
 @each_runtime
 def test_readers_of_a_client_yield_to_its_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is always somebody reading: without giving way, the writer would never get it."""
-    monkeypatch.setattr(read_write_lock, "YIELD", 5.0)
+    monkeypatch.setattr(read_write_waiting, "YIELD", 5.0)
     client = world.client()
     pair = [sides(actor, client)[0] for actor in world.actors(2)]
     carol = world.actor()
@@ -561,7 +561,7 @@ def test_readers_yield_for_a_moment_only(world: World) -> None:
     world.until(lambda: world.waiting(write) == 1)
     began = world.now()
     theirs.lock()
-    assert 0.9 * read_write_lock.YIELD < world.now() - began < read_write_lock.YIELD + 2
+    assert 0.9 * read_write_waiting.YIELD < world.now() - began < read_write_waiting.YIELD + 2
     mine.lock()  # Who reads already does not wait at all.
     assert theirs.try_lock()
     for lock in (mine, mine, theirs, theirs):
@@ -573,7 +573,7 @@ def test_readers_yield_for_a_moment_only(world: World) -> None:
 def test_a_reader_that_yielded_does_not_do_so_again_without_a_waiting_writer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_write_lock, "YIELD", 1.5)
+    monkeypatch.setattr(read_write_waiting, "YIELD", 1.5)
     client = world.client()
     alice, carol = world.actors(2)
     read, write = sides(alice, client)[0], sides(carol, client)[1]

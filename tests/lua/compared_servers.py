@@ -186,9 +186,16 @@ class Model:
     def __init__(self) -> None:
         self.now_us = 1_785_000_000_000_000
         self._heard: list[Message] = []
+        self._heard_shards: set[bytes] | None = None  # None: all
         self.server = SimulatedRedis(lambda: self.now_us, on_message=self._hear)
 
+    def hear_shards(self, channels: Iterable[bytes]) -> None:
+        """Listen to no other channels of ``SPUBLISH``."""
+        self._heard_shards = set(channels)
+
     def _hear(self, channel: bytes, payload: bytes, sharded: bool) -> int:
+        if sharded and self._heard_shards is not None and channel not in self._heard_shards:
+            return 0
         self._heard.append(Message(channel, timeless(payload), sharded))
         return 1
 

@@ -83,9 +83,13 @@ def epoch_of(lock: bytes, owner: bytes) -> bytes:
 
 SHARDED_CHANNELS: tuple[bytes, ...] = (
     *map(channel_of, LOCKS),
+    *(b"pyredisson_waiting:" + braced for braced in (b"{orders}", b"{shop}orders")),
+    *(b"pyredisson_waiting:{orders}:" + client for client in (b"C", b"D")),  # The others are gone.
     *(channel_of(lock) + b":" + owner for lock in LOCKS for owner in (*OWNERS, b"gone")),
     b"redisson_rwlock:{prices}",
     b"redisson_rwlock:{shop}prices",
+    *(b"pyredisson_waiting:" + braced for braced in (b"{prices}", b"{shop}prices")),
+    *(b"pyredisson_waiting:{prices}:" + side for side in (b"C.read", b"D.read", b"C.write", b"D.write")),
     b"channel",
     b"{a}b",
 )
@@ -148,13 +152,46 @@ def _fenced_acquire(random: Random, model: SimulatedRedis) -> Call:
     return [lock, epoch, token_of(lock)], [*args, joins, b"0"]  # Two servers' clocks are never the same.
 
 
+# Clients that wait, and for how long; each for another time, so that a late millisecond never decides who is first.
+WAITERS: Final = {b"C:3": b"5000", b"C:4": b"15000", b"D:3": b"25000", b"E:1": b"35000", b"F:1": b"45000"}
+
+
+def waiting_of(lock: bytes) -> bytes:
+    return b"pyredisson_waiting:" + (lock if b"{" in lock else b"{" + lock + b"}")
+
+
+def _waits(random: Random) -> list[bytes]:
+    """The arguments of an attempt that concern the list of clients that wait."""
+    me, waited = random.choice(list(WAITERS.items()))
+    rest = random.choice((b"-1", b"-1", waited))
+    return [me, waited, rest, random.choice((b"0", b"1")), random.choice((b"30000", b"60000")), _publish(random)]
+
+
+@generates("lock_acquire_waiting")
+def _lock_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _lock_acquire(random, model)
+    return [*keys, waiting_of(keys[0])], [*args, *_waits(random)]
+
+
+@generates("fenced_acquire_waiting")
+def _fenced_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _fenced_acquire(random, model)
+    return [*keys, waiting_of(keys[0])], [*args, *_waits(random)]
+
+
+@generates("lock_stop_waiting")
+def _lock_stop_waiting(random: Random, model: SimulatedRedis) -> Call:
+    lock = random.choice(LOCKS)
+    return [lock, waiting_of(lock)], [random.choice(list(WAITERS)), _publish(random)]
+
+
 @generates("lock_release")
 def _lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
         [lock, epoch_of(lock, owner), channel_of(lock)],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0"],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0", waiting_of(lock)],
     )
 
 
@@ -162,7 +199,8 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
 def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     epoch = _epoch(random, model, lock, owner)
-    return [lock, epoch_of(lock, owner), channel_of(lock)], [owner, epoch, _repeat(random), _announce(random), b"0"]
+    args = [owner, epoch, _repeat(random), _announce(random), b"0", waiting_of(lock)]
+    return [lock, epoch_of(lock, owner), channel_of(lock)], args
 
 
 @generates("lock_renew")
@@ -273,7 +311,7 @@ def _read_lock_release(random: Random, model: SimulatedRedis) -> Call:
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
         [lock, epoch_of(lock, owner), rw_channel_of(lock), read_hold_of(lock, owner, max(_number(counted), 1))],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"0"],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"0", waiting_of(lock)],
     )
 
 
@@ -303,15 +341,53 @@ def _write_lock_release(random: Random, model: SimulatedRedis) -> Call:
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
         [lock, epoch_of(lock, owner), rw_channel_of(lock)],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"1"],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"1", waiting_of(lock)],
     )
+
+
+# Each of them waits for another time, on either side, so that a late millisecond never decides who is first.
+SIDES: Final = {
+    b"C.read:3": b"5000",
+    b"D.read:4": b"15000",
+    b"E.read:3": b"25000",
+    b"C.write:5": b"10000",
+    b"D.write:6": b"20000",
+    b"E.write:5": b"30000",
+}
+
+
+def _waits_for(side: bytes, random: Random) -> list[bytes]:
+    """The arguments of an attempt that concern the list of clients that wait for a side."""
+    me = random.choice([member for member in SIDES if side in member])
+    behind = 10**14 if side == b".write:" else 0
+    waited = b"%d" % (int(SIDES[me]) - behind)
+    rest = random.choice((b"-1", b"-1", waited))
+    return [me, waited, rest, random.choice((b"0", b"1")), random.choice((b"30000", b"60000")), _publish(random)]
+
+
+@generates("read_lock_acquire_waiting")
+def _read_lock_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _read_lock_acquire(random, model)
+    return [*keys, waiting_of(keys[0])], [*args, *_waits_for(b".read:", random)]
+
+
+@generates("write_lock_acquire_waiting")
+def _write_lock_acquire_waiting(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _write_lock_acquire(random, model)
+    return [*keys, waiting_of(keys[0])], [*args, *_waits_for(b".write:", random)]
+
+
+@generates("read_write_lock_stop_waiting")
+def _read_write_lock_stop_waiting(random: Random, model: SimulatedRedis) -> Call:
+    lock = random.choice(READ_WRITE_LOCKS)
+    return [lock, waiting_of(lock)], [random.choice(list(SIDES)), _publish(random)]
 
 
 @generates("read_write_lock_force_unlock")
 def _read_write_lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner, side = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS), random.choice((b"read", b"write"))
     epoch = _epoch(random, model, lock, owner)
-    args = [owner, epoch, _repeat(random), _publish(random), b"0", side]
+    args = [owner, epoch, _repeat(random), _publish(random), b"0", side, waiting_of(lock)]
     return [lock, epoch_of(lock, owner), rw_channel_of(lock)], args
 
 
@@ -363,10 +439,6 @@ def taken_of(name: bytes) -> bytes:
 
 def done_of(name: bytes, owner: bytes) -> bytes:
     return b"pyredisson_done:" + (name if b"{" in name else b"{" + name + b"}") + b":" + owner
-
-
-def waiting_of(name: bytes) -> bytes:
-    return b"pyredisson_waiting:" + (name if b"{" in name else b"{" + name + b"}")
 
 
 #: What stands on lists, and for how many ms each waits: so far apart that their order does not depend on the clock.

@@ -51,6 +51,7 @@ def take(model: Model, step: Step) -> Any:
 def make_history(steps: Steps, seed: str, version: str) -> list[Step]:
     random = Random(seed)
     model = Model()
+    model.hear_shards(SHARDED_CHANNELS)
     history: list[Step] = []
     source = steps(random, model.server, version)
     for step in itertools.islice(source, STEPS_OF_A_HISTORY):
@@ -77,6 +78,7 @@ def run_history(real: RealServer, history: list[Step]) -> None:
     if Moment.of(replies[-1]).ended_us - before.begun_us > 10_000_000:
         raise StoodStillError
     model = Model()
+    model.hear_shards(SHARDED_CHANNELS)
     slack_ms = 2
     for at, step in enumerate(history):
         theirs, after = replies[2 * at], Moment.of(replies[2 * at + 1])

@@ -9,10 +9,14 @@ from typing import Any
 from pyredisson.config import Config
 from tests.simulation.history import HandleHistory, Plan
 from tests.simulator.checkers import LockRules, ReadWriteRules
+from tests.simulator.faults import Faults
 from tests.simulator.runtime import SimulatedClient
-from tests.simulator.world import Process
+from tests.simulator.world import Node, Process
 
 __all__ = ["CONFIG", "LockHistory", "LockPlan"]
+
+#: In seconds; without faults a message takes no longer.
+A_FEW_ROUND_TRIPS = 0.1
 
 CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, fair_lock_wait_timeout=6.0)
 
@@ -25,12 +29,14 @@ class LockPlan(Plan):
         locks: How many locks there are.
         kind: Their kind.
         replicas: How many replicas the server has.
+        unlisted: The share of clients that wait as earlier versions do, without a place on the server's list.
     """
 
     config: Config = CONFIG
     locks: int = 1
     kind: str = "lock"
     replicas: int = 0
+    unlisted: float = 0.0
 
 
 class LockHistory(HandleHistory):
@@ -44,7 +50,10 @@ class LockHistory(HandleHistory):
         self.world.node.redis.replicas = self.plan.replicas
 
     def clients_in(self, process: Process) -> list[Any]:
-        return [SimulatedClient(process, config=self.plan.config)]
+        client = SimulatedClient(process, config=self.plan.config)
+        if self.plan.unlisted and self.world.rng.random() < self.plan.unlisted:
+            client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
+        return [client]
 
     def watch(self) -> LockRules | ReadWriteRules:
         return LockRules(self.world, self.clients)
@@ -57,6 +66,32 @@ class LockHistory(HandleHistory):
             self.perhaps(0.2, runtime.cut, runtime.heal, (0.1, 4.0))
         self.perhaps(0.2, self.world.node.pause, self.world.node.resume, (0.1, 2.0))
         self.cancel_some(0.3, 40)
+
+    def start(self) -> None:
+        super().start()
+        if not self.plan.disturb and self.plan.faults == Faults():
+            self._watch_for_waiters_that_heard_nothing()
+
+    def _watch_for_waiters_that_heard_nothing(self) -> None:
+        """Without faults, no release may be noticed only by the look that waiters take from time to time."""
+        free_since: dict[bytes, float] = {}
+        of = {each.id.encode(): each.core.wakeups for each in self.clients}
+
+        def watch(node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+            now = self.world.now
+            if script.endswith(("_release", "_force_unlock")) and type(result) is int and result >= 1:
+                free_since[keys[0]] = now
+            elif "_acquire" in script and (result is None or (isinstance(result, list) and result[0] == b"token")):
+                late = now - free_since.pop(keys[0], now) > A_FEW_ROUND_TRIPS
+                wakeups = of.get(args[0].partition(b":")[0])
+                if late and wakeups is not None:
+                    before = wakeups.last_resorts
+                    self.world.at(now + A_FEW_ROUND_TRIPS, lambda: check(wakeups, before))
+
+        def check(wakeups: Any, before: int) -> None:
+            assert wakeups.last_resorts == before, "a waiter was served that no message had woken"
+
+        self.world.watchers.append(watch)
 
     def make(self, client: SimulatedClient, name: str) -> Any:
         """Return a handle on a lock."""

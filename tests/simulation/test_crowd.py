@@ -322,7 +322,9 @@ BUGS = {
         ("return type(heard) == 'number'\n", "if chosen then return true end\n            chosen = true\n"),
         ("    while true do\n", "    local chosen = false\n    while true do\n"),
     ),
-    "the newest one is chosen": in_script("lock_release", ("'zrange', waiting, 0, 0", "'zrange', waiting, -3, -3")),
+    "the newest one is chosen": in_script(
+        "lock_release", ("'limit', 0, 1)", "'limit', redis.call('zcount', waiting, '-inf', '(1e15') - 1, 1)")
+    ),
     "one that is gone is chosen": in_script("lock_force_unlock", ("if heard ~= 0 then", "if true then")),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
     "one that leaves stays on the list": in_code(Listing, "acquired", lambda self, look: None),
@@ -344,26 +346,39 @@ BUGS = {
 }
 
 
-def _checks() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
-    """The tests above, with each of their parameters."""
-    found = []
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or "planted" in name:
+def cases_of(test: Callable[..., None]) -> list[dict[str, Any]]:
+    """The values with which a test is called, by its marks."""
+    cases: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name != "parametrize":
             continue
-        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-        cases: list[dict[str, Any]] = [{}]
-        for mark in marks:
-            cases = [{**case, mark.args[0]: value} for case in cases for value in mark.args[1]]
-        found += [(name, test, case) for case in cases]
-    return found
+        names, values = mark.args
+        rows = (
+            [{names: value} for value in values]
+            if isinstance(names, str)
+            else [dict(zip(names, row, strict=True)) for row in values]
+        )
+        cases = [{**case, **row} for case in cases for row in rows]
+    return cases
 
 
-def _found() -> str | None:
-    for name, test, case in _checks():
+def _checks(tests: dict[str, Any]) -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
+    """The tests of a module that make crowds, with each of their parameters."""
+    return [
+        (name, test, case)
+        for name, test in list(tests.items())
+        if name.startswith("test_") and "make" in getattr(test, "__annotations__", ())
+        for case in cases_of(test)
+    ]
+
+
+def first_finding(tests: dict[str, Any], new: Callable[..., Crowd]) -> str | None:
+    """What the tests of a module find, if they find anything."""
+    for name, test, case in _checks(tests):
         made: list[Crowd] = []
 
-        def make(kind: str = "lock", made: list[Crowd] = made) -> Crowd:
-            made.append(Crowd(kind))
+        def make(*args: Any, made: list[Crowd] = made) -> Crowd:
+            made.append(new(*args))
             return made[-1]
 
         try:
@@ -379,6 +394,6 @@ def _found() -> str | None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name].plant(monkeypatch)
-    found = _found()
+    found = first_finding(globals(), Crowd)
     print(f"{name}: {found}")
     assert found is not None

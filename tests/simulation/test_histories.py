@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from pyredisson.core.listing import Listing
 from tests.simulation.history import quiet
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.seeds import runs
@@ -54,10 +55,33 @@ def test_no_seed_breaks_a_rule_of_the_fair_lock(chunk: int, volume: Callable[[in
     assert sum(result.grants for result in runs(partial(LockHistory, plan=LockPlan(kind="fair_lock")), seeds)) > 0
 
 
-def test_without_faults_nothing_is_ever_lost_or_unknown() -> None:
+#: Versions without the list of waiting clients are still in use, and Redisson has none.
+MIXED = LockPlan(processes=5, owners=1, unlisted=0.5)
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_breaks_a_rule_where_only_some_clients_are_listed(chunk: int, volume: Callable[[int], int]) -> None:
+    seeds = range(chunk, volume(10_000), CHUNKS)
+    assert sum(result.grants for result in runs(partial(LockHistory, plan=MIXED), seeds)) > 0
+
+
+def test_without_faults_a_message_wakes_each_waiter_whether_listed_or_not() -> None:
+    for seed in range(100):
+        LockHistory(seed, quiet(MIXED)).run()
+
+
+def test_a_waiter_that_hears_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = Listing.message
+    monkeypatch.setattr(Listing, "message", lambda self, payload: 0 if payload == b"go" else message(self, payload))
+    with pytest.raises(AssertionError, match="no message had woken"):
+        list(map(LockHistory.run, (LockHistory(seed, quiet(MIXED)) for seed in range(100))))
+
+
+def test_without_faults_no_outcome_is_unknown_and_no_server_away() -> None:
     for seed in range(100):
         result = LockHistory(seed, quiet(LockPlan())).run()
-        assert (result.lost, result.unknown, result.errors) == (0, 0, 0) or result.lost, f"seed {seed}: {result}"
+        assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
 @pytest.mark.parametrize("kind", SEEDED)

@@ -41,7 +41,7 @@ class ReadWriteHistory(LockHistory):
     async def once(self, process: Process, lock: ReadWriteLock) -> None:
         rng = self.world.rng
         read, write = lock.read_lock(), lock.write_lock()
-        lease = rng.uniform(0.2, 4.0)
+        lease = rng.uniform(*self.leases)
         kind = rng.randrange(8)
         if kind < 3:
             await super().once(process, read)
@@ -55,7 +55,7 @@ class ReadWriteHistory(LockHistory):
             await self.work(process)
             await read.unlock()
         elif kind == 6:
-            async with write.hold(lease_time=lease), read.hold(lease_time=rng.uniform(0.2, 4.0)) as held:
+            async with write.hold(lease_time=lease), read.hold(lease_time=rng.uniform(*self.leases)) as held:
                 await self.work(process)
                 held.ensure_held()
         else:
@@ -97,6 +97,19 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
         assert result.errors == 0, f"seed {seed}: {result}"
         assert result.unknown == 0 or result.lost, f"seed {seed}: {result}"
         assert result.grants > 0
+
+
+class LongLeases(ReadWriteHistory):
+    """A history in which no lease runs out."""
+
+    leases = (60.0, 90.0)
+
+
+def test_without_faults_each_wait_is_ended_by_a_message() -> None:
+    for seed in range(60):
+        history = LongLeases(seed, quiet(LockPlan()))
+        history.run()
+        assert sum(client.core.wakeups.last_resorts for client in history.clients) == 0, f"seed {seed}"
 
 
 BUGS = {

@@ -200,12 +200,14 @@ class ReadWriteRules(OwnershipRules):
     """
 
     def _after(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
+        script = script.removesuffix("_waiting")
         if script in ("read_lock_acquire", "write_lock_acquire") and result is None:
             self._granted(keys[0].decode(), args[0].decode(), script == "write_lock_acquire")
         now = node.redis.now_us // 1000
-        dump = node.redis.dump()
+        # The list of those who wait is no lock: it may end at any time.
+        dump = {key: entry for key, entry in node.redis.dump().items() if entry.type != "zset"}
         ends = {key: now + (entry.ttl_ms or 0) for key, entry in dump.items()}
-        for key in (key for key, entry in dump.items() if isinstance(entry.value, dict)):
+        for key in (key for key, entry in dump.items() if entry.type == "hash"):
             self._check_lock(key, dump[key], ends)
         who = [] if "force" in script else args[1:] if script.endswith("renew") else args[:1]
         for key in self._ends.keys() | ends.keys():

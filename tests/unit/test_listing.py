@@ -217,3 +217,32 @@ def test_a_look_when_a_permit_expires_is_not_caused_by_the_lack_of_a_message(
     wakeups.hint(OWN, first.bench.kind, 5.0)
     assert looks(wakeups, first, 1005.0)
     assert not first.by_cap
+
+
+def test_an_ear_whose_client_is_off_the_list_hears_its_turn_alone(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first = as_ear(wakeups, world)
+    listing = listing_of(first)
+    listing.begin_look(first)
+    listing.given_back = True
+    for payload in (b"2", b"4"):
+        wakeups.rang(EARS, payload)
+        wakeups.rang(CHANNEL, b"0")
+    assert not looks(wakeups, first, 1000 + BACKUP)
+    wakeups.rang(OWN, b"go")
+    assert looks(wakeups, first)
+    listing.begin_look(first)
+    wakeups.rang(CHANNEL, b"0")
+    assert looks(wakeups, first)
+
+
+def test_one_attempt_answers_what_was_said_on_several_channels(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first = as_ear(wakeups, world)
+    wakeups.rang(CHANNEL, b"0")
+    first.begin(1000.0)
+    assert first.rung
+    assert not looks(wakeups, first)
+    wakeups.rang(EARS, b"2")
+    first.begin(1000.0)
+    assert wakeups.sleep_until(first, math.inf, 1000.0) == 1000 + BACKUP
+    first.begin(1000 + BACKUP)
+    assert not looks(wakeups, first, 1000 + BACKUP)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from pyredisson import Config, Redisson
+from pyredisson import Config, MultiLock, Redisson
 from pyredisson.events import ServerUnsafe
 from pyredisson.lua import script_text
 from tests.examples import ROOT, blocks_of
@@ -130,7 +130,7 @@ def hold_once(handle: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize("kind", ["plain lock", "semaphore", "semaphore with expiring permits"])
+@pytest.mark.parametrize("kind", ["plain lock", "read-write lock", "semaphore", "semaphore with expiring permits"])
 def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
     kind: str, server: tuple[Redisson, redis.Redis]
 ) -> None:
@@ -158,3 +158,29 @@ def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
                     waiting.result(5)
                 assert monotonic() - began < 2
     assert [event.setting for event in told if isinstance(event, ServerUnsafe)].count("acl") == 1
+
+
+def test_a_user_who_may_not_use_lists_of_waiters_waits_for_a_quorum(server: tuple[Redisson, redis.Redis]) -> None:
+    client, administrator = server
+    rules = rules_of("plain lock")
+    without_keys = [rule for rule in rules if not rule.startswith("~pyredisson_waiting")]
+    without_channels = [rule for rule in rules if not rule.startswith("&pyredisson_waiting")]
+    for user, allowed_rules in (("no-lists", without_keys), ("no-channels", without_channels)):
+        administrator.execute_command("ACL SETUSER", user, *allowed_rules)
+        url = str(client.url).replace("unix://", f"unix://{user}:secret@")
+        told: list[object] = []
+        config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
+        with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url)) as later:
+            mine, theirs = (MultiLock(each.get_lock(f"orders:{user}")) for each in (later, earlier))
+            part = earlier.get_lock(f"orders:{user}")._core
+            for _ in range(2):
+                mine.lock()
+                with ThreadPoolExecutor() as pool:
+                    waiting = pool.submit(theirs.hold(wait_time=5).__enter__)
+                    until(lambda part=part: part.waiting() == 1 and not part.client.wakeups.may_list)  # type: ignore[misc]
+                    began = monotonic()
+                    mine.unlock()
+                    waiting.result(5)
+                assert monotonic() - began < 2
+                theirs.force_unlock()
+        assert [event.setting for event in told if isinstance(event, ServerUnsafe)].count("acl") == 1

@@ -1,7 +1,8 @@
 -- Attempts for a client that waits, and keeps the list of those who wait: a member for each client, with the time since
 -- which it waits, and the ears. The key and the six arguments that concern the list are the last ones:
---     the client and the number of its wait  for how long its first waiter has waited, ms  and the next one (-1: there
---     is none)  '1': it was told that it is its turn  for how long the list is kept, ms  PUBLISH or SPUBLISH
+--     the client and the number of its wait  for how long its first waiter has waited, ms (a writer of a read-write lock:
+--     less 1e14)  and the next one (-1: there is none)  '1': it was told that it is its turn  for how long the list is
+--     kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
 -- Expects  attempt(): the reply; keep_ears(waiting, publish, trusted); now: ms since the epoch
 -- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;

@@ -115,6 +115,7 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "ZCOUNT", _bytes(names.waiting), "-inf", "(1e15"
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
+            yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", "(1e15"
         case "semaphore" | "permits":
             semaphore = SemaphoreNames(key.decode("utf-8", "surrogateescape"))
             yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
@@ -147,16 +148,15 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
     else:
         stored.value = first if isinstance(first, bytes) else None
         stored.exists = stored.exists and stored.value is not None
-    if stored.layout == "mutex":
-        queued, token, listed = others
+    if stored.layout in ("mutex", "read_write", "semaphore", "permits"):
+        *others, listed = others
         stored.listed = read_count(listed) or 0
+    if stored.layout == "mutex":
+        queued, token = others
         stored.queued = queued if isinstance(queued, int) else 0
         stored.token = read_count(token)
-    elif stored.layout in ("semaphore", "permits"):
-        taken, listed = others
-        stored.listed = read_count(listed) or 0
-        if stored.layout == "permits":
-            stored.taken = read_count(taken)
+    elif stored.layout == "permits":
+        stored.taken = read_count(others[0])
 
 
 def _read_queues(server: Server, them: list[Stored]) -> None:

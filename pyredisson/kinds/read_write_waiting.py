@@ -1,0 +1,105 @@
+"""How the owners of the two sides of a read-write lock wait: readers yield to the writers of their client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyredisson.core.attempt import Attempt, attempt
+from pyredisson.core.by_message import ByMessage
+from pyredisson.core.names import writer_field
+from pyredisson.core.outcomes import Refused
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.yielding import Yielding
+
+__all__ = ["READERS", "WRITERS", "BeforeReaders", "Politely", "side_of"]
+
+#: Seconds for which a reader yields to waiting writers of its client; at most half of its own wait. As long as reads
+#: take less, the current ones end meanwhile, and a writer acquires the lock however many readers there are.
+YIELD = 0.5
+
+#: The sides as they are stored, and the labels of their waiters on the one channel.
+READERS: Final = "read"
+WRITERS: Final = "write"
+
+
+class PoliteAttempt(Attempt):
+    """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
+
+    __slots__ = ()
+
+    async def __call__(self) -> Answer:
+        left: float = self.ownership.kind_state.until - self.client.runtime.now()
+        look = self.ownership.in_flight.look
+        told = look is not None and look.chosen  # Its client is on the list for another reader.
+        if left > 0 and not told and _writer_waits(self.client, self.kind):
+            return Refused(int(1000 * left))
+        return await attempt(self.client, self.kind, self.ownership, self.hold)
+
+
+class Politely(ByMessage):
+    """Waiting by message; readers yield to a waiting writer of the same client."""
+
+    def yields(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+    ) -> Refused | None:
+        """See :meth:`Waiting.yields`."""
+        yielding: Yielding = ownership.kind_state
+        if _writer_waits(client, kind) and not _writes(client, ownership):
+            return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
+        return super().yields(client, kind, ownership, wait, now)
+
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+        """See :meth:`Waiting.wait`."""
+        client, kind, yielding = attempt.client, attempt.kind, attempt.ownership.kind_state
+        polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
+        try:
+            return await super().wait(polite, refused, seen, deadline)
+        finally:
+            yielding.stop()
+            yielding.waited(client.runtime.now())
+
+
+class BeforeReaders(ByMessage):
+    """Waiting by message; readers of the same client yield to a waiting writer."""
+
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+        """See :meth:`Waiting.wait`."""
+        client, kind = attempt.client, attempt.kind
+        try:
+            return await super().wait(attempt, refused, seen, deadline)
+        finally:
+            # Readers that yield are not on the list: the next release would not wake them.
+            if not _writer_waits(client, kind) and _any_yields(client, kind):
+                client.wakeups.hint(_own_channel(client, kind, READERS), READERS, 0)
+
+
+def side_of(client: ClientCore, label: str) -> str:
+    """Return what stands for one side's waiters of a client on the list of those who wait."""
+    return f"{client.id}.{label}"
+
+
+def _own_channel(client: ClientCore, kind: LockKind, label: str) -> str:
+    return kind.names.own_channel(side_of(client, label))
+
+
+def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
+    anybody = client.wakeups.anybody
+    return anybody(_own_channel(client, kind, WRITERS), WRITERS) or anybody(kind.names.channel, WRITERS)
+
+
+def _any_yields(client: ClientCore, kind: LockKind) -> bool:
+    now = client.runtime.now()
+    own = client.ownerships.of(kind.names.name)
+    return any(each.kind_state.until > now for each in own if each.kind is not None and each.kind.layout == kind.layout)
+
+
+def _writes(client: ClientCore, ownership: Ownership) -> bool:
+    """Return whether the owner holds the write side, so that no other owner could acquire the lock first."""
+    own = client.ownerships.find((ownership.name, writer_field(client.id, ownership.who.number)))
+    return own is not None and bool(own.holds)

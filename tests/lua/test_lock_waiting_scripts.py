@@ -1,0 +1,244 @@
+"""The scripts of plain and fenced locks where clients are on the list of those who wait."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.lua.harness import (
+    EPOCH,
+    FREE,
+    FREED,
+    LOCK,
+    ME,
+    RELEASED,
+    WRONGTYPE,
+    Around,
+    Call,
+    Case,
+    ComparedServer,
+    In,
+    State,
+    check,
+    each,
+    epoch,
+    lock,
+    stale,
+    text,
+)
+from tests.lua.test_lock_scripts import acquire, force_unlock, release
+from tests.lua.waiting_lists import LIST, listed, to, to_ears
+
+TOKEN: Final = b"redisson_lock_token:{orders}"
+#: They have waited for 3, 2 and 1 seconds.
+FIRST: Final = {b"a:1": In(-3000)}
+SECOND: Final = {b"b:1": In(-2000)}
+THIRD: Final = {b"c:1": In(-1000)}
+EARS: Final = {b"ear:b": In(1e15), b"ear:c": In(1e15)}
+
+
+def _with_list(call: Call) -> Call:
+    return Call(call.script, call.keys, (*call.args, LIST))
+
+
+def waiting(*, rest: int = -1, chosen: bool = False, epoch: int = 0) -> Call:
+    """My client attempts, and has waited for five seconds so far."""
+    call = acquire(epoch=epoch)
+    return Call(
+        "lock_acquire_waiting", (*call.keys, LIST), (*call.args, "me:1", 5000, rest, int(chosen), 30_000, "PUBLISH")
+    )
+
+
+def fenced_waiting(*, chosen: bool = False) -> Call:
+    """The same for a fenced lock."""
+    args = (ME, 0, 0, 30_000, 0, "", 0, "me:1", 5000, -1, int(chosen), 30_000, "PUBLISH")
+    return Call("fenced_acquire_waiting", (LOCK, EPOCH, TOKEN, LIST), args)
+
+
+def stop_waiting(member: str) -> Call:
+    return Call("lock_stop_waiting", (LOCK, LIST), (member, "PUBLISH"))
+
+
+def token(number: int) -> State:
+    return text(TOKEN, b"%d" % number)
+
+
+#: A release that tells somebody: 1, the one who is told, and the one connection that hears of it.
+TOLD: Final = RELEASED + 1
+
+RELEASES: Final = [
+    Case(
+        "the one is told that has waited longest",
+        lock(me=1) | listed(FIRST, SECOND, THIRD, EARS),
+        _with_list(release()),
+        TOLD,
+        listed(SECOND, THIRD, EARS),
+        [to("a"), to_ears("2"), *FREED],
+    ),
+    Case(
+        "an ear that is told is replaced",
+        lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
+        _with_list(release()),
+        TOLD,
+        listed(SECOND, THIRD, EARS),
+        [to("a"), to("c", "ear"), to_ears("2"), *FREED],
+    ),
+    Case(
+        "the last one on the list leaves no list",
+        lock(me=1) | listed(FIRST, {b"ear:a": In(1e15)}),
+        _with_list(release()),
+        TOLD,
+        FREE,
+        [to("a"), to_ears("2"), *FREED],
+    ),
+    Case(
+        "nobody is told while holds are left",
+        lock(me=2) | listed(FIRST),
+        _with_list(Call("lock_release", release().keys, (ME, 0, 0, 30_000, 2, "PUBLISH", "0"))),
+        0,
+        lock(me=1) | listed(FIRST),
+    ),
+    Case(
+        "nobody is told by a release that is not published",
+        lock(me=1) | listed(FIRST),
+        _with_list(release(publish="")),
+        1,
+        listed(FIRST),
+    ),
+    Case(
+        "the lock is freed although the list is something else",
+        lock(me=1) | text(LIST),
+        _with_list(release()),
+        RELEASED,
+        text(LIST),
+        FREED,
+    ),
+    Case(
+        "one is told by a forced unlock",
+        lock(other=2) | listed(FIRST, SECOND, EARS),
+        _with_list(force_unlock()),
+        [ME.replace(b":7", b":9")],
+        listed(SECOND, EARS),
+        [to("a"), to_ears("2"), *FREED],
+    ),
+]
+
+ATTEMPTS: Final = [
+    Case(
+        "one that is refused is on the list by the time since which it waits",
+        lock(other=1) | listed(SECOND, THIRD, EARS),
+        waiting(),
+        Around(30_000),
+        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+    ),
+    Case(
+        "the first one on the list is an ear",
+        lock(other=1),
+        waiting(),
+        Around(30_000),
+        lock(other=1) | listed({b"me:1": In(-5000), b"ear:me": In(1e15)}),
+        [to("me", "only")],
+    ),
+    Case(
+        "the second one, too",
+        lock(other=1) | listed(SECOND, {b"ear:b": In(1e15)}),
+        waiting(),
+        Around(30_000),
+        lock(other=1) | listed(SECOND, {b"ear:b": In(1e15), b"me:1": In(-5000), b"ear:me": In(1e15)}),
+        [to("me", "ear")],
+    ),
+    Case(
+        "the list lives longer with each one that is refused",
+        lock(other=1) | listed(SECOND, THIRD, EARS, ttl_ms=10_000),
+        waiting(),
+        Around(30_000),
+        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+    ),
+    Case(
+        "one that is served is on the list no more, and no ear",
+        listed({b"me:1": In(-5000), b"ear:me": In(1e15)}, FIRST, {b"ear:a": In(1e15)}, SECOND),
+        waiting(),
+        None,
+        lock(me=1) | listed(FIRST, SECOND, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
+        [to("b", "ear")],
+    ),
+    Case(
+        "one that is served stays with the time of the next one of its client",
+        listed(SECOND, THIRD, EARS),
+        waiting(rest=1500),
+        None,
+        lock(me=1) | listed({b"me:1": In(-1500)}, SECOND, THIRD, EARS),
+    ),
+    Case(
+        "one that has its turn says so to the ears",
+        listed(SECOND, THIRD, EARS),
+        waiting(chosen=True),
+        None,
+        lock(me=1) | listed(SECOND, THIRD, EARS),
+        [to_ears("3")],
+    ),
+    Case(
+        "one that comes too late says so as well, and is back on the list",
+        lock(other=1) | listed(SECOND, THIRD, EARS),
+        waiting(chosen=True),
+        Around(30_000),
+        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+        [to_ears("3")],
+    ),
+    Case(
+        "a request that is out of date changes nothing",
+        epoch(7) | listed(SECOND, THIRD, EARS),
+        waiting(),
+        stale(7),
+    ),
+    Case("nothing is acquired if the list is something else", text(LIST), waiting(), WRONGTYPE),
+    Case(
+        "a fenced lock gives a token to one that was told",
+        token(4) | listed(SECOND, THIRD, EARS),
+        fenced_waiting(chosen=True),
+        [b"token", b"5"],
+        lock(me=1) | token(5) | listed(SECOND, THIRD, EARS),
+        [to_ears("3")],
+    ),
+    Case(
+        "a fenced lock puts one that is refused on the list, without a token",
+        lock(other=1) | token(4) | listed(SECOND, THIRD, EARS),
+        fenced_waiting(),
+        Around(30_000),
+        lock(other=1) | token(4) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+    ),
+]
+
+LEAVES: Final = [
+    Case(
+        "one that leaves is on the list no more",
+        lock(other=1) | listed(FIRST, SECOND, THIRD, EARS),
+        stop_waiting("a:1"),
+        1,
+        lock(other=1) | listed(SECOND, THIRD, EARS),
+    ),
+    Case(
+        "an ear that leaves is replaced by the newest one",
+        lock(other=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
+        stop_waiting("a:1"),
+        1,
+        lock(other=1) | listed(SECOND, THIRD, EARS),
+        [to("c", "ear")],
+    ),
+    Case(
+        "one that leaves a free lock passes the turn on",
+        listed(FIRST, SECOND, THIRD, EARS),
+        stop_waiting("a:1"),
+        1,
+        listed(THIRD, {b"ear:c": In(1e15)}),
+        [to("b"), to_ears("4")],
+    ),
+    Case("the last one leaves nothing behind", listed(FIRST), stop_waiting("a:1"), 1, FREE),
+    Case("a later wait of the same client stays", lock(other=1) | listed({b"a:2": In(-1)}), stop_waiting("a:1"), 1),
+]
+
+CASES: Final = [*RELEASES, *ATTEMPTS, *LEAVES]
+
+
+@each(CASES)
+def test_case(server: ComparedServer, case: Case) -> None:
+    check(server, case)
