@@ -209,6 +209,16 @@ def test_a_message_that_cannot_be_read_is_no_error(wakeups: Wakeups, world: Fake
     assert not looks(wakeups, first)
 
 
+def test_a_look_when_a_permit_expires_is_not_caused_by_the_lack_of_a_message(
+    wakeups: Wakeups, world: FakeRuntime
+) -> None:
+    first = sit(wakeups, world)
+    confirmed(wakeups, first)
+    wakeups.hint(OWN, first.bench.kind, 5.0)
+    assert looks(wakeups, first, 1005.0)
+    assert not first.by_cap
+
+
 def test_an_ear_whose_client_is_off_the_list_hears_its_turn_alone(wakeups: Wakeups, world: FakeRuntime) -> None:
     first = as_ear(wakeups, world)
     listing = listing_of(first)
