@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from pyredisson.core.messages import INTERRUPTED
@@ -355,11 +355,13 @@ class Wakeups:
             )
             return line.looks_at
 
-    def refuse(self, error: Exception, line: Line | None = None) -> None:
-        """The server lets us subscribe to nothing on this line: all who wait there hear why."""
+    def refuse(self, error: Exception, line: Line | None = None, channels: Container[str] | None = None) -> None:
+        """The server refuses a subscription to these channels of a line (``None``: to all): those who wait hear why."""
         line = line or self.line
         with self.mutex:
             for name, entry in list(line.channels.items()):
+                if channels is not None and name not in channels:
+                    continue
                 entry.error = error
                 for bench in entry.benches.values():
                     bench.call(ALL)
@@ -369,8 +371,8 @@ class Wakeups:
                     self._parties.pop(bench.channel.name, None)
                 # The next one who waits shall try again.
                 self._channels.pop(name, None)
-            line.channels.clear()
-            line.idle.clear()
+                line.channels.pop(name, None)
+                line.idle.pop(name, None)
 
     def close(self, error: Exception) -> None:
         """Wake everybody with an error, now and for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
@@ -28,6 +29,9 @@ class Conversation:
 
     On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
     are not found elsewhere are asked for here again, at intervals that grow.
+
+    A refusal does not say which channel it concerns. It answers the first command that has no answer yet, so what waits
+    for other channels goes on.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Conversation:
         self._ping_timeout = ping_timeout
         self._heard = now
         self._asked: float | None = None
+        self._unanswered: deque[set[str]] = deque()  # The channels of each command that subscribes, in order.
 
     def begin(self, now: float) -> bytes:
         """The command to open with: subscribe to all that is wanted."""
@@ -52,7 +57,9 @@ class Conversation:
         """The command that subscribes."""
         self._asked = self._asked if self._asked is not None else now
         if not self._sharded:
+            self._unanswered.append(set(channels))
             return pack("SUBSCRIBE", *channels)
+        self._unanswered.extend({channel} for channel in channels)
         return b"".join([pack("SSUBSCRIBE", channel) for channel in channels])  # One command is about one slot.
 
     def farewell(self, channels: list[str], now: float) -> bytes:
@@ -74,17 +81,29 @@ class Conversation:
                 if kind in (b"message", b"smessage"):
                     self._wakeups.rang(channel.decode(), content, self._line)
                 elif kind in (b"subscribe", b"ssubscribe"):
+                    self._answered(channel.decode())
                     self._wakeups.confirmed(channel.decode(), self._line)
                     self._looks = 0
                 elif kind == b"sunsubscribe" and self._wakeups.dropped(channel.decode(), self._line):
                     self._go_astray(now)  # That was not asked for: its slot moves to another node.
 
+    def _answered(self, channel: str) -> None:
+        if not any(channel in channels for channels in self._unanswered):
+            return
+        while channel not in self._unanswered[0]:
+            self._unanswered.popleft()  # Answers come in order: this one was an error.
+        self._unanswered[0].discard(channel)
+        if not self._unanswered[0]:
+            self._unanswered.popleft()
+
     def _refused(self, error: rx.RedisError, now: float) -> None:
         if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
+            self._unanswered.clear()  # It may as well answer a farewell.
             if self._wakeups.unconfirmed(self._line):  # Else it answers a farewell.
                 self._go_astray(now)
         else:
-            self._wakeups.refuse(Rejected(error), self._line)
+            channels = self._unanswered.popleft() if self._unanswered else None
+            self._wakeups.refuse(Rejected(error), self._line, channels)
 
     def _go_astray(self, now: float) -> None:
         if self._astray_at == math.inf:
