@@ -29,6 +29,9 @@ from pyredisson.core.waiters import ALL, NO_BENCHES, Bench, Channel, Line, Seat,
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Any
+
     from pyredisson.core.listing import Listing
     from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.waiters import Message, Party
@@ -48,7 +51,7 @@ class Wakeups:
     def __init__(self, runtime: Runtime, max_wait_without_check: float) -> None:
         self._runtime = runtime
         self._cap = max_wait_without_check
-        self.mutex = runtime.mutex()
+        self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self._channels: dict[str, Channel] = {}
         self._parties: dict[str, Bench] = {}
         #: The only line, unless there are several: then that of the channels that have not been given one yet.

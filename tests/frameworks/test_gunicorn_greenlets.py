@@ -110,7 +110,7 @@ def test_a_waiting_greenlet_does_not_keep_the_worker_from_ending(surroundings: S
         site.stop(signal.SIGTERM)
         waiting.join()
         redis.delete(surroundings.name)
-    surroundings.check_nothing_left()
+    surroundings.check_nothing_left(waiters_killed=True)
 
 
 @each_kind

@@ -133,14 +133,14 @@ READ = Kind(
     "read_lock",
     _reading,
     _nested(lambda held: (held, held)),
-    calls("read_lock_acquire"),
+    calls("read_lock_acquire", "read_lock_acquire_waiting"),
     blocked_by="write_lock",
 )
 WRITE = Kind(
     "write_lock",
     _writing,
     _nested(lambda held: held),
-    calls("write_lock_acquire"),
+    calls("write_lock_acquire", "write_lock_acquire_waiting"),
     blocked_by="read_lock",
 )
 SEMAPHORE = Kind(

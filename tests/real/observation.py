@@ -39,7 +39,7 @@ def load_scripts(server: Server) -> None:
         pipeline.execute()
 
 
-ACQUIRE = calls("lock_acquire")
+ACQUIRE = calls("lock_acquire", "lock_acquire_waiting")
 RELEASE = calls("lock_release")
 RENEW = calls("lock_renew")
 FORCE = calls("lock_force_unlock")

@@ -6,12 +6,19 @@
 -- Nothing may fail once something has been acquired.
 -- Expects  attempt(): the reply; keep_ears(waiting, publish, trusted); now: ms since the epoch
 -- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;
---          outcome; refused; note()
+--          outcome; refused; note(); probe, full: whether the server is out of memory
 local waiting = KEYS[#KEYS]
 local me, waited, rest = ARGV[#ARGV - 5], ARGV[#ARGV - 4], ARGV[#ARGV - 3]
 local chosen, kept, publish = ARGV[#ARGV - 2], ARGV[#ARGV - 1], ARGV[#ARGV]
--- First, since a user who may not use the list must acquire nothing.
-if redis.call('zrem', waiting, 'told:' .. me) == 1 then
+-- First, since a user who may not use the list must acquire nothing. It changes nothing, so that a server out of memory
+-- refuses the attempt as well: it would accept what follows a change.
+local probe = redis.pcall('zadd', waiting, 'xx', '0', '')
+local full = type(probe) == 'table' and string.find(probe.err, 'OOM', 1, true)
+if type(probe) == 'table' and not full then
+    return probe
+end
+if redis.call('zscore', waiting, 'told:' .. me) then
+    redis.call('zrem', waiting, 'told:' .. me)
     chosen = '1'
 end
 local reply = attempt()
@@ -36,9 +43,9 @@ local function note()
         redis.call(publish, waiting, '3') -- The ears need not look whether those who were told are there.
     end
 end
-if refused then
+if refused and not full then
     note()
-elseif granted then
+elseif refused or granted then
     pcall(note)
 end
 return reply
