@@ -35,7 +35,8 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def shows(self, pattern: str, within: float = 20) -> re.Match[str]:
-        return until(lambda: re.search(pattern, self._shown.decode()), within, what=f"{pattern!r} on the terminal")
+        # The last character may have come in part.
+        return until(lambda: re.search(pattern, self._shown.decode(errors="replace")), within, what=f"{pattern!r} on the terminal")
 
 
 @contextmanager
