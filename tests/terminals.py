@@ -35,8 +35,10 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def shows(self, pattern: str, within: float = 20) -> re.Match[str]:
-        # The last character may have come in part.
-        return until(lambda: re.search(pattern, self._shown.decode(errors="replace")), within, what=f"{pattern!r} on the terminal")
+        def found() -> re.Match[str] | None:
+            return re.search(pattern, self._shown.decode(errors="replace"))  # The last character may be a part of one.
+
+        return until(found, within, what=f"{pattern!r} on the terminal")
 
 
 @contextmanager
