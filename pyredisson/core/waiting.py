@@ -100,7 +100,11 @@ async def until_taken(
             failures = 0
             place.answered(_look_in(answer))
     finally:
-        place.leave(free_after if taken else math.inf, pass_on=pass_on)
+        try:
+            place.leave(free_after if taken else math.inf, pass_on=pass_on)
+        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
+            place.leave(math.inf, pass_on=True)
+            raise
 
 
 class _Place:
@@ -181,14 +185,9 @@ class _Place:
             heard.wakeups.failed(seat, failure, retry_in)
 
     def leave(self, look_in: float, *, pass_on: bool) -> None:
-        """Leave all seats, whatever interrupts that."""
-        try:
-            for heard, seat in self._seats:
-                heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on)
-        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
-            for heard, seat in self._seats:
-                heard.wakeups.leave(seat, look_in=math.inf, pass_on=True)
-            raise
+        """Leave all seats. A waiter that is interrupted in here, or on its way, calls it again."""
+        for heard, seat in self._seats:
+            heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on)
 
 
 def _look_in(refused: Refused) -> float:
