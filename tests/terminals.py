@@ -35,7 +35,10 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def shows(self, pattern: str, within: float = 20) -> re.Match[str]:
-        return until(lambda: re.search(pattern, self._shown.decode()), within, what=f"{pattern!r} on the terminal")
+        def found() -> re.Match[str] | None:
+            return re.search(pattern, self._shown.decode(errors="replace"))  # The last character may be a part of one.
+
+        return until(found, within, what=f"{pattern!r} on the terminal")
 
 
 @contextmanager

@@ -120,7 +120,11 @@ async def until_taken(
             failures = 0
             place.answered(_look_in(answer))
     finally:
-        place.leave(free_after if taken else math.inf, pass_on=pass_on)
+        try:
+            place.leave(free_after if taken else math.inf, pass_on=pass_on)
+        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
+            place.leave(math.inf, pass_on=True)
+            raise
 
 
 class _Place:
@@ -218,14 +222,9 @@ class _Place:
             heard.wakeups.failed(seat, failure, retry_in)
 
     def leave(self, look_in: float, *, pass_on: bool) -> None:
-        """Leave all seats, whatever interrupts that."""
-        try:
-            for number, (heard, seat) in enumerate(self._seats):
-                self._left(number, heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on))
-        except BaseException:  # Ctrl-C, just now: a seat that is left half would keep the others from theirs.
-            for number, (heard, seat) in enumerate(self._seats):
-                self._left(number, heard.wakeups.leave(seat, look_in=math.inf, pass_on=True))
-            raise
+        """Leave all seats. A waiter that is interrupted in here, or on its way, calls it again."""
+        for number, (heard, seat) in enumerate(self._seats):
+            self._left(number, heard.wakeups.leave(seat, look_in=look_in, pass_on=pass_on))
 
     def _left(self, number: int, member: str | None) -> None:
         if self._on_list is not None and member is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from pyredisson.core.failures import NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.running import run
 from pyredisson.core.waiters import lock_message
-from pyredisson.core.waiting import RETRY, HeardOn, until_taken
+from pyredisson.core.waiting import RETRY, HeardOn, _Place, until_taken
 from pyredisson.core.wakeups import Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
@@ -330,3 +332,25 @@ def test_one_attempt_serves_all_who_wait() -> None:
     assert not run_beside(waiter)
     assert len(waiter.attempts.at) == 1
     assert followers[0].bench.next_check == pytest.approx(1000.001 + 4.001)
+
+
+@pytest.mark.parametrize("outcome", [ACQUIRED, Rejected(PermissionError("NOPERM"))], ids=["acquired", "refused"])
+@pytest.mark.parametrize("where", [_Place.leave, Wakeups.leave], ids=["place", "seat"])
+def test_an_interruption_as_it_begins_to_leave_keeps_it_from_nothing(
+    where: Callable[..., None], outcome: Answer | BaseException
+) -> None:
+    waiter = Waiter(outcome)
+    waiter.ring(1.0)
+
+    def interrupt(frame: FrameType, event: str, arg: object) -> None:
+        if frame.f_code is where.__code__:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            waiter.run()
+    finally:
+        sys.settrace(before)

@@ -96,10 +96,10 @@ def test_the_server_that_fails_with_any_text_is_harmless(start: Start) -> None:
 
 
 def test_the_first_page_shows_locks_with_holders_and_waiters_and_clients(start: Start) -> None:
-    held = lock("orders", who(1, since=time.time() - 61, remaining=20.0), waiting_clients=3, free_in=20.0)
+    held = lock("orders", who(1, since=time.time() - 3 * 3600 - 305, remaining=20.0), waiting_clients=3, free_in=20.0)
     stale = lock("stale", who(7, connected=False), never_expires=True)
     text = start(Scene(held, stale, lock("free", permits=3, kind="semaphore"))).get("/").text
-    for shown in ("orders", "web@host-1 pid 1001 t1", "1 min 1 s", "never expires", "3 free", "host-2"):
+    for shown in ("orders", "web@host-1 pid 1001 t1", "3 h 5 min", "never expires", "3 free", "host-2"):
         assert shown in text, shown
 
 
