@@ -24,7 +24,7 @@ from pyredisson.net.bounded_sources import bound_handshake, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of
 from pyredisson.net.urls import own_settings
 
-__all__ = ["Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
+__all__ = ["BackgroundThread", "Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
 
 
 class Sockets:
@@ -120,3 +120,18 @@ def end_inherited_thread(thread: threading.Thread) -> None:
     """
     threads: dict[int, threading.Thread] = getattr(threading, "_active", {})
     threads.setdefault(threading.get_ident(), thread)
+
+
+class BackgroundThread(threading.Thread):
+    """A daemon thread that begins quietly, too, if it is the copy of one of the parent's that had not begun yet.
+
+    For the same reason: ``threading`` has forgotten in the child that it is about to begin.
+    """
+
+    def __init__(self, target: Callable[[], object], name: str) -> None:
+        super().__init__(target=target, name=name, daemon=True)
+
+    def _bootstrap_inner(self) -> None:
+        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
+        about_to_begin.setdefault(self, self)
+        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.
