@@ -123,9 +123,10 @@ def end_inherited_thread(thread: threading.Thread) -> None:
 
 
 class BackgroundThread(threading.Thread):
-    """A daemon thread that begins quietly, too, if it is the copy of one of the parent's that had not begun yet.
+    """A daemon thread that begins quietly even if it is the copy of a thread that was about to begin in the parent.
 
-    For the same reason: ``threading`` has forgotten in the child that it is about to begin.
+    ``threading`` forgets in the child of a fork which threads are about to begin. A greenlet begins there all the same,
+    and would fail with a ``KeyError`` that is printed.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
