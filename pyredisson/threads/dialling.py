@@ -12,7 +12,7 @@ import redis.exceptions as rx
 from pyredisson.core.failures import Connecting
 from pyredisson.core.running import run
 from pyredisson.shared.clock import monotonic
-from pyredisson.threads.inherited import end_inherited_thread
+from pyredisson.threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson.threads.interruption import Flag
 
 __all__ = ["ThreadDial", "in_time"]
@@ -27,7 +27,7 @@ class ThreadDial:
         self._work = work
         self._done = Flag()
         try:
-            threading.Thread(target=self._run, name="pyredisson-connecting", daemon=True).start()
+            BackgroundThread(self._run, "pyredisson-connecting").start()
         except RuntimeError:  # There can be no more threads; the interpreter is about to end, maybe.
             self._run()
 
@@ -73,7 +73,7 @@ def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], o
                     unwanted(result)
         over.set()
 
-    threading.Thread(target=work, name="pyredisson-connecting", daemon=True).start()
+    BackgroundThread(work, "pyredisson-connecting").start()
     try:
         done = over.wait(timeout)
     except BaseException:

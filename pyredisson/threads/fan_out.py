@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +13,7 @@ from pyredisson.core.runtime import Ask, Reply
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 from pyredisson.shared.clock import monotonic
+from pyredisson.threads.inherited import BackgroundThread
 from pyredisson.threads.interruption import Flag
 from pyredisson.threads.socket_errors import raise_if_foreign
 from pyredisson.threads.sockets import Connection
@@ -117,7 +117,7 @@ class InThread:
         self._answer: Any = None
         self._link = link
         self._ask = ask
-        threading.Thread(target=self._run, name="pyredisson-request", daemon=True).start()
+        BackgroundThread(self._run, "pyredisson-request").start()
 
     def _run(self) -> None:
         link, ask = self._link, self._ask

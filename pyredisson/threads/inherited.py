@@ -24,7 +24,7 @@ from pyredisson.net.bounded_sources import bound_handshake, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of
 from pyredisson.net.urls import own_settings
 
-__all__ = ["Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
+__all__ = ["BackgroundThread", "Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
 
 
 class Sockets:
@@ -120,3 +120,19 @@ def end_inherited_thread(thread: threading.Thread) -> None:
     """
     threads: dict[int, threading.Thread] = getattr(threading, "_active", {})
     threads.setdefault(threading.get_ident(), thread)
+
+
+class BackgroundThread(threading.Thread):
+    """A daemon thread that begins quietly even if it is the copy of a thread that was about to begin in the parent.
+
+    ``threading`` forgets in the child of a fork which threads are about to begin. A greenlet begins there all the same,
+    and would fail with a ``KeyError`` that is printed.
+    """
+
+    def __init__(self, target: Callable[[], object], name: str) -> None:
+        super().__init__(target=target, name=name, daemon=True)
+
+    def _bootstrap_inner(self) -> None:
+        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
+        about_to_begin.setdefault(self, self)
+        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.

@@ -24,7 +24,7 @@ from pyredisson.shared.patching import check_patched
 from pyredisson.shared.task_owners import TaskOwner
 from pyredisson.shared.thread_owners import ThreadOwner
 from pyredisson.threads.fan_out import fan_out
-from pyredisson.threads.inherited import end_inherited_thread
+from pyredisson.threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ThreadLoop:
         check_patched()
         with self._mutex:
             if self._thread is None and not self._closed:
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                BackgroundThread(self._run, self._name).start()
 
     def _run(self) -> None:
         # A caller that was interrupted while starting us leaves it to the next nudge: there may be two of us.
@@ -189,7 +189,7 @@ class ThreadsRuntime(BaseRuntime):
 
         listening, only_listener = self._listening, self._only_listener
         only = only_listener.setdefault(subscriber, threading.Lock())
-        threading.Thread(target=listen, name="pyredisson-subscriber", daemon=True).start()
+        BackgroundThread(listen, "pyredisson-subscriber").start()
 
     # ---- plain ---------------------------------------------------------------------------------------------------
 

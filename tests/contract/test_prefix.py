@@ -169,7 +169,10 @@ def test_the_nodes_of_a_red_lock_have_it(world: World) -> None:
     assert "app:orders" in keys(world.node(1))
     world.renewed("app:orders", store=world.node(1))
     red.unlock()
-    assert "app:orders" not in keys(world.node(1))
+    assert red.try_lock(5, 60)
+    red.unlock()
+    # A node that answers late is left to the background. It is not the end of a lease that frees it.
+    world.until(lambda: "app:orders" not in keys(world.node(1)))
 
 
 @pytest.mark.parametrize("kind", LOCKS)
