@@ -116,7 +116,7 @@ class Listed:
         self.listings: Sequence[Listing] = (listing,)
 
     async def until_acquired(
-        self, refused: Refused, deadline: Deadline, *, label: str, free_after: float
+        self, refused: Refused, deadline: Deadline, *, label: str, free_after: float, yields: bool = False
     ) -> bool | None:
         """Attempt again, as :func:`until_acquired` does. ``None``: the server's user may not use lists.
 
@@ -125,22 +125,26 @@ class Listed:
             deadline: When to give up.
             label: Waiters of one label share the server's answers.
             free_after: See :func:`until_taken`.
+            yields: Whether it was refused to let others come first; else it attempts at once, to come onto the list.
         """
+        seen = self._client.wakeups.glance(self._channel) if yields else None
         try:
-            return await self._until_acquired(refused, deadline, label, free_after)
+            return await self._until_acquired(refused, seen, deadline, label, free_after)
         except Rejected as rejected:
             if not may_not_list(self._client, rejected):
                 raise
             return None
 
-    async def _until_acquired(self, refused: Refused, deadline: Deadline, label: str, free_after: float) -> bool:
+    async def _until_acquired(
+        self, refused: Refused, seen: int | None, deadline: Deadline, label: str, free_after: float
+    ) -> bool:
         client, attempt = self._client, self._attempt
         try:
             acquired = await until_taken(
                 attempt,
                 refused,
                 runtime=client.runtime,
-                channels=(HeardOn(client.wakeups, self._channel, None),),
+                channels=(HeardOn(client.wakeups, self._channel, seen),),
                 lock=self._name,
                 kind=label,
                 message=self.listings[0].message,
@@ -244,11 +248,14 @@ class ByMessage(Waiting):
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind = attempt.client, attempt.kind
+        yielding: Yielding = attempt.ownership.kind_state
         acquired: bool | None = None
         free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
         if kind.listed and may_list(client):
             listed = Listed(attempt, self._message, kind.names, kind.listed_as(), turn=self._turn)
-            acquired = await listed.until_acquired(refused, deadline, label=kind.label, free_after=free_after)
+            acquired = await listed.until_acquired(
+                refused, deadline, label=kind.label, free_after=free_after, yields=refused is yielding.refused
+            )
             seen = None
         if acquired is None:
             acquired = await until_acquired(
@@ -260,5 +267,5 @@ class ByMessage(Waiting):
                 message=self._message,
                 free_after=free_after,
             )
-        attempt.ownership.kind_state.waited(client.runtime.now())
+        yielding.waited(client.runtime.now())
         return acquired

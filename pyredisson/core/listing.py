@@ -10,7 +10,7 @@ Rules kept here:
    the newest ones, or ``only`` if there is no other one: then its first attempt, once it listens, comes at once.
 3. On a channel of theirs the ears hear ``2`` before the usual message of a release if a client on the list was told;
    then the usual one does not concern them. (``4``: one was told, and no other message follows.) If they do not hear
-   ``3``, which says that this client has attempted, they attempt themselves after :data:`BACKUP`.
+   ``3``, which says that this client has acquired, they attempt themselves after :data:`BACKUP`.
 4. The last one who leaves a bench with its client on the list has it taken off. Each bench has another number,
    so that a request that comes late concerns no later bench.
 5. Of permits, as many clients are told as there are permits for. The first of those on the list hears ``in`` and a

@@ -9,8 +9,8 @@ from pyredisson.core.outcomes import Refused
 __all__ = ["Yielding"]
 
 #: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to
-#: hand over each time costs more than many a short hold.
-SLICE = 0.02
+#: hand over each time costs more than many a short hold. What it was measured by: docs/explanation/architecture.md.
+SLICE = 0.06
 
 #: For how long an owner yields after a release, in seconds: this long and two round trips, so that those who wait can
 #: hear of the release and ask.
@@ -23,13 +23,15 @@ class Yielding:
 
     Attributes:
         until: Until when.
+        refused: What an attempt was refused with that was not made, the last time.
     """
 
-    __slots__ = ("_slice_began", "until")
+    __slots__ = ("_slice_began", "refused", "until")
 
     def __init__(self) -> None:
         self._slice_began = -math.inf
         self.until: float = -math.inf
+        self.refused: Refused | None = None
 
     def waited(self, now: float) -> None:
         """It has waited, and may keep the lock for a while."""
@@ -43,7 +45,8 @@ class Yielding:
     def yield_for(self, seconds: float, now: float) -> Refused:
         """Yield for so long, from now on. Returns what to act as if the server had said so."""
         self.until = now + seconds
-        return Refused(int(1000 * seconds))
+        self.refused = Refused(int(1000 * seconds))
+        return self.refused
 
     def stop(self) -> None:
         """It has waited long enough."""
@@ -52,4 +55,5 @@ class Yielding:
     def refuse(self, wait: float | None, now: float) -> Refused | None:
         """What to act as if the server had said so, for an acquire that may wait for ``wait`` seconds."""
         left = self.until - now
-        return Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
+        self.refused = Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
+        return self.refused

@@ -197,7 +197,7 @@ ATTEMPTS: Final = [
         rw("read", other=1)
         | theirs(30_000)
         | listed(WRITER_TOO, {b"me.write:1": In(1e14 - 5000), b"ear:d.write": In(1e15), b"ear:me.write": In(1e15)}),
-        [to("c.read"), to("me.write", "ear"), to_ears("3")],
+        [to("c.read"), to("me.write", "ear")],
     ),
     Case(
         "a writer that has its turn says so to the ears",

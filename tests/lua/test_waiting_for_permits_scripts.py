@@ -207,7 +207,6 @@ CASES: Final = [
         wait_for_permits(chosen=True),
         [0, 0],
         permits(0) | done(5, 0) | waits("a:1:1", "b:1:1", ears="bc"),
-        [ears_hear("3")],
     ),
     Case(
         "others are told of permits that are left",

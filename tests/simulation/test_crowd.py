@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core import listing
+from pyredisson.core import listing, yielding
 from pyredisson.core.listing import Listing
 from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
@@ -289,6 +290,36 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
     crowd.finish()
     assert crowd.served == [1, 2, 3, 1]
     assert crowd.times[-1] - crowd.times[-2] < SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+@pytest.mark.parametrize("clients", [2, 8])
+def test_owners_that_acquire_again_and_again_let_the_others_in(make: Callable[..., Crowd], clients: int) -> None:
+    crowd = make()
+    turns: list[int] = []
+    ends = crowd.world.now + 2.0
+
+    async def work(number: int, client: SimulatedClient) -> None:
+        lock = crowd.lock(client)
+        while crowd.world.now < ends:
+            await lock.lock()
+            turns.append(number)
+            await crowd.world.pause_of(client.runtime.process, 0.001)
+            await lock.unlock()
+
+    for number in range(clients):
+        client = crowd.client()
+        crowd.tasks.append(client.runtime.process.start(work(number, client), "owner"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yielding, "SLICE", 0.0)  # From one release on.
+        crowd.release()
+        crowd.finish()
+    shares = Counter(turns)
+    assert max(shares.values()) <= 1.5 * min(shares.values()), shares
+    twice = sum(a == b for a, b in itertools.pairwise(turns))
+    assert twice <= 0.1 * len(turns)
+    assert sum(crowd.scripts.values()) <= 3.2 * len(turns), crowd.scripts
     assert crowd.last_resorts() == 0
     crowd.close()
 

@@ -39,8 +39,8 @@ local function note()
         end
         keep_ears(waiting, publish, 1000)
     end
-    if chosen == '1' and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '2e15', '+inf') == 0 then
-        redis.call(publish, waiting, '3') -- The ears need not look whether those who were told are there.
+    if chosen == '1' and granted and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '2e15', '+inf') == 0 then
+        redis.call(publish, waiting, '3') -- The ears need not look: those who were told are there.
     end
 end
 if refused and not full then
