@@ -214,6 +214,7 @@ class _Stream:
     def __init__(self, connection: Connection, direction: Direction, target: socket.socket) -> None:
         self.muted = False
         self.ended = False
+        self._swallowed = False
         self._connection = connection
         self._direction = direction
         self._target = target
@@ -223,7 +224,7 @@ class _Stream:
     def send(self, data: bytes) -> None:
         if self._swallows():
             self._proxy.hits["blackhole"] += 1
-            self.muted = True
+            self.muted = self._swallowed = True
         if not self.muted:
             seconds, jitter, direction = self._proxy._latency
             if seconds + jitter > 0 and direction in (self._direction, "both"):
@@ -235,6 +236,8 @@ class _Stream:
     def end(self, *, reset: bool = False) -> None:
         """Close the connection once all before this is written. In silence, nobody hears of the end either."""
         self.ended = True
+        if self._swallowed and not self._swallows():
+            self.muted = False  # ``heal()`` came before the end.
         if not self.muted and not self._swallows():
             self._connection.reset |= reset
             self._queue.put_nowait((self._due, None))
