@@ -186,6 +186,17 @@ class Channel:
             bench.call(bench.message(payload) if bench.listing is None else bench.listing.heard(self.name, payload))
         return None
 
+    def refuse(self, error: Exception) -> Bench | None:
+        """The server lets nobody hear it: its waiters are told. Returns the bench of its party if that is new to it."""
+        self.error = error
+        for bench in self.benches.values():
+            bench.call(ALL)
+        if self.seat is None or self.seat.bench.channel.error is not None:
+            return None
+        self.seat.bench.channel.error = error
+        self.seat.bench.call(ALL)
+        return self.seat.bench
+
     def waited_for(self) -> bool:
         """Whether it has waiters."""
         return self.seat is not None or bool(self.benches)

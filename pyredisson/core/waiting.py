@@ -91,10 +91,9 @@ async def until_taken(
     if deadline.passed(runtime.now()):
         return False
     place = _Place(channels, runtime.ticket(lock), kind, message, party, attempt, place_on_list)
-    taken = False
+    taken, failures = False, 0
     # A waiter that is interrupted or cancelled may have been rung: passing on a ring too many does no harm.
     pass_on = True
-    failures = 0
     try:
         place.sit(_look_in(refused))
         while True:

@@ -365,13 +365,9 @@ class Wakeups:
             for name, entry in list(line.channels.items()):
                 if channels is not None and name not in channels:
                     continue
-                entry.error = error
-                for bench in entry.benches.values():
-                    bench.call(ALL)
-                if entry.seat is not None and (bench := entry.seat.bench).channel.error is None:
-                    bench.channel.error = error
-                    bench.call(ALL)
-                    self._parties.pop(bench.channel.name, None)
+                party = entry.refuse(error)
+                if party is not None:
+                    self._parties.pop(party.channel.name, None)
                 # The next one who waits shall try again.
                 self._channels.pop(name, None)
                 line.channels.pop(name, None)
