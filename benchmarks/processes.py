@@ -144,12 +144,12 @@ def contending_processes(
     )
     claims = [
         at_least(
-            "acquisitions of redis-py's Lock", median_ratio(samples, PYREDISSON, REDIS_PY, "acquisitions/s"), 0.9, "x"
+            "acquisitions of redis-py's Lock", median_ratio(samples, PYREDISSON, REDIS_PY, "acquisitions/s"), 0.95, "x"
         ),
+        # Short while more than one acquire in a hundred is a hand-over; redis-py hands over less often.
         at_most("p99 wait of redis-py's", median_ratio(samples, PYREDISSON, REDIS_PY, "p99 ms"), 1, "x", below=True),
-        at_most(
-            "longest wait of redis-py's", median_ratio(samples, PYREDISSON, REDIS_PY, "longest ms"), 1, "x", below=True
-        ),
+        at_most("longest wait of redis-py's", median_ratio(samples, PYREDISSON, REDIS_PY, "longest ms"), 0.25, "x"),
+        at_most("busiest process of the idlest", median_of(samples, PYREDISSON, "busiest/idlest"), 2, "x"),
     ]
     how = (
         f"Each process takes the lock, sleeps for {HOLD_SECONDS * 1e3:g} ms, frees it and asks again, "

@@ -22,13 +22,13 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
         began: When it began.
 
     Returns:
-        Whether it can: its connection was only slow to be made, or outages are waited through.
+        Whether it can: its connection was only slow to be made, or outages are waited through; and there is time left.
     """
     if wait == 0 or isinstance(failure, (Rejected, Unusable)):
         return False
     config, runtime = client.config, client.runtime
     if config.wait_while_unreachable:
-        return True
+        return wait is None or runtime.now() < began + wait
     over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
     while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:
         try:

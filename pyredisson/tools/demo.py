@@ -30,6 +30,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from pyredisson import Config, Redisson, RedissonError
+from pyredisson.core.names import LockNames
 from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals
 
 __all__ = ["SaleResult", "run_demo", "show_results"]
@@ -164,7 +165,7 @@ def _cleaned_up(redis: Redis, shop: Shop) -> Iterator[None]:
         for process in multiprocessing.active_children():
             process.kill()
             process.join()
-        redis.delete(*shop[1:])
+        redis.delete(*shop[1:], LockNames(shop.lock).waiting)
 
 
 def _sell_out(title: str, redis: Any, shop: Shop, workers: int, seats: int, progress: Progress) -> SaleResult:

@@ -112,6 +112,7 @@ def test_a_wait_ends_in_time(world: World, timeout: Any) -> None:
     assert mine.get_count() == 1
 
 
+@pytest.mark.unheard
 def test_a_waiter_returns_without_a_message(world: World) -> None:
     client = world.client(max_wait_without_check=0.5)
     others = [(actor, ready(actor, client)) for actor in world.actors(12)]

@@ -76,8 +76,9 @@ def test_every_key_is_that_of_the_whole_name(world: World, kind: str) -> None:
         mine, theirs = made(alice, client, kind, name), rival(bob, client, kind, name)
         mine.lock()
         waiting = bob.start(theirs.try_lock, 5)
-        if kind == "fair_lock":
-            world.until(lambda: "redisson_lock_queue:{app:orders}" in keys(world.redis))
+        if kind != "token_lock":  # Whose waiters poll.
+            line = "redisson_lock_queue" if kind == "fair_lock" else "pyredisson_waiting"
+            world.until(lambda line=line: f"{line}:{{app:orders}}" in keys(world.redis))
         left.append({key.replace(f"{client.id}:{alice.number}", "alice") for key in keys(world.redis)})
         mine.unlock()
         assert waiting.result()

@@ -265,6 +265,7 @@ def test_many_permits_wake_many(world: World) -> None:
     assert all(pending.result(within=5) for pending in waiting)
 
 
+@pytest.mark.unheard
 def test_a_waiter_acquires_without_a_message(world: World) -> None:
     """Permits come without a word; the first to look finds them, and lets the others know."""
     client = world.client(max_wait_without_check=0.5)

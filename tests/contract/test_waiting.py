@@ -89,6 +89,7 @@ def test_a_waiter_acquires_a_lock_whose_lease_expires_without_a_message(world: W
     assert said.received() == []
 
 
+@pytest.mark.unheard
 def test_a_waiter_acquires_without_a_message(world: World) -> None:
     """A message may be lost: the key goes, and nobody says so."""
     alice, bob = world.actors(2)

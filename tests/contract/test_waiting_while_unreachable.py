@@ -33,10 +33,13 @@ class Outage(ABC):
 
 
 class CutOff(Outage):
-    def __init__(self, world: ClockWorld, proxy: Proxy) -> None:
+    def __init__(self, world: ClockWorld, proxy: Proxy, *, silent: bool) -> None:
         self._world = world
         self._proxy = proxy
-        proxy.cut()
+        if silent:
+            proxy.blackhole()
+        else:
+            proxy.cut()
 
     def client(self, **config: Any) -> Remote:
         return self._world.client(self._world.redis_client(port=self._proxy.port), **config)
@@ -46,27 +49,34 @@ class CutOff(Outage):
 
 
 class Crashed(Outage):
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, world: SimulatedWorld, *, silent: bool) -> None:
         self._world = world
-        world.simulation.node.crash()
+        self._silent = silent
+        if silent:
+            world.simulation.node.pause()
+        else:
+            world.simulation.node.crash()
 
     def client(self, **config: Any) -> Remote:
         return self._world.client(**config)
 
     def end(self) -> None:
-        self._world.simulation.node.restart()
+        if self._silent:
+            self._world.simulation.node.resume()
+        else:
+            self._world.simulation.node.restart()
 
 
 @pytest.fixture
-def outage(world: World) -> Iterator[Callable[[], Outage]]:
-    """Begins one, once what is to be in the database is there."""
+def outage(world: World) -> Iterator[Callable[..., Outage]]:
+    """Begins one, once what is to be in the database is there. A silent server takes requests, and answers none."""
     if isinstance(world, SimulatedWorld):
-        yield lambda: Crashed(world)
+        yield lambda silent=False: Crashed(world, silent=silent)
         return
     assert isinstance(world, ClockWorld)
     assert world.port is not None
     with Proxy(world.port) as proxy:
-        yield lambda: CutOff(world, proxy)
+        yield lambda silent=False: CutOff(world, proxy, silent=silent)
 
 
 def acquire(kind: str, actor: Actor, client: Remote) -> Callable[[float | None], Any]:
@@ -102,7 +112,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Callable[[], Outage], kind: str) -> None:
+def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Callable[..., Outage], kind: str) -> None:
     if "semaphore" in kind:
         world.redis.command("SET", "orders", "1")
     away = outage()
@@ -116,7 +126,7 @@ def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Ca
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_when_the_wait_time_ends_the_connection_error_is_raised(
-    world: World, outage: Callable[[], Outage], kind: str
+    world: World, outage: Callable[..., Outage], kind: str
 ) -> None:
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=1.0)
@@ -131,7 +141,18 @@ def test_when_the_wait_time_ends_the_connection_error_is_raised(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_attempt_raises_at_once(world: World, outage: Callable[[], Outage], kind: str) -> None:
+def test_when_the_first_request_fails_only_after_the_wait_time_its_error_is_raised(
+    world: World, outage: Callable[..., Outage], kind: str
+) -> None:
+    away = outage(silent=True)
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=0.6)
+    with pytest.raises((*AWAY, LockError)):
+        actor.start(acquire(kind, actor, client), 0.2).result(20)
+    away.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_attempt_raises_at_once(world: World, outage: Callable[..., Outage], kind: str) -> None:
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=20.0)
     with pytest.raises((*AWAY, LockError)):
@@ -139,7 +160,7 @@ def test_one_attempt_raises_at_once(world: World, outage: Callable[[], Outage], 
     away.end()
 
 
-def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, outage: Callable[[], Outage]) -> None:
+def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, outage: Callable[..., Outage]) -> None:
     away = outage()
     mine = world.actor().lock(away.client(wait_while_unreachable=True, timeout=0.5))
     taking = mine._actor.start(mine.lock)
@@ -150,7 +171,7 @@ def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, o
     assert mine.get_hold_count() == 1
 
 
-def test_without_it_the_first_contact_raises(world: World, outage: Callable[[], Outage]) -> None:
+def test_without_it_the_first_contact_raises(world: World, outage: Callable[..., Outage]) -> None:
     away = outage()
     mine = world.actor().lock(away.client(timeout=20.0))
     with pytest.raises((*AWAY, LockError)):

@@ -163,6 +163,7 @@ class World(ABC):
     def __init__(self) -> None:
         # What was made here, to be ended in this order: no actor ends while its client lets it wait.
         self._clients, self._actors, self._ends = ExitStack(), ExitStack(), ExitStack()
+        self._adopted: list[Any] = []
 
     # ---- actors and clients --------------------------------------------------------------------------------------
 
@@ -199,6 +200,7 @@ class World(ABC):
         """Close a client that the test has made when the world ends."""
         remote = Remote(client, self.actor())
         self._clients.callback(remote.close)
+        self._adopted.append(client)
         return remote
 
     @staticmethod
@@ -218,6 +220,11 @@ class World(ABC):
         """Return how many wait for a lock in its client, by the lock's ``repr()``."""
         said = re.search(r"(\d+) waiting here", repr(lock))
         return int(said[1]) if said else 0
+
+    def last_resorts(self) -> int:
+        """Return how many waits here were ended by a check for which only the lack of a message was the reason."""
+        cores = [getattr(each, "_core", None) or each.core for each in self._adopted]
+        return sum(core.wakeups.last_resorts for core in cores)
 
     def renewed(self, *keys: str, times: int = 2, store: Store | None = None) -> None:
         """Wait until the TTL of each of these keys was raised so often: that is what keeps them alive.
