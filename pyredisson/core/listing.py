@@ -9,8 +9,8 @@ Rules kept here:
    are announced who do not know the list (Redisson's, and earlier versions of this library). The server says ``ear`` to
    the newest ones, or ``only`` if there is no other one: then its first attempt, once it listens, comes at once.
 3. On a channel of theirs the ears hear ``2`` before the usual message of a release if a client on the list was told;
-   then the usual one does not concern them. (``4``: one was told, and no other message follows.) If they do not hear
-   ``3``, which says that this client has acquired, they attempt themselves after :data:`BACKUP`.
+   then the usual one does not concern them, nor one that was told itself. (``4``: no other message follows.) If they do
+   not hear ``3``, which says that this client has acquired, they attempt themselves after :data:`BACKUP`.
 4. The last one who leaves a bench with its client on the list has it taken off. Each bench has another number,
    so that a request that comes late concerns no later bench.
 5. Of permits, as many clients are told as there are permits for. The first of those on the list hears ``in`` and a
@@ -139,7 +139,7 @@ class Listing:
         """Take a message for clients on the list, and say how many waiters it wakes."""
         match payload:
             case b"go":
-                self.chosen = True
+                self.chosen = self._answered = True
                 return self._turn
             case _ if self.given_back:
                 self._answered = False
@@ -208,6 +208,7 @@ class Listing:
         self.maybe_listed = True
         self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
+        self._answered = self._answered and not chosen  # It may have been no ear.
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)
 

@@ -83,12 +83,12 @@ RELEASES: Final = [
         [to("a"), to("c", "ear"), to_ears("2"), *FREED],
     ),
     Case(
-        "the last one on the list leaves no list",
+        "the last one on the list leaves no list, and no ear that could be told",
         lock(me=1) | listed(FIRST, {b"ear:a": In(1e15)}),
         _with_list(release()),
         TOLD,
         FREE,
-        [to("a"), to_ears("2"), *FREED],
+        [to("a"), *FREED],
     ),
     Case(
         "nobody is told while holds are left",

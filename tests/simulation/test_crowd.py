@@ -354,7 +354,12 @@ BUGS = {
         ("    while true do\n", "    local chosen = false\n    while true do\n"),
     ),
     "the newest one is chosen": in_script(
-        "lock_release", ("'limit', 0, 1)", "'limit', redis.call('zcount', waiting, '-inf', '(1e15') - 1, 1)")
+        "lock_release",
+        ("'zrange', waiting, 0, 0)", "'zrangebyscore', waiting, '-inf', '(1e15', 'limit', last, 1)"),
+        (
+            "    while true do\n",
+            "    local last = redis.call('zcount', waiting, '-inf', '(1e15') - 1\n    while true do\n",
+        ),
     ),
     "one that is gone is chosen": in_script("lock_force_unlock", ("if heard ~= 0 then", "if true then")),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),

@@ -434,7 +434,12 @@ BUGS: dict[str, tuple[Bug, Callable[..., None]]] = {
     ),
     "the newest one is chosen": (
         in_script(
-            "lock_release", ("'limit', 0, 1)", "'limit', redis.call('zcount', waiting, '-inf', '(1e15') - 1, 1)")
+            "lock_release",
+            ("'zrange', waiting, 0, 0)", "'zrangebyscore', waiting, '-inf', '(1e15', 'limit', last, 1)"),
+            (
+                "    while true do\n",
+                "    local last = redis.call('zcount', waiting, '-inf', '(1e15') - 1\n    while true do\n",
+            ),
         ),
         test_a_release_wakes_one_client_and_the_one_that_has_waited_longest,
     ),

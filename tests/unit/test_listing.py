@@ -161,6 +161,27 @@ def test_an_ear_leaves_a_release_to_the_one_that_was_told(wakeups: Wakeups, worl
     assert looks(wakeups, first)
 
 
+def test_one_that_was_told_takes_the_usual_message_of_that_release_for_no_other(
+    wakeups: Wakeups, world: FakeRuntime
+) -> None:
+    first = as_ear(wakeups, world)
+    wakeups.rang(OWN, b"go")
+    wakeups.rang(CHANNEL, b"0")
+    assert looks(wakeups, first)
+    assert not looks(wakeups, first)
+    wakeups.rang(CHANNEL, b"0")
+    assert looks(wakeups, first), "that of another release"
+
+
+def test_one_that_was_told_and_has_attempted_takes_the_next_usual_message(wakeups: Wakeups, world: FakeRuntime) -> None:
+    first = as_ear(wakeups, world)
+    wakeups.rang(OWN, b"go")
+    assert looks(wakeups, first)
+    listing_of(first).begin_look(first)
+    wakeups.rang(CHANNEL, b"0")
+    assert looks(wakeups, first)
+
+
 def test_an_ear_attempts_if_the_one_that_was_told_does_not(wakeups: Wakeups, world: FakeRuntime) -> None:
     first = as_ear(wakeups, world)
     wakeups.rang(EARS, b"4")

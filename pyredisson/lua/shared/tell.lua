@@ -1,10 +1,11 @@
--- Tells the first one of the clients that wait that the lock is free, and the ears ('2') that it was told.
+-- Tells the first one of the clients that wait that the lock is free, and the ears ('2') that it was told. If it
+-- was the only one on the list, nobody else is an ear.
 -- Expects  choose(waiting, publish): whether one was told; keep_ears(waiting, publish, trusted); waiting: key;
 --          publish: PUBLISH or SPUBLISH; heard: 0
 -- Defines  nothing
 if choose(waiting, publish) then
     heard = 1
-    if redis.pcall(publish, waiting, '2') == 0 then
+    if redis.pcall('exists', waiting) == 1 and redis.pcall(publish, waiting, '2') == 0 then
         pcall(keep_ears, waiting, publish, 0)
     end
 end

@@ -28,8 +28,8 @@ local refused = type(reply) == 'number' or outcome == 0
 local function note()
     local since = refused and waited or rest
     if since == '-1' then
-        redis.call('zrem', waiting, me)
-        if redis.call('zrem', waiting, 'ear:' .. string.match(me, '^[^:]+')) == 1 then
+        local removed = redis.call('zrem', waiting, me, 'ear:' .. string.match(me, '^[^:]+'))
+        if removed > 0 and redis.call('exists', waiting) == 1 then
             keep_ears(waiting, publish, 1000)
         end
     else
