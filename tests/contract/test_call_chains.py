@@ -143,7 +143,7 @@ def test_a_hold_is_renewed_after_its_thread_has_ended(world: ThreadsWorld) -> No
 def test_a_block_of_hold_that_is_dropped_is_renewed_no_longer(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lock = lock_of(world, "lock", lock_watchdog_timeout=1.5)
+    lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
     world.actor().do(lambda: lock.hold().__enter__() and None)
     gc.collect()
     world.until(lambda: world.redis.ttl("orders") is None)
@@ -200,7 +200,7 @@ def test_a_lock_left_held_by_a_call_is_renewed_no_longer_and_logged(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As by ``asyncio.to_thread(lock.lock)``, whose context nobody has afterwards."""
-    lock = lock_of(world, "lock", lock_watchdog_timeout=1.5)
+    lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
     thread = world.actor()
     Request(forgets=True).run(thread, lock.lock)
     gc.collect()
