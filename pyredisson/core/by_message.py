@@ -125,7 +125,7 @@ class Listed:
             deadline: When to give up.
             label: Waiters of one label share the server's answers.
             free_after: See :func:`until_taken`.
-            yields: Whether it was refused to let others come first; else it attempts at once, to come onto the list.
+            yields: Whether the owner yields to other waiters; if not, it attempts immediately, to join the list.
         """
         seen = self._client.wakeups.glance(self._channel) if yields else None
         try:

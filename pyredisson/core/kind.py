@@ -188,8 +188,8 @@ class LockKind(ABC):
         """Make the request to free the lock, for any holder."""
 
     def stop_waiting(self, member: str) -> Request:
-        """Make the request that takes a client off the list of those who wait."""
-        raise NotImplementedError
+        """Make the request that removes a client from the list of waiting clients, for a kind that is ``listed``."""
+        raise AssertionError(f"clients that wait for a {self.word} are on no list")
 
     def constant(self, ownership: Ownership) -> bool:
         """Return whether the first acquire and the last release of an owner have the same bytes each time."""

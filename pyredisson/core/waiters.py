@@ -187,7 +187,7 @@ class Channel:
         return None
 
     def refuse(self, error: Exception) -> Bench | None:
-        """The server lets nobody hear it: its waiters are told. Returns the bench of its party if that is new to it."""
+        """Wake its waiters with the error of a refused subscription. Returns its party's bench unless it had one."""
         self.error = error
         for bench in self.benches.values():
             bench.call(ALL)

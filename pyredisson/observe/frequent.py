@@ -80,7 +80,7 @@ class Computed:
         names: The names of the labels.
         bounds: The upper bounds of the histograms, in seconds.
         holds: What is held now.
-        waits: What is waited for now.
+        waits: The waits in progress.
     """
 
     def __init__(
