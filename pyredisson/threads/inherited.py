@@ -132,6 +132,18 @@ class BackgroundThread(threading.Thread):
     def __init__(self, target: Callable[[], object], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
 
+    def start(self) -> None:
+        """Start it. What a signal handler raises meanwhile comes out as it is.
+
+        ``threading.Condition``, interrupted while it takes its lock back, raises an error of its own instead.
+        """
+        try:
+            super().start()
+        except RuntimeError as error:
+            if error.args != ("release unlocked lock",) or error.__context__ is None:
+                raise
+            raise error.__context__ from None
+
     def _bootstrap_inner(self) -> None:
         about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
         about_to_begin.setdefault(self, self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -41,3 +42,30 @@ def test_a_thread_begins_and_ends_quietly(forgotten: bool, monkeypatch: pytest.M
     assert worked == ["pyredisson-test"]
     assert reported == []
     assert thread not in threading.enumerate()
+
+
+def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``threading`` lost it: interrupted at this point it raises "release unlocked lock" instead."""
+    interruption = KeyboardInterrupt()
+
+    class InterruptedEvent(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            condition = threading.Condition(threading.Lock())
+            monkeypatch.setattr(condition, "_acquire_restore", _raise(interruption))
+            with condition:
+                return condition.wait(0.0)
+
+    worked = threading.Event()
+    thread = BackgroundThread(worked.set, "pyredisson-test")
+    monkeypatch.setattr(thread, "_started", InterruptedEvent())
+    with pytest.raises(KeyboardInterrupt) as raised:
+        thread.start()
+    assert raised.value is interruption
+    assert worked.wait(10)
+
+
+def _raise(error: BaseException) -> Callable[[object], None]:
+    def do(_: object) -> None:
+        raise error
+
+    return do
