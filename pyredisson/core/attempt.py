@@ -114,24 +114,36 @@ def attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold
 class Attempt:
     """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
-    __slots__ = ("client", "hold", "kind", "ownership")
+    __slots__ = ("_prepared", "client", "hold", "kind", "ownership")
 
     def __init__(self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> None:
         self.client: ClientCore = client
         self.kind: LockKind = kind
         self.ownership: Ownership = ownership
         self.hold: Hold = hold
+        self._prepared: tuple[Look, tuple[int, Request]] | None = None
 
     def __call__(self) -> Coroutine[Any, Any, Answer]:
         return attempt(self.client, self.kind, self.ownership, self.hold)
 
     async def look(self, look: Look) -> Answer:
         """Make it as a client on the server's list of those who wait."""
-        self.ownership.attempts_as(look)
+        prepared = self._prepared
+        self.ownership.attempts_as(look, prepared[1] if prepared is not None and prepared[0] is look else None)
         try:
             return await self()
         finally:
             self.ownership.attempts_as(None)
+
+    def prepare(self, look: Look) -> None:
+        """Make the request of a later look: when it is due, a lock is free, and no one has it."""
+        ownership = self.ownership
+        ownership.attempts_as(look)
+        try:
+            epoch = ownership.epoch
+            self._prepared = look, (epoch, self.kind.acquire(ownership, self.hold, 0, epoch, False))
+        finally:
+            ownership.attempts_as(None)
 
     def stop_waiting(self, member: str) -> Request:
         """Make the request that takes the client off that list."""
@@ -190,10 +202,13 @@ def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold
     if ownership.kind is not kind:
         adopt(kind, ownership)
     request_id, epoch, count, repeat = ownership.begin_acquire(hold)
-    if count or repeat or ownership.in_flight.look is not None:
-        request = kind.acquire(ownership, hold, count, epoch, repeat)
-    else:
+    look, prepared = ownership.in_flight.look, ownership.in_flight.prepared_look
+    if look is None and not count and not repeat:
         request = first_acquire(kind, ownership, hold)
+    elif prepared is not None and prepared[0] == epoch and not count and not repeat:
+        request = prepared[1]
+    else:
+        request = kind.acquire(ownership, hold, count, epoch, repeat)
     if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
         client.ownerships.enter(ownership)
     return AcquireCall(kind, ownership, request_id, hold, count, repeat), request

@@ -20,7 +20,7 @@ Rules kept here:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyredisson.core.runtime import PUBLISH
@@ -48,7 +48,7 @@ class Waiters(Protocol):
     soon: float
 
     @property
-    def seats(self) -> Iterable[Waiter]:
+    def seats(self) -> Collection[Waiter]:
         """Those who wait, the first one first."""
         ...
 
@@ -66,6 +66,7 @@ class Look(NamedTuple):
         waited_ms: For how long the client waits.
         rest_ms: For how long it waits if the attempt succeeds; -1: no longer.
         chosen: Whether it was told that it is its turn.
+        keeps_place: Whether its place on the list is right, if it has one.
     """
 
     number: int
@@ -73,11 +74,13 @@ class Look(NamedTuple):
     waited_ms: int
     rest_ms: int
     chosen: bool
+    keeps_place: bool = False
 
     def args(self, max_wait_without_check: float) -> tuple[str | int, ...]:
         """Return the arguments by which an attempt keeps the list; see lua/shared/wait.lua."""
         kept_ms = int(3000 * max_wait_without_check)
-        return self.member, self.waited_ms, self.rest_ms, int(self.chosen), kept_ms, PUBLISH
+        turn = "nx" if self.keeps_place else int(self.chosen)
+        return self.member, self.waited_ms, self.rest_ms, turn, kept_ms, PUBLISH
 
 
 class Listing:
@@ -197,18 +200,28 @@ class Listing:
         self._expires = self._now() + seconds
         self._look_after(math.inf if self.bench is None else self.bench.soon - self._now())
 
-    def begin_look(self, seat: Waiter) -> Look:
-        """One of the bench is about to attempt."""
+    def next_look(self, seat: Waiter) -> Look | None:
+        """Return the next look of the only one on the bench, unless it is told that it is its turn."""
         assert self.bench is not None
-        now = self._now()
-        rest = next((each for each in self.bench.seats if each is not seat), None)
-        since = seat.since if rest is None else min(seat.since, rest.since)
+        if len(self.bench.seats) > 1:
+            return None
+        return Look(self.looks + 1, self.member, _whole_ms(self._now() - seat.since), -1, False, keeps_place=True)
+
+    def begin_look(self, seat: Waiter, expected: Look | None = None) -> Look:
+        """One of the bench is about to attempt. ``expected``: its :meth:`next_look`, as it was."""
+        assert self.bench is not None
+        seats = self.bench.seats
         self.looks += 1
         self._expires = math.inf
         self.maybe_listed = True
         self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
         self._answered = self._answered and not chosen  # It may have been no ear.
+        if expected is not None and not chosen and expected.number == self.looks and len(seats) == 1:
+            return expected
+        now = self._now()
+        rest = next((each for each in seats if each is not seat), None)
+        since = seat.since if rest is None else min(seat.since, rest.since)
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL",
+    "LINGER",
+    "LOOK_AFTER_RING",
     "NO_BENCHES",
     "Bench",
     "Channel",
@@ -28,6 +30,12 @@ __all__ = [
     "lock_message",
     "take_ears",
 ]
+
+#: How many seconds a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
+LINGER = 0.1
+
+#: So long after a message the subscriber looks for such channels: whoever the message has woken will have left.
+LOOK_AFTER_RING = 1.5 * LINGER
 
 ALL = -1
 """As a number of waiters to wake."""
@@ -205,13 +213,26 @@ class Channel:
 class Line:
     """One connection on which messages come, and the channels that are heard there."""
 
-    __slots__ = ("channels", "down", "idle", "looks_at")
+    __slots__ = ("channels", "down", "idle", "looks_at", "rang_at")
 
     def __init__(self, channels: dict[str, Channel] | None = None) -> None:
         self.channels: dict[str, Channel] = {} if channels is None else channels
         self.idle: dict[str, Channel] = {}  # Those of them without waiters at present.
         self.looks_at: float = math.inf  # When the subscriber looks for idle ones next.
+        self.rang_at: float = math.inf  # When a message came of late, after which waiters may leave.
         self.down: Exception | None = None
+
+    def next_look(self, now: float) -> float:
+        """When the subscriber has to look for idle channels next, as far as is known."""
+        idle = min((each.idle_since for each in self.idle.values() if each.confirmed), default=math.inf)
+        if self.rang_at + LOOK_AFTER_RING <= now:
+            self.rang_at = math.inf
+        self.looks_at = min(idle + LINGER, self.rang_at + LOOK_AFTER_RING)
+        return self.looks_at
+
+    def looks_soon_after(self, idle_since: float) -> bool:
+        """Whether the subscriber looks soon enough for a channel that has just lost its last waiter."""
+        return idle_since <= self.looks_at <= idle_since + LOOK_AFTER_RING
 
 
 #: Of a channel that is one waiter's own.

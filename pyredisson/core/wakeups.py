@@ -25,7 +25,7 @@ from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from pyredisson.core.messages import INTERRUPTED
-from pyredisson.core.waiters import ALL, NO_BENCHES, Bench, Channel, Line, Seat, give_ears, take_ears
+from pyredisson.core.waiters import ALL, LINGER, NO_BENCHES, Bench, Channel, Line, Seat, give_ears, take_ears
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Message, Party
 
 __all__ = ["Wakeups"]
-
-#: How long a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
-LINGER = 0.1
 
 #: Seconds between two looks on behalf of those who sit together, at least: their confirmations come in bursts.
 LOOK_APART = 0.05
@@ -112,7 +109,8 @@ class Wakeups:
                 alone = True
                 if not bench.seats:
                     bench.look_by = self._runtime.now() + party.every
-            self._expect(bench, look_in, also=party is not None and bool(bench.seats))
+            # Its own refusal says nothing of the others of a party, nor whether the client is on the server's list.
+            self._expect(bench, look_in, also=bool(bench.seats) and (party is not None or bench.listing is not None))
             bench.seats[seat] = None
             entry.idle_since = math.inf
             entry.line.idle.pop(entry.name, None)
@@ -240,18 +238,18 @@ class Wakeups:
                 channel.idle_since = self._runtime.now()
                 channel.line.idle[channel.name] = channel
         # Unless the subscriber looks in time anyway: to wake it at every hand-over costs more than all else here.
-        if idle and not channel.idle_since <= channel.line.looks_at <= channel.idle_since + LINGER:
+        if idle and not channel.line.looks_soon_after(channel.idle_since):
             self._runtime.unsubscribe(channel.name)
         return listing.member if following is None and listing is not None and listing.maybe_listed else None
 
     def _expect(self, bench: Bench, look_in: float, *, also: bool = False) -> None:
-        """Set the next check. ``also``: one of a party learned that for itself, and the others' stays as it is."""
+        """Set the next check. ``also``: one learned that for itself, and the check of the others stays as it is."""
         due = self._runtime.now() + min(look_in, self._cap)
         if not also:
             bench.next_check = due
             bench.by_cap = look_in > self._cap
         elif due < bench.next_check:
-            bench.next_check = due
+            bench.next_check, bench.by_cap = due, False
             first = bench.first()
             if first is not None and due < first.sleeps_until:
                 first.ticket.ring()  # To set its alarm anew.
@@ -313,6 +311,7 @@ class Wakeups:
             entry = self._channels.get(channel)
             if entry is None or entry.line is not (line or self.line):
                 return
+            entry.line.rang_at = self._runtime.now()
             ear = entry.take(payload)
             if ear is None or ear.listing is None:
                 return
@@ -353,10 +352,7 @@ class Wakeups:
         """When :meth:`take_idle` will find something next, as far as is known."""
         line = line or self.line
         with self.mutex:
-            line.looks_at = LINGER + min(
-                (entry.idle_since for entry in line.idle.values() if entry.confirmed), default=math.inf
-            )
-            return line.looks_at
+            return line.next_look(self._runtime.now())
 
     def refuse(self, error: Exception, line: Line | None = None, channels: Container[str] | None = None) -> None:
         """The server refuses a subscription to these channels of a line (``None``: to all): those who wait hear why."""

@@ -53,7 +53,7 @@ class PlainKind(LockKind):
     __slots__ = ()
 
     renew: Callable[..., Request] = staticmethod(renew_locks)
-    waiting: Waiting = ByMessage()
+    waiting: Waiting = ByMessage(in_advance=True)
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
     listed = True

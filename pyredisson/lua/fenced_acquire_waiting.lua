@@ -4,7 +4,6 @@
 --       6 token of the hold that this one joins, '' if there is none  7 '1': tokens follow the server's clock
 --       8.. see shared/wait.lua
 -- Reply as fenced_acquire
--- include: now
 -- include: ears
 -- attempt: fenced_acquire
 -- include: wait

@@ -3,7 +3,6 @@
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 --       6.. see shared/wait.lua
 -- Reply as lock_acquire
--- include: now
 -- include: ears
 -- attempt: lock_acquire
 -- include: wait

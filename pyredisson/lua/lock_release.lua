@@ -19,12 +19,20 @@ elseif left == 0 then
     local heard = 0
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
-        if redis.pcall('exists', waiting) == 1 then
+        local listed = redis.pcall('zrange', waiting, 0, 2)
+        -- A client that is alone on the list hears the usual message, as its ear; but that of a quorum ('+') has to be told.
+        local alone = #listed == 2 and listed[2] == 'ear:' .. string.match(listed[1], '^[^:+]+')
+        if alone then
+            heard = redis.call(publish, KEYS[3], message)
+        end
+        if heard == 0 and listed[1] then
             -- include: ears
             -- include: choose
             -- include: tell
         end
-        heard = heard + redis.call(publish, KEYS[3], message)
+        if not alone then
+            heard = heard + redis.call(publish, KEYS[3], message)
+        end
     end
     redis.call('del', KEYS[1])
     reply = 1 + heard

@@ -13,4 +13,5 @@
 local taken, waiting, publish = KEYS[4], KEYS[5], ARGV[3]
 redis.call('zrem', waiting, '') -- A user who may not use the list must change nothing.
 -- include: purge_expired
+-- include: told
 -- include: wait

@@ -5,7 +5,6 @@
 --       6.. see shared/wait.lua
 -- Reply as read_lock_acquire
 local reads = true
--- include: now
 -- include: ears
 -- include: choose
 -- include: sides

@@ -7,4 +7,5 @@
 -- include: hand_out
 -- attempt: semaphore_acquire
 -- include: pass_on
+-- include: told
 -- include: wait

@@ -9,7 +9,7 @@
 -- include: hand_out
 redis.call('zrem', KEYS[2], ARGV[1], 'told:' .. ARGV[1])
 if redis.call('zrem', KEYS[2], 'ear:' .. string.match(ARGV[1], '^[^:]+')) == 1 then
-    keep_ears(KEYS[2], ARGV[2], 1000)
+    keep_ears(KEYS[2], ARGV[2], 1000, true)
 end
 hand_out(KEYS[2], ARGV[2], tonumber(redis.call('get', KEYS[1]) or 0) or 0, '4')
 local first = redis.call('zrangebyscore', KEYS[2], '-inf', '(1e15', 'limit', 0, 1)[1]

@@ -6,7 +6,6 @@
 --       8.. see shared/wait.lua
 -- Reply as write_lock_acquire
 local reads = true
--- include: now
 -- include: ears
 -- include: choose
 -- include: sides

@@ -30,8 +30,8 @@ class Conversation:
     On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
     are not found elsewhere are asked for here again, at intervals that grow.
 
-    A refusal does not say which channel it concerns. It answers the first command that has no answer yet, so what waits
-    for other channels goes on.
+    A refusal does not say which channel it concerns. It answers the first command that has no answer yet, and each command
+    is about one channel, so what waits for other channels goes on.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Conversation:
         self._ping_timeout = ping_timeout
         self._heard = now
         self._asked: float | None = None
-        self._unanswered: deque[set[str]] = deque()  # The channels of each command that subscribes, in order.
+        self._unanswered: deque[str] = deque()  # The channel of each command that subscribes, in order.
 
     def begin(self, now: float) -> bytes:
         """The command to open with: subscribe to all that is wanted."""
@@ -54,13 +54,11 @@ class Conversation:
         return self.subscribe(channels, now) if channels else b""
 
     def subscribe(self, channels: list[str], now: float) -> bytes:
-        """The command that subscribes."""
+        """The commands that subscribe."""
         self._asked = self._asked if self._asked is not None else now
-        if not self._sharded:
-            self._unanswered.append(set(channels))
-            return pack("SUBSCRIBE", *channels)
-        self._unanswered.extend({channel} for channel in channels)
-        return b"".join([pack("SSUBSCRIBE", channel) for channel in channels])  # One command is about one slot.
+        self._unanswered.extend(channels)
+        word = "SSUBSCRIBE" if self._sharded else "SUBSCRIBE"
+        return b"".join([pack(word, channel) for channel in channels])
 
     def farewell(self, channels: list[str], now: float) -> bytes:
         """The command that unsubscribes."""
@@ -88,13 +86,9 @@ class Conversation:
                     self._go_astray(now)  # That was not asked for: its slot moves to another node.
 
     def _answered(self, channel: str) -> None:
-        if not any(channel in channels for channels in self._unanswered):
-            return
-        while channel not in self._unanswered[0]:
-            self._unanswered.popleft()  # Answers come in order: this one was an error.
-        self._unanswered[0].discard(channel)
-        if not self._unanswered[0]:
-            self._unanswered.popleft()
+        if channel in self._unanswered:
+            while self._unanswered.popleft() != channel:
+                pass  # Answers come in order: that one was an error.
 
     def _refused(self, error: rx.RedisError, now: float) -> None:
         if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
@@ -102,7 +96,7 @@ class Conversation:
             if self._wakeups.unconfirmed(self._line):  # Else it answers a farewell.
                 self._go_astray(now)
         else:
-            channels = self._unanswered.popleft() if self._unanswered else None
+            channels = [self._unanswered.popleft()] if self._unanswered else None
             self._wakeups.refuse(Rejected(error), self._line, channels)
 
     def _go_astray(self, now: float) -> None:

@@ -40,11 +40,13 @@ def _with_list(call: Call) -> Call:
     return Call(call.script, call.keys, (*call.args, LIST))
 
 
-def waiting(*, rest: int = -1, chosen: bool = False, epoch: int = 0) -> Call:
+def waiting(*, rest: int = -1, chosen: bool = False, turn: str | None = None, epoch: int = 0) -> Call:
     """My client attempts, and has waited for five seconds so far."""
     call = acquire(epoch=epoch)
     return Call(
-        "lock_acquire_waiting", (*call.keys, LIST), (*call.args, "me:1", 5000, rest, int(chosen), 30_000, "PUBLISH")
+        "lock_acquire_waiting",
+        (*call.keys, LIST),
+        (*call.args, "me:1", 5000, rest, turn or int(chosen), 30_000, "PUBLISH"),
     )
 
 
@@ -83,12 +85,36 @@ RELEASES: Final = [
         [to("a"), to("c", "ear"), to_ears("2"), *FREED],
     ),
     Case(
-        "the last one on the list leaves no list, and no ear that could be told",
+        "one that is alone on the list hears the usual message",
         lock(me=1) | listed(FIRST, {b"ear:a": In(1e15)}),
+        _with_list(release()),
+        RELEASED,
+        listed(FIRST, {b"ear:a": In(1e15)}),
+        FREED,
+    ),
+    Case(
+        "one that is alone and no ear is told, and leaves no list",
+        lock(me=1) | listed(FIRST),
         _with_list(release()),
         TOLD,
         FREE,
         [to("a"), *FREED],
+    ),
+    Case(
+        "one of a quorum is told although it is alone",
+        lock(me=1) | listed({b"a+q:1": In(-3000), b"ear:a+q": In(1e15)}),
+        _with_list(release()),
+        TOLD,
+        FREE,
+        [to("a+q"), *FREED],
+    ),
+    Case(
+        "an ear that stays behind alone hears that it is the only one",
+        lock(me=1) | listed(FIRST, SECOND, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
+        _with_list(release()),
+        TOLD,
+        listed(SECOND, {b"ear:b": In(1e15)}),
+        [to("a"), to("b", "only"), to_ears("2"), *FREED],
     ),
     Case(
         "nobody is told while holds are left",
@@ -189,7 +215,35 @@ ATTEMPTS: Final = [
         waiting(),
         stale(7),
     ),
-    Case("nothing is acquired if the list is something else", text(LIST), waiting(), WRONGTYPE),
+    Case(
+        "one that keeps its place stays where it stands",
+        lock(other=1) | listed(FIRST, {b"me:1": In(-2500)}, SECOND, EARS),
+        waiting(turn="nx"),
+        Around(30_000),
+        lock(other=1) | listed(FIRST, {b"me:1": In(-2500)}, SECOND, EARS),
+    ),
+    Case(
+        "one that would keep its place has none",
+        lock(other=1) | listed(SECOND, THIRD, EARS),
+        waiting(turn="nx"),
+        Around(30_000),
+        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+    ),
+    Case(
+        "one that would keep its place is served",
+        listed({b"me:1": In(-5000), b"ear:me": In(1e15)}),
+        waiting(turn="nx"),
+        None,
+        lock(me=1),
+    ),
+    Case(
+        "a free lock is acquired although the list is something else",
+        text(LIST),
+        waiting(),
+        None,
+        lock(me=1) | text(LIST),
+    ),
+    Case("one that is refused hears that the list is something else", lock(other=1) | text(LIST), waiting(), WRONGTYPE),
     Case(
         "a fenced lock gives a token to one that was told",
         token(4) | listed(SECOND, THIRD, EARS),
@@ -229,7 +283,7 @@ LEAVES: Final = [
         stop_waiting("a:1"),
         1,
         listed(THIRD, {b"ear:c": In(1e15)}),
-        [to("b"), to_ears("4")],
+        [to("b"), to("c", "only"), to_ears("4")],
     ),
     Case("the last one leaves nothing behind", listed(FIRST), stop_waiting("a:1"), 1, FREE),
     Case("a later wait of the same client stays", lock(other=1) | listed({b"a:2": In(-1)}), stop_waiting("a:1"), 1),

@@ -197,7 +197,7 @@ ATTEMPTS: Final = [
         rw("read", other=1)
         | theirs(30_000)
         | listed(WRITER_TOO, {b"me.write:1": In(1e14 - 5000), b"ear:d.write": In(1e15), b"ear:me.write": In(1e15)}),
-        [to("c.read"), to("me.write", "ear")],
+        [to("c.read"), to("d.write", "only"), to("me.write", "ear")],
     ),
     Case(
         "a writer that has its turn says so to the ears",
@@ -220,8 +220,18 @@ ATTEMPTS: Final = [
         write_waiting(),
         UPGRADE,
     ),
-    Case("a reader acquires nothing if the list is something else", text(LIST), read_waiting(), WRONGTYPE),
-    Case("a writer acquires nothing if the list is something else", text(LIST), write_waiting(), WRONGTYPE),
+    Case(
+        "a reader that is refused hears that the list is something else",
+        rw("write", other_writer=1) | text(LIST),
+        read_waiting(),
+        WRONGTYPE,
+    ),
+    Case(
+        "a writer that is refused hears that the list is something else",
+        rw("write", other_writer=1) | text(LIST),
+        write_waiting(),
+        WRONGTYPE,
+    ),
 ]
 
 LEAVES: Final = [

@@ -435,10 +435,10 @@ BUGS = {
     ),
     "the list outlives those on it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     "one that comes too late is not put back": _in_attempts(
-        ("redis.call('zadd', waiting, string.format('%.0f', now - tonumber(since)), me)", "local _ = me")
+        ("redis.call('zadd', waiting, place, since, me)", "local _ = me")
     ),
     "one that was refused is put behind": _in_attempts(
-        ("now - tonumber(since)", "now + (tonumber(since) < -1e13 and 1e14 or 0)")
+        ("server_ms() - tonumber(since)", "server_ms() + (tonumber(since) < -1e13 and 1e14 or 0)")
     ),
     "nobody listens to the channel of the lock": _in_attempts(("local missing = 2", "local missing = 0")),
     "readers are not let in by those who find that the lock is read": _in_attempts(

@@ -67,12 +67,15 @@ def test_a_channel_that_was_asked_for_twice_is_refused_twice_and_no_other(wakeup
     assert usual.bench.channel.confirmed
 
 
-def test_one_command_for_several_channels_is_refused_as_a_whole(wakeups: Wakeups) -> None:
-    seats = [wait_on(wakeups, name) for name in (CHANNEL, OWN)]
-    talk = conversation(wakeups)
-    talk.begin(0.0)
-    talk.heard([REFUSAL], 1.0)
-    assert all(map(is_refused, seats))
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_refusal_on_a_new_connection_concerns_one_channel(wakeups: Wakeups, sharded: bool) -> None:
+    """One whose user may not use lists of waiters subscribes to the usual channel while its own is still wanted."""
+    seats = {name: wait_on(wakeups, name) for name in (OWN, CHANNEL)}
+    talk = conversation(wakeups, sharded=sharded)
+    word = b"SSUBSCRIBE" if sharded else b"SUBSCRIBE"
+    assert talk.begin(0.0).count(word) == 2
+    talk.heard([REFUSAL, subscribed(CHANNEL, sharded)], 1.0)
+    assert {name: is_refused(seat) for name, seat in seats.items()} == {OWN: True, CHANNEL: False}
 
 
 @pytest.mark.parametrize("before", [[], [subscribed(CHANNEL, True)]], ids=["not asked for", "answered"])

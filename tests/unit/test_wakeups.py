@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from pyredisson.core.waiters import ALL, Line, Party, Seat, lock_message
-from pyredisson.core.wakeups import LINGER, LOOK_APART, Wakeups
+from pyredisson.core.listing import Listing
+from pyredisson.core.waiters import ALL, LINGER, LOOK_AFTER_RING, Line, Party, Seat, lock_message
+from pyredisson.core.wakeups import LOOK_APART, Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -45,6 +46,13 @@ def settle(wakeups: Wakeups, *seats: Seat) -> None:
     for seat in seats:
         wakeups.sleep_until(seat, math.inf, 1000.0)
         seat.ticket.rings = 0  # type: ignore[attr-defined]
+
+
+def sit_on_list(wakeups: Wakeups, world: FakeRuntime, look_in: float) -> Seat:
+    listing = Listing("me:1", CHANNEL, f"{CHANNEL}:ears", lock_message, world.now)
+    seat = wakeups.seat(f"{CHANNEL}:me", "lock", listing.message, listing=listing)
+    wakeups.sit(seat, seen=None, look_in=look_in)
+    return seat
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -94,6 +102,18 @@ def test_no_answer_means_looking_again_soon(wakeups: Wakeups, world: FakeRuntime
 
 
 # ---- rule 2: one checks for all --------------------------------------------------------------------------------------
+
+
+def test_one_that_joins_does_not_put_off_the_check_of_a_client_on_the_list(
+    wakeups: Wakeups, world: FakeRuntime
+) -> None:
+    """The client may be on the list no more: what told it that it was its turn was lost."""
+    first = sit_on_list(wakeups, world, look_in=4.0)
+    world.time += 2.0
+    sit_on_list(wakeups, world, look_in=30.0)
+    assert wakeups.sleep_until(first, math.inf, world.now()) == pytest.approx(1004.0)
+    sit_on_list(wakeups, world, look_in=1.0)
+    assert wakeups.sleep_until(first, math.inf, world.now()) == pytest.approx(1003.0)
 
 
 def test_only_the_first_has_to_look(wakeups: Wakeups, world: FakeRuntime) -> None:
@@ -324,6 +344,34 @@ def test_an_idle_channel_lingers_and_goes(wakeups: Wakeups, world: FakeRuntime) 
     assert wakeups.wanted() == []
     assert wakeups.idle_due() == math.inf
     assert wakeups.take_idle(2000.0) == []
+
+
+def test_one_that_a_message_wakes_need_not_wake_the_subscriber_when_it_leaves(
+    wakeups: Wakeups, world: FakeRuntime
+) -> None:
+    seat = sit(wakeups)
+    settle(wakeups, seat)
+    rung = world.now()
+    wakeups.rang(CHANNEL, b"0")
+    assert wakeups.idle_due() == pytest.approx(rung + LOOK_AFTER_RING)
+    world.time += 0.01
+    left = world.now()
+    wakeups.leave(seat, look_in=math.inf, pass_on=False)
+    assert world.unsubscriptions == []
+    assert wakeups.take_idle(rung + LOOK_AFTER_RING) == [CHANNEL]
+    assert rung + LOOK_AFTER_RING > left + LINGER
+    world.time = rung + LOOK_AFTER_RING
+    assert wakeups.idle_due() == math.inf
+
+
+def test_one_that_leaves_long_after_a_message_wakes_the_subscriber(wakeups: Wakeups, world: FakeRuntime) -> None:
+    seat = sit(wakeups)
+    settle(wakeups, seat)
+    wakeups.rang(CHANNEL, b"0")
+    wakeups.idle_due()
+    world.time += 2 * LOOK_AFTER_RING
+    wakeups.leave(seat, look_in=math.inf, pass_on=False)
+    assert world.unsubscriptions == [CHANNEL]
 
 
 def test_a_waiter_that_returns_in_time_saves_a_round_trip(wakeups: Wakeups, world: FakeRuntime) -> None:

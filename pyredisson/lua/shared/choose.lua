@@ -1,7 +1,7 @@
 -- Tells the client that has waited longest that it is its turn, and takes it off the list of those who wait: if it comes
 -- too late, it puts itself back. A client that does not hear this is gone, and the next one is told. If it was an ear,
 -- another one is in its place, which does not depend on it. A user who may not use the list tells none.
--- Expects  keep_ears(waiting, publish, trusted)
+-- Expects  keep_ears(waiting, publish, trusted, left)
 -- Defines  choose(waiting, publish, from, to): whether one was told, of those between two scores or of all
 local function choose(waiting, publish, from, to)
     while true do
@@ -15,7 +15,7 @@ local function choose(waiting, publish, from, to)
         local removed = redis.pcall('zrem', waiting, head, 'ear:' .. client)
         local heard = type(removed) == 'number' and redis.pcall(publish, waiting .. ':' .. client, 'go')
         if removed == 2 and redis.pcall('exists', waiting) == 1 then
-            pcall(keep_ears, waiting, publish, 1000)
+            pcall(keep_ears, waiting, publish, 1000, true)
         end
         if heard ~= 0 then
             return type(heard) == 'number'

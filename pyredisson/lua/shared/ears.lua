@@ -3,10 +3,14 @@
 -- not hear what is sent to it is gone. New ears are the newest clients, which wait longest from now on; 'only' says that
 -- there is no other one.
 -- Expects  nothing
--- Defines  keep_ears(waiting, publish, trusted): trusted is for how long an ear is believed to be there, ms
-local function keep_ears(waiting, publish, trusted)
-    local time = redis.call('time')
-    local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- Defines  server_ms(): ms since the epoch; keep_ears(waiting, publish, trusted, left): trusted is for how long an ear is
+--          believed to be there, ms, and left whether a client has left the list
+local function server_ms()
+    local clock = redis.call('time')
+    return tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+end
+local function keep_ears(waiting, publish, trusted, left)
+    local now = server_ms()
     local stamp = string.format('%.0f', 1e15 + now)
     local ears = redis.call('zrangebyscore', waiting, '1e15', '(2e15', 'withscores')
     local missing = 2
@@ -18,9 +22,11 @@ local function keep_ears(waiting, publish, trusted)
             missing = missing - 1
         else
             redis.call('zrem', waiting, ears[i])
+            left = true
         end
     end
-    local at = missing > 0 and redis.call('zcount', waiting, '-inf', '(1e15') - 1 or -1
+    local clients = missing > 0 and redis.call('zcount', waiting, '-inf', '(1e15') or 0
+    local at = clients - 1
     while missing > 0 and at >= 0 do
         local newest = redis.call('zrange', waiting, at, at)[1]
         local client = string.match(newest, '^[^:]+')
@@ -30,7 +36,11 @@ local function keep_ears(waiting, publish, trusted)
                 missing = missing - 1
             else
                 redis.call('zrem', waiting, newest)
+                clients = clients - 1
+                left = true
             end
+        elseif left and clients == 1 then
+            redis.call(publish, waiting .. ':' .. client, 'only') -- It was an ear beside another one.
         end
         at = at - 1
     end

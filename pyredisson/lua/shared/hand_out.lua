@@ -3,7 +3,7 @@
 -- 2e15 added to the time at which they were told; one that has not come after 200 ms is believed to be gone. What stands
 -- on the list ends with the number of permits that are wanted; one that wants more than there are lets others pass. A
 -- user who may not use the list tells none.
--- Expects  keep_ears(waiting, publish, trusted)
+-- Expects  server_ms(); keep_ears(waiting, publish, trusted, left)
 -- Defines  hand_out(waiting, publish, available, message): the permits that are left then (message: for the ears, '2', or
 --          '4' if the usual message does not follow)
 local function hand_out(waiting, publish, available, message)
@@ -12,8 +12,7 @@ local function hand_out(waiting, publish, available, message)
         return free
     end
     pcall(function()
-        local time = redis.call('time')
-        local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+        local now = server_ms()
         local before = redis.call('zrangebyscore', waiting, '2e15', '+inf', 'withscores')
         for i = 1, #before, 2 do
             if now - (tonumber(before[i + 1]) - 2e15) < 200 then
@@ -47,7 +46,7 @@ local function hand_out(waiting, publish, available, message)
             end
         end
         if ears > 0 then
-            keep_ears(waiting, publish, 1000)
+            keep_ears(waiting, publish, 1000, true)
         end
         if told > 0 and redis.call(publish, waiting, message) == 0 then
             keep_ears(waiting, publish, 0)

@@ -1,6 +1,6 @@
 -- Tells the first one of the clients that wait that the lock is free, and the ears ('2') that it was told. There
 -- are no ears if it was the only client on the list.
--- Expects  choose(waiting, publish): whether one was told; keep_ears(waiting, publish, trusted); waiting: key;
+-- Expects  choose(waiting, publish): whether one was told; keep_ears(waiting, publish, trusted, left); waiting: key;
 --          publish: PUBLISH or SPUBLISH; heard: 0
 -- Defines  nothing
 if choose(waiting, publish) then

@@ -1,26 +1,15 @@
 -- Attempts for a client that waits, and keeps the list of those who wait: a member for each client, with the time since
 -- which it waits, and the ears. The key and the six arguments that concern the list are the last ones:
 --     the client and the number of its wait  for how long its first waiter has waited, ms (a writer of a read-write lock:
---     less 1e14)  and the next one (-1: there is none)  '1': it was told that it is its turn  for how long the list is
---     kept, ms  PUBLISH or SPUBLISH
+--     less 1e14)  and the next one (-1: there is none)  '1': it was told that it is its turn; 'nx': it was not, and its
+--     place on the list is right, if it has one  for how long the list is kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
--- Expects  attempt(): the reply; keep_ears(waiting, publish, trusted); now: ms since the epoch
+-- Expects  attempt(): the reply; server_ms(); keep_ears(waiting, publish, trusted, left)
 -- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;
---          outcome; refused; note(); probe, full: whether the server is out of memory
+--          outcome; refused; note()
 local waiting = KEYS[#KEYS]
 local me, waited, rest = ARGV[#ARGV - 5], ARGV[#ARGV - 4], ARGV[#ARGV - 3]
 local chosen, kept, publish = ARGV[#ARGV - 2], ARGV[#ARGV - 1], ARGV[#ARGV]
--- First, since a user who may not use the list must acquire nothing. It changes nothing, so that a server out of memory
--- refuses the attempt as well: it would accept what follows a change.
-local probe = redis.pcall('zadd', waiting, 'xx', '0', '')
-local full = type(probe) == 'table' and string.find(probe.err, 'OOM', 1, true)
-if type(probe) == 'table' and not full then
-    return probe
-end
-if redis.call('zscore', waiting, 'told:' .. me) then
-    redis.call('zrem', waiting, 'told:' .. me)
-    chosen = '1'
-end
 local reply = attempt()
 local outcome = type(reply) == 'table' and reply[1] -- Of permits: how many were taken.
 local granted = not reply or outcome == 'token' or type(outcome) == 'number' and outcome > 0
@@ -30,10 +19,12 @@ local function note()
     if since == '-1' then
         local removed = redis.call('zrem', waiting, me, 'ear:' .. string.match(me, '^[^:]+'))
         if removed > 0 and redis.call('exists', waiting) == 1 then
-            keep_ears(waiting, publish, 1000)
+            keep_ears(waiting, publish, 1000, true)
         end
     else
-        redis.call('zadd', waiting, string.format('%.0f', now - tonumber(since)), me)
+        local place = chosen == 'nx' and 'nx' or 'ch' -- ch: wherever it stands now.
+        since = string.format('%.0f', server_ms() - tonumber(since))
+        redis.call('zadd', waiting, place, since, me)
         if redis.call('pttl', waiting) < tonumber(kept) then
             redis.call('pexpire', waiting, kept)
         end
@@ -43,9 +34,15 @@ local function note()
         redis.call(publish, waiting, '3') -- The ears need not look: those who were told are there.
     end
 end
-if refused and not full then
-    note()
-elseif refused or granted then
+if granted then
     pcall(note)
+elseif refused then
+    -- It changes nothing. If the server is out of memory, the client waits without a place on the list.
+    local probe = redis.pcall('zadd', waiting, 'xx', '0', '')
+    if type(probe) ~= 'table' then
+        note()
+    elseif not string.find(probe.err, 'OOM', 1, true) then
+        return probe
+    end
 end
 return reply
