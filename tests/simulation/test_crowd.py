@@ -12,10 +12,11 @@ import pytest
 from pyredisson.config import Config
 from pyredisson.core import listing, yielding
 from pyredisson.core.listing import Listing
+from pyredisson.net.resp import script
 from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
 from tests.simulator.runtime import SimulatedClient
-from tests.simulator.world import Cancelled, Node, World
+from tests.simulator.world import Cancelled, Node, Promise, World
 
 LIST = b"pyredisson_waiting:{orders}"
 CHANNEL = b"redisson_lock__channel:{orders}"
@@ -274,6 +275,41 @@ def test_ears_ask_nothing_while_the_one_that_was_told_holds_the_lock(make: Calla
     assert sum(crowd.scripts.values()) <= 2.4 * 10, crowd.scripts
 
 
+def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Callable[..., Crowd]) -> None:
+    """The one that leaves listens still, so the release finds that somebody hears it."""
+    crowd = make()
+    owner = crowd.client()
+    done: list[Promise[bool]] = []
+
+    async def hold() -> None:
+        lock = crowd.lock(owner)
+        await lock.lock()
+        done.append(crowd.world.pause_of(owner.runtime.process, 60))
+        await done[0]
+        await lock.unlock()
+
+    owner.runtime.process.start(hold(), "owner")
+    crowd.release()
+    crowd.world.run(seconds=1)
+    crowd.wait()
+
+    def leave_and_release() -> None:
+        redis = crowd.world.node.redis
+        members = redis.dump()[LIST].value
+        redis.eval(script("lock_stop_waiting").text, [b"orders", LIST], [min(members, key=members.get), b"PUBLISH"])
+        crowd.tasks[0].cancel()
+        done[0].settle(True)
+
+    crowd.when("lock_acquire_waiting", leave_and_release)
+    joined = crowd.world.now
+    crowd.wait()
+    crowd.finish()
+    assert crowd.served == [3]
+    assert crowd.times[0] - joined < SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
 def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Callable[..., Crowd]) -> None:
     crowd = make()
     client = crowd.wait(keeps=0.5)
@@ -377,6 +413,9 @@ BUGS = {
     "ears do not look": in_code(listing, "BACKUP", 5.0),
     "ears look although the one that was told has": in_script(
         "lock_acquire_waiting", ("publish, waiting, '3'", "publish, waiting, '5'")
+    ),
+    "one that stays behind alone does not learn it": in_script(
+        "lock_stop_waiting", ("elseif left and", "elseif false and")
     ),
     "ears look at each release": in_code(Listing, "message", lambda self, payload: 1),
 }
