@@ -136,7 +136,7 @@ class Attempt:
             self.ownership.attempts_as(None)
 
     def prepare(self, look: Look) -> None:
-        """Make the request of a later look: when it is due, a lock is free, and no one has it."""
+        """Make the request of a later look now: when that is due, the lock is free, and time counts."""
         ownership = self.ownership
         ownership.attempts_as(look)
         try:

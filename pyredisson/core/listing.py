@@ -7,7 +7,8 @@ Rules kept here:
    tells it ``go`` there; if it finds the lock taken, its attempt puts it back where it was.
 2. Two of the clients on the list, the *ears*, listen to the channel of the lock as well, where the releases of those
    are announced who do not know the list (Redisson's, and earlier versions of this library). The server says ``ear`` to
-   the newest ones, or ``only`` if there is no other one: then its first attempt, once it listens, comes at once.
+   the newest ones, or ``only`` if there is no other one: then its first attempt, once it listens, comes at once. A
+   release of a lock tells a client that is alone on the list by the usual message, and leaves it where it is.
 3. On a channel of theirs the ears hear ``2`` before the usual message of a release if a client on the list was told;
    then the usual one does not concern them, nor one that was told itself. (``4``: no other message follows.) If they do
    not hear ``3``, which says that this client has acquired, they attempt themselves after :data:`BACKUP`.

@@ -115,7 +115,7 @@ def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(worl
 def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
     world: ClockWorld, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = world.client(lock_watchdog_timeout=1.5)
+    client = world.client(lock_watchdog_timeout=4.0)
     owner = client.real.new_owner()
     with caplog.at_level(logging.WARNING, "pyredisson"):
         handle(world.actor(), client, "lock", owner).lock()
