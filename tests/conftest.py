@@ -19,7 +19,7 @@ settings.load_profile("any machine")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--volume", type=float, default=0.01, help="share of the full volume that tests marked `volume` run (0.01)"
+        "--volume", type=float, default=0.008, help="share of the full volume that tests marked `volume` run (0.008)"
     )
     parser.addoption(
         "--part",

@@ -205,6 +205,10 @@ class Channel:
         self.seat.bench.call(ALL)
         return self.seat.bench
 
+    def has(self, kind: str) -> bool:
+        """Whether waiters of one kind hear it: it is theirs, or they are ears."""
+        return kind in self.benches or _as_ear(kind) in self.benches
+
     def waited_for(self) -> bool:
         """Whether it has waiters."""
         return self.seat is not None or bool(self.benches)
@@ -244,7 +248,7 @@ def give_ears(channels: dict[str, Channel], line: Line, bench: Bench, listing: L
     new: list[Channel] = []
     for name in (listing.ears, listing.channel):
         channel = channels.setdefault(name, Channel(name, line))
-        channel.benches[_as_ear(bench)] = bench
+        channel.benches[_as_ear(bench.kind)] = bench
         channel.idle_since = math.inf
         channel.line.idle.pop(name, None)
         if not channel.asked_for:
@@ -256,10 +260,11 @@ def take_ears(channels: dict[str, Channel], bench: Bench, listing: Listing, now:
     """Let it hear that no longer."""
     for name in (listing.ears, listing.channel):
         channel = channels.get(name)
-        if channel is not None and channel.benches.pop(_as_ear(bench), None) is not None and not channel.waited_for():
+        heard = channel.benches.pop(_as_ear(bench.kind), None) if channel is not None else None
+        if channel is not None and heard is not None and not channel.waited_for():
             channel.idle_since = now
             channel.line.idle[name] = channel
 
 
-def _as_ear(bench: Bench) -> str:
-    return f"{bench.kind} (ear)"
+def _as_ear(kind: str) -> str:
+    return f"{kind} (ear)"

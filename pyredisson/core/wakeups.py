@@ -392,4 +392,4 @@ class Wakeups:
     def anybody(self, channel: str, kind: str) -> bool:
         """Whether anybody waits here for that kind. A glance, for those who must not block, or are asked in here."""
         entry = self._channels.get(channel)
-        return entry is not None and kind in entry.benches
+        return entry is not None and entry.has(kind)

@@ -30,8 +30,8 @@ class Conversation:
     On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
     are not found elsewhere are asked for here again, at intervals that grow.
 
-    A refusal does not say which channel it concerns. It answers the first command that has no answer yet, and each command
-    is about one channel, so what waits for other channels goes on.
+    A refusal does not say which channel it concerns. It answers the first command that has no answer yet, and each
+    command is about one channel, so what waits for other channels goes on.
     """
 
     def __init__(

@@ -330,8 +330,10 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
     crowd.close()
 
 
-@pytest.mark.parametrize("clients", [2, 8])
-def test_owners_that_acquire_again_and_again_let_the_others_in(make: Callable[..., Crowd], clients: int) -> None:
+@pytest.mark.parametrize(("clients", "owners"), [(2, 1), (8, 1), (1, 2), (1, 4), (2, 2)])
+def test_owners_that_acquire_again_and_again_let_the_others_in(
+    make: Callable[..., Crowd], clients: int, owners: int
+) -> None:
     crowd = make()
     turns: list[int] = []
     ends = crowd.world.now + 2.0
@@ -344,9 +346,9 @@ def test_owners_that_acquire_again_and_again_let_the_others_in(make: Callable[..
             await crowd.world.pause_of(client.runtime.process, 0.001)
             await lock.unlock()
 
-    for number in range(clients):
-        client = crowd.client()
-        crowd.tasks.append(client.runtime.process.start(work(number, client), "owner"))
+    for client in [crowd.client() for _ in range(clients)]:
+        for _ in range(owners):
+            crowd.tasks.append(client.runtime.process.start(work(len(crowd.tasks), client), "owner"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yielding, "SLICE", 0.0)  # From one release on.
         crowd.release()
