@@ -202,7 +202,7 @@ class Listing:
         self._look_after(math.inf if self.bench is None else self.bench.soon - self._now())
 
     def next_look(self, seat: Waiter) -> Look | None:
-        """Return the next look of the only one on the bench, unless it is told that it is its turn."""
+        """Return the look that the only waiter of the bench makes next, unless ``go`` arrives before."""
         assert self.bench is not None
         if len(self.bench.seats) > 1:
             return None

@@ -34,7 +34,7 @@ __all__ = [
 #: How many seconds a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
 
-#: So long after a message the subscriber looks for such channels: whoever the message has woken will have left.
+#: Seconds after a message until the subscriber checks for such channels: the waiter that it woke has left by then.
 LOOK_AFTER_RING = 1.5 * LINGER
 
 ALL = -1
