@@ -3,9 +3,12 @@
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 -- Reply nil: acquired.  integer: another owner holds it, for this many ms (-1: without end).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
+-- One command for both keys: usually there is neither.
+local found = redis.call('exists', KEYS[1], KEYS[2])
+local stored = found > 0 and redis.call('get', KEYS[2])
 -- include: epoch_guard
 -- include: epoch_raise
-if redis.call('exists', KEYS[1]) == 0 then
+if found == (stored and 1 or 0) then -- There is no lock.
     if ARGV[5] ~= '0' then
         return {'lost'}
     end

@@ -3,6 +3,7 @@
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 clients that wait (a key, but not one of KEYS)
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
+local stored = redis.call('get', KEYS[2])
 -- include: epoch_guard
 local lease = 0
 local owners = redis.call('hkeys', KEYS[1])

@@ -7,6 +7,7 @@
 -- Reply 1 + n: free, and n connections were notified.  0: still held.  nil: the owner does not hold what the client
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
+-- include: epoch_and_list
 -- include: epoch_guard
 local lease = tonumber(ARGV[4])
 local held = redis.call('hget', KEYS[1], ARGV[1])
@@ -19,13 +20,13 @@ elseif left == 0 then
     local heard = 0
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
-        local listed = redis.pcall('zrange', waiting, 0, 2)
+        local first = listed and redis.pcall('zrange', waiting, 0, 2) or {}
         -- A client that is alone on the list hears the usual message, as its ear; but that of a quorum ('+') has to be told.
-        local alone = #listed == 2 and listed[2] == 'ear:' .. string.match(listed[1], '^[^:+]+')
+        local alone = #first == 2 and first[2] == 'ear:' .. string.match(first[1], '^[^:+]+')
         if alone then
             heard = redis.call(publish, KEYS[3], message)
         end
-        if heard == 0 and listed[1] then
+        if heard == 0 and first[1] then
             -- include: ears
             -- include: choose
             -- include: tell

@@ -8,6 +8,7 @@
 -- Reply 1 + n: free, and n connections were notified.  0: still held, by this owner or others.
 --       nil: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
+-- include: epoch_and_list
 -- include: epoch_guard
 local lease = tonumber(ARGV[4])
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
@@ -68,7 +69,7 @@ elseif left == 0 then
         local heard = 0
         -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
         if publish ~= '' then
-            if redis.pcall('exists', waiting) == 1 then
+            if listed then
                 local reads = false
                 -- include: ears
                 -- include: choose

@@ -5,6 +5,7 @@
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 'read' or 'write'
 --       7 clients that wait (a key, but not one of KEYS)
 -- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: a newer request has overtaken it.
+local stored = redis.call('get', KEYS[2])
 -- include: epoch_guard
 local lease = 0
 local reply = false

@@ -4,6 +4,7 @@
 --       6 this owner as a reader  7 the sum of the leases of all holds, with this one, ms
 -- Reply nil: acquired.  integer: others hold it, for this many ms (-1: without end).  {'upgrade'}: this owner reads.
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
+local stored = redis.call('get', KEYS[2])
 -- include: epoch_guard
 -- include: epoch_raise
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1], ARGV[6])

@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import LockError
 from tests.worlds.base import Remote, World
-from tests.worlds.environments import in_real_time
+from tests.worlds.environments import each_server, in_real_time
 from tests.worlds.store import CHANNEL
 
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
@@ -152,6 +152,21 @@ def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(world: World) 
         assert world.redis.command("GET", epoch) == str(10 * number + 8).encode()
         assert world.redis.ttl(epoch) <= 60
     assert set(world.redis.everything()) == {epoch}
+
+
+@each_server
+def test_what_a_lock_costs_the_server_that_nobody_waits_for(world: World) -> None:
+    mine = world.actor().lock(world.client())
+    mine.lock()
+    mine.unlock()
+    needed = ("exists", "hincrby", "pexpire", "hget", "publish", "del")
+    others = ("get", "mget", "set", "hset", "pttl", "time", "zadd", "zcount", "zrange", "zrangebyscore", "zrem", "zscore")
+    before = world.redis.calls(*needed), world.redis.calls(*others)
+    mine.lock()
+    mine.unlock()
+    after = world.redis.calls(*needed), world.redis.calls(*others)
+    # Both scripts look at two keys by one EXISTS: the lock and the owner's epoch, then the epoch and the clients that wait.
+    assert [after[0] - before[0], after[1] - before[1]] == [7, 0]
 
 
 def test_a_server_that_forgot_its_scripts_gets_them_again(world: World) -> None:

@@ -29,10 +29,10 @@ DIGESTS = {
     "fenced_acquire": "6ddc56059281fbaa1282580c32229dc6b82ab7b9",
     "fenced_acquire_waiting": "5fae088f622b562f2c60fde26758c58cda96e460",
     "latch_count_down": "b517c9757c6773d00b2b80b17d99bc9ba6a5bd8f",
-    "lock_acquire": "4e36853be59d3034b24dff0a34522ac280e799d7",
-    "lock_acquire_waiting": "c3dfb0b1b430743526f3d80bba35a3ccdd5aa2a4",
+    "lock_acquire": "beaa9e0a26937a76b7b26bc6bff9bf52440c3447",
+    "lock_acquire_waiting": "75576621f5a347fd092970a1441142ed31fef7f9",
     "lock_force_unlock": "4465a5563602c84a863d99f23df3bf1de55e12bb",
-    "lock_release": "493b3a3cf583b7dd969212b93c9250569a3eed18",
+    "lock_release": "efd83c2680e305126e4a2af889f4ac0b2a1175bd",
     "lock_renew": "633852c0123723686da216e25c576d3927332a73",
     "lock_stop_waiting": "b541cebd2ec6f8c8b36fd6fcb82ae074d389b166",
     "permit_acquire": "af8a6fdd078b826c18ef5a85f6158848c4c9d8bd",
@@ -45,7 +45,7 @@ DIGESTS = {
     "permit_set": "a1dd1d98a0032e7f14cc84b6370015b71aefac70",
     "read_lock_acquire": "20498fdbf5e943e1c3e32898dbd1194938e2eb56",
     "read_lock_acquire_waiting": "807a8974d9309de87e850378958d55a48e21300d",
-    "read_lock_release": "6652aa00da3a90d4ab2ebb6504769b9c47fe9667",
+    "read_lock_release": "cc0c6222217827fa9e34ad2f14226e58edcced2e",
     "read_lock_renew": "590aa6e7520091b55d30a67b6d4dc11cb2949ec4",
     "read_write_lock_force_unlock": "2529d523e4aa9ceb7ff4452be261152369a1ac15",
     "read_write_lock_stop_waiting": "46164ab356513a926be20f314120a164ac9ea1e4",
@@ -63,7 +63,7 @@ DIGESTS = {
     "token_renew": "e5354930d2c3eb2b06b2fd00d1f3374d13f23a77",
     "write_lock_acquire": "65aa1def62b0f6bff2eb01cf12a6778f3850a329",
     "write_lock_acquire_waiting": "96abefd985a9294c5b45100bf59cd3fe6a572970",
-    "write_lock_release": "edf029de71b520c25bf40a653f95164ce9bc371a",
+    "write_lock_release": "50a4877ab14fec8822164d9643be64a65cd9893f",
 }
 
 #: Those without an epoch of one owner and without a numbered request: for many locks, waiters or permits at once, safe
