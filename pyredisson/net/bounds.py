@@ -46,6 +46,11 @@ MAX_ELEMENTS: Final = 1024 * 1024
 #: Nearly all replies: numbers, nulls, short words.
 _SIMPLE: Final = re.compile(rb"(?::-?\d+\r\n|_\r\n|\$-1\r\n|\+[ -~]*\r\n)+")
 
+#: A message of a channel, if both lengths are right: what waiters are woken by, so that time counts.
+_MESSAGE: Final = re.compile(
+    rb"[*>]3\r\n(?:\$7\r\n|\$8\r\ns)message\r\n\$(\d{1,4})\r\n([^\r\n]*)\r\n\$(\d{1,4})\r\n([^\r\n]*)\r\n"
+)
+
 _BULKS: Final = b"$=!"
 _ARRAYS: Final = b"*~>%|"
 
@@ -147,6 +152,16 @@ class Reader(Framing):
 
     def feed(self, data: bytes) -> None:
         """Take what was received. Raises as :meth:`read_along` does."""
-        if self._bytes or not _SIMPLE.fullmatch(data):
+        if self._bytes or not (_SIMPLE.fullmatch(data) or _only_messages(data)):
             self.read_along(data)
         self._feed(data)
+
+
+def _only_messages(data: bytes) -> bool:
+    at = 0
+    while at < len(data):
+        found = _MESSAGE.match(data, at)
+        if found is None or len(found[2]) != int(found[1]) or len(found[4]) != int(found[3]):
+            return False
+        at = found.end()
+    return True

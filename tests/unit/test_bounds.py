@@ -10,7 +10,7 @@ import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.net.bounds import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, Reader
+from pyredisson.net.bounds import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, Framing, Reader
 from pyredisson.net.resp import new_reader
 
 GOOD = [
@@ -27,6 +27,7 @@ GOOD = [
     b"*3\r\n:1\r\n*2\r\n*0\r\n:2\r\n$2\r\nhi\r\n",
     b"%1\r\n+a\r\n*1\r\n:1\r\n",
     b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n",
+    b"*3\r\n$8\r\nsmessage\r\n$12\r\nchannel:{id}\r\n$2\r\ngo\r\n",
     b"*1\r\n" * (MAX_DEPTH - 1) + b":1\r\n",
     b"#t\r\n",
     b",1.5\r\n",
@@ -93,3 +94,22 @@ def test_what_is_within_bounds_is_read_as_ever(replies: list[bytes], chunk: int)
             assert repr(reply) == repr(theirs.gets()) or isinstance(reply, Exception)
     assert len(found) == len(replies) - replies.count(b"#f\r\n")
     assert ours._bytes == 0
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4), st.sampled_from([b"", b"c", b"$9", b"go\r\n", b"*9"])] * 2), max_size=3))
+def test_a_message_with_a_wrong_length_is_not_taken_for_a_whole_one(
+    messages: list[tuple[int, bytes, int, bytes]],
+) -> None:
+    data = b"".join(b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % each for each in messages)
+    read_along = Framing()
+    try:
+        read_along.read_along(data)
+    except rx.InvalidResponse:
+        with pytest.raises(rx.InvalidResponse):
+            Reader().feed(data)
+        return
+    reader = Reader()
+    reader.feed(data)
+    assert [getattr(reader, name) for name in Framing.__slots__] == [
+        getattr(read_along, name) for name in Framing.__slots__
+    ]
