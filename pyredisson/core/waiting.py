@@ -204,8 +204,12 @@ class _Place:
 
     def taken(self) -> None:
         """The attempt has succeeded."""
-        seats = [seat for _, seat in self._seats]
-        if any(seat.by_cap for seat in seats) and not any(seat.rung for seat in seats):
+        by_cap = False
+        for _, seat in self._seats:
+            if seat.rung:
+                return
+            by_cap = by_cap or seat.by_cap
+        if by_cap:
             self._seats[0][0].wakeups.last_resorts += 1
 
     def answered(self, look_in: float) -> None:

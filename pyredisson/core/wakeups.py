@@ -340,6 +340,8 @@ class Wakeups:
     def take_idle(self, now: float, line: Line | None = None) -> list[str]:
         """Forget the channels that had no waiters of late, and return them."""
         line = line or self.line
+        if not line.idle:  # After most messages, when those who are woken need what this thread keeps.
+            return []
         with self.mutex:
             # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
             gone = [entry.name for entry in line.idle.values() if entry.idle_since + LINGER <= now and entry.confirmed]

@@ -118,7 +118,7 @@ class Conversation:
         """The commands that are due now: farewells to channels without waiters, and a ping."""
         gone = self._wakeups.take_idle(now, self._line)
         out = b""
-        if self._asked is None and now >= self._heard + self._ping_interval and self._wakeups.wanted(self._line):
+        if self._asked is None and now >= self._heard + self._ping_interval and self._line.channels:
             self._asked = now
             out = pack("PING")
         return self.farewell(gone, now) + out if gone else out
@@ -132,6 +132,6 @@ class Conversation:
         again = min(self._wakeups.idle_due(self._line), self._astray_at)
         if self._asked is not None:
             return max(0.0, min(again, self._asked + self._ping_timeout) - now)
-        if not self._wakeups.wanted(self._line):
+        if not self._line.channels:
             return math.inf if again == math.inf else max(0.0, again - now)
         return max(0.0, min(again, self._heard + self._ping_interval) - now)

@@ -159,7 +159,7 @@ class Subscriber:
                 self._wakeups.lost_connection(error, self.line)
                 self._failed += 1
                 self._emit(events.ConnectionDown(error, self._failed))
-                if self._find_again is not None and self._wakeups.wanted(self.line):
+                if self._find_again is not None and self.line.channels:
                     await self._find_again()
                 await self._pause(RETRY.longest(self._failed - 1), moves)
 
@@ -167,7 +167,7 @@ class Subscriber:
         """Pause before the next connection; without end while there is no waiter."""
         over = self._now() + seconds
         while not self.closed:
-            wanted = bool(self._wakeups.wanted(self.line))
+            wanted = bool(self.line.channels)
             left = over - self._now() if wanted else math.inf
             if left <= 0 or (wanted and self._moves != moves):
                 return
@@ -191,7 +191,7 @@ class Subscriber:
             if conversation.dead(now):
                 break
             follow_in = math.inf
-            if self._follow is not None and self._wakeups.wanted(self.line):
+            if self._follow is not None and self.line.channels:
                 if now >= follow_at:  # A master that was replaced, and is cut off from all who know, answers pings.
                     follow_at = self._now() + ASK_AGAIN if await self._follow() else math.inf
                     now = self._now()
