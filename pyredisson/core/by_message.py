@@ -86,7 +86,7 @@ class Listed:
         names: The names of the lock or semaphore.
         listed_as: What stands for the client on the list.
         wanted: What stands there behind it and the number of the bench.
-        turn: How many waiters attempt when their client was told that it is its turn.
+        turn: How many waiters attempt when their client was notified that it is its turn.
         prepare: Makes the request of a later attempt, if that is possible.
     """
 
@@ -187,7 +187,7 @@ class Listed:
         return answer
 
     async def _leave(self, *, leaving: bool) -> None:
-        """Have the client taken off the list, if nobody here waits any more."""
+        """Have the client taken off the list, if it has no waiter any more."""
         if self.left and not self._client.closed:
             await self._client.finish(self._stop_waiting, self._over(), leaving=leaving)
 
@@ -229,7 +229,7 @@ class ByMessage(Waiting):
 
     Args:
         message: How many waiters a message wakes.
-        turn: How many waiters attempt when their client was told that it is its turn.
+        turn: How many waiters attempt when their client was notified that it is its turn.
         free_after: Seconds after which the next one may succeed when one has; ``None``: the lease.
         in_advance: Whether the request of a waiter can be made before it is due.
     """

@@ -2,19 +2,19 @@
 
 Rules kept here:
 
-1. A client that waits is on the list once, by the time since which the first on its bench waits. It comes onto it by an
-   attempt, which only a client makes that hears its *own channel*. A release takes the first client off the list, and
-   tells it ``go`` there; if it finds the lock taken, its attempt puts it back where it was.
-2. Two of the clients on the list, the *ears*, listen to the channel of the lock as well, where the releases of those
-   are announced who do not know the list (Redisson's, and earlier versions of this library). The server says ``ear`` to
-   the newest ones, or ``only`` if there is no other one: then its first attempt, once it listens, comes at once. A
-   release of a lock tells a client that is alone on the list by the usual message, and leaves it where it is.
-3. On a channel of theirs the ears hear ``2`` before the usual message of a release if a client on the list was told;
-   then the usual one does not concern them, nor one that was told itself. (``4``: no other message follows.) If they do
-   not hear ``3``, which says that this client has acquired, they attempt themselves after :data:`BACKUP`.
-4. The last one who leaves a bench with its client on the list has it taken off. Each bench has another number,
-   so that a request that comes late concerns no later bench.
-5. Of permits, as many clients are told as there are permits for. The first of those on the list hears ``in`` and a
+1. A client that waits is on the list once, with the time since which the first waiter of its bench waits. Its attempts
+   put it there, which it makes only while it listens to its *own channel*. A release takes the first client off the
+   list and sends it ``go`` there; if it finds the lock taken, its attempt puts it back at its place.
+2. Two of the clients on the list, the *ears*, listen to the channel of the lock as well: releases by Redisson, and by
+   earlier versions of this library, are announced only there. The server sends ``ear`` to the newest clients, or
+   ``only`` if there is no other ear: then the client attempts as soon as it listens. A release sends a client that is
+   alone on the list the usual message, and leaves it there.
+3. On a channel of their own the ears receive ``2`` before the usual message of a release if a client on the list was
+   notified; then the usual one does not concern them, nor the notified client. (``4``: no other message follows.)
+   Unless they receive ``3``, which says that this client has acquired, they attempt after :data:`BACKUP`.
+4. When its last waiter leaves, the client is taken off the list. Each bench has another number, so that a late request
+   concerns no later bench.
+5. Of permits, as many clients are notified as there are permits for. The first client on the list receives ``in`` and a
    number of milliseconds if permits that are taken expire then.
 """
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKUP", "Listing", "Look"]
 
-#: Seconds that a client which was told that it is its turn has for its attempt, before others attempt.
+#: Seconds that a notified client has for its attempt, before others attempt.
 BACKUP = 0.2
 
 
 class Waiter(Protocol):
-    """One who waits, as far as it matters here; see ``Seat``."""
+    """A waiter, as far as it matters here; see ``Seat``."""
 
     since: float
     sleeps_until: float
@@ -44,13 +44,13 @@ class Waiter(Protocol):
 
 
 class Waiters(Protocol):
-    """Those who wait together; see ``Bench``."""
+    """Waiters that share the server's answers; see ``Bench``."""
 
     soon: float
 
     @property
     def seats(self) -> Collection[Waiter]:
-        """Those who wait, the first one first."""
+        """The waiters, the first one first."""
         ...
 
     def first(self) -> Waiter | None:
@@ -59,14 +59,14 @@ class Waiters(Protocol):
 
 
 class Look(NamedTuple):
-    """What an attempt says of the list.
+    """What an attempt says about the list.
 
     Attributes:
-        number: Of the bench's attempts.
-        member: What stands on the list.
+        number: The number of the bench's attempt.
+        member: The client's member of the list.
         waited_ms: For how long the client waits.
         rest_ms: For how long it waits if the attempt succeeds; -1: no longer.
-        chosen: Whether it was told that it is its turn.
+        chosen: Whether it was notified that it is its turn.
         keeps_place: Whether its place on the list is right, if it has one.
     """
 
@@ -85,15 +85,15 @@ class Look(NamedTuple):
 
 
 class Listing:
-    """What one bench has on the server's list. Plain state, changed under the mutex of the client's tables.
+    """The place of one bench on the server's list. Plain state, changed under the mutex of the client's tables.
 
     Args:
-        member: What stands on the list: the client's id, and the number of the bench.
+        member: The member of the list: the client's id, and the number of the bench.
         channel: The channel of the lock.
         ears: The channel of the ears.
         usual: How many waiters a message on the channel of the lock wakes.
         now: The time.
-        turn: How many waiters look when the client is told that it is its turn.
+        turn: How many waiters attempt when the client is notified that it is its turn.
     """
 
     __slots__ = (
@@ -131,8 +131,8 @@ class Listing:
         self.looks: int = 0
         self.maybe_listed: bool = False
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
-        self.given_back: bool = False  # The same, and it was given back at once; see quorum/listed.py.
-        self._answered: bool = False  # The next usual message is of a release that told a client of the list.
+        self.given_back: bool = False  # The same, and it was released at once; see quorum/listed.py.
+        self._answered: bool = False  # The next usual message is of a release that notified a client of the list.
         self._only_ear: bool = False
         self._expires: float = math.inf  # When a permit does.
         self._usual = usual
@@ -140,7 +140,7 @@ class Listing:
         self._turn = turn
 
     def message(self, payload: bytes) -> int:
-        """Take a message for clients on the list, and say how many waiters it wakes."""
+        """Process a message for clients on the list. Return how many waiters it wakes."""
         match payload:
             case b"go":
                 self.chosen = self._answered = True
@@ -158,7 +158,7 @@ class Listing:
         return 0
 
     def heard(self, channel: str, payload: bytes) -> int:
-        """Take a message on one of the channels: that of the lock has messages of its own."""
+        """Process a message on one of the channels: that of the lock has messages of its own."""
         if channel != self.channel:
             return self.message(payload)
         if self._answered or self.given_back:
@@ -174,13 +174,13 @@ class Listing:
         return True
 
     def confirmed(self, channel: str) -> int:
-        """From now on messages come on this channel. Return how many waiters look now."""
+        """Note that messages arrive on this channel from now on. Return how many waiters attempt now."""
         self._answered = False
         if channel == self.ears:
-            return 0  # The channel of the lock is still to come.
+            return 0  # The channel of the lock is confirmed later.
         if channel != self.channel or self._only_ear:
             return 1
-        # The other ear heard what was said before. If it did not, this one was appointed since both do not answer.
+        # The other ear received earlier messages. If it did not, this one was appointed since both do not answer.
         self._look_after(BACKUP)
         return 0
 
@@ -202,14 +202,14 @@ class Listing:
         self._look_after(math.inf if self.bench is None else self.bench.soon - self._now())
 
     def next_look(self, seat: Waiter) -> Look | None:
-        """Return the look that the only waiter of the bench makes next, unless ``go`` arrives before."""
+        """Return the look that the only waiter of the bench makes next, unless ``go`` arrives first."""
         assert self.bench is not None
         if len(self.bench.seats) > 1:
             return None
         return Look(self.looks + 1, self.member, _whole_ms(self._now() - seat.since), -1, False, keeps_place=True)
 
     def begin_look(self, seat: Waiter, expected: Look | None = None) -> Look:
-        """One of the bench is about to attempt. ``expected``: its :meth:`next_look`, as it was."""
+        """Return the look of a waiter that is about to attempt. ``expected``: its :meth:`next_look`, as it was."""
         assert self.bench is not None
         seats = self.bench.seats
         self.looks += 1
@@ -227,7 +227,7 @@ class Listing:
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)
 
     def acquired(self, look: Look) -> None:
-        """That attempt has succeeded."""
+        """Note that this attempt has succeeded."""
         if look.rest_ms < 0 and look.number == self.looks:
             self.maybe_listed = False
             self.unlisted = True

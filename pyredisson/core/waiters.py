@@ -244,7 +244,7 @@ NO_BENCHES: dict[str, Bench] = {}
 
 
 def give_ears(channels: dict[str, Channel], line: Line, bench: Bench, listing: Listing) -> list[Channel]:
-    """Let a bench that has a channel of its own hear what ears hear. Returns the channels that nobody has asked for."""
+    """Let a bench that has a channel of its own hear what ears hear. Returns the channels to be subscribed."""
     new: list[Channel] = []
     for name in (listing.ears, listing.channel):
         channel = channels.setdefault(name, Channel(name, line))

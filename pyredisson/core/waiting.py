@@ -41,7 +41,7 @@ class PlaceOnList(Protocol):
 
     Attributes:
         listings: What its benches have there, one for each channel, if it is the first one on them.
-        left: What is to be taken off since nobody sits on the bench any more, by the number of the channel.
+        left: What is to be taken off since the bench has no waiter any more, by the number of the channel.
     """
 
     listings: Sequence[Listing]

@@ -12,8 +12,8 @@ Rules kept here:
    acquired lets the next one check at once, a writer does not.
 4. While a writer waits in this client, a new reader waits, too, but not for longer than ``YIELD``. Until then it is not
    on the list; when the writer waits no longer, it checks.
-5. When the lock is free, the client is told that has waited longest; if it is a reader, all readers. All readers are
-   told, too, when a writer becomes a reader, and by any waiter who finds that the lock is read.
+5. When the lock becomes free, the client that has waited longest is notified; if it is a reader, all readers are. All
+   readers are notified, too, when a writer becomes a reader, and by any waiter that finds that the lock is read.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class PoliteAttempt(Attempt):
     async def __call__(self) -> Answer:
         left: float = self.ownership.kind_state.until - self.client.runtime.now()
         look = self.ownership.in_flight.look
-        told = look is not None and look.chosen  # Its client is on the list for another reader.
-        if left > 0 and not told and _writer_waits(self.client, self.kind):
+        notified = look is not None and look.chosen  # Its client is on the list for another reader.
+        if left > 0 and not notified and _writer_waits(self.client, self.kind):
             return Refused(int(1000 * left))
         return await attempt(self.client, self.kind, self.ownership, self.hold)
 

@@ -14,7 +14,7 @@ if #owners > 0 then
         if redis.pcall('exists', waiting) == 1 then
             -- include: ears
             -- include: choose
-            -- include: tell
+            -- include: notify
         end
         redis.call(publish, KEYS[3], message)
     end

@@ -21,7 +21,7 @@ elseif left == 0 then
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
         local first = listed and redis.pcall('zrange', waiting, 0, 2) or {}
-        -- A client that is alone on the list hears the usual message, as its ear; but that of a quorum ('+') has to be told.
+        -- A client that is alone on the list gets the usual message, as its ear; one of a quorum ('+') has to be notified.
         local alone = #first == 2 and first[2] == 'ear:' .. string.match(first[1], '^[^:+]+')
         if alone then
             heard = redis.call(publish, KEYS[3], message)
@@ -29,7 +29,7 @@ elseif left == 0 then
         if heard == 0 and first[1] then
             -- include: ears
             -- include: choose
-            -- include: tell
+            -- include: notify
         end
         if not alone then
             heard = heard + redis.call(publish, KEYS[3], message)

@@ -3,8 +3,8 @@
 --       4 permits taken: ids by the time at which they expire (sorted set)  5 clients that wait (sorted set)
 -- ARGV  1 number of the request  2 id, sixteen bytes  3 PUBLISH or SPUBLISH  4 lease, ms (-1: for ever)
 --       5.. see shared/wait.lua
--- Reply as permit_acquire; left: the permits for which no other client was told; wait: -1 if another client is told of
---       its end
+-- Reply as permit_acquire; left: the permits of which no other client was notified; wait: -1 if another client was
+--       notified of its end
 -- include: now
 -- include: ears
 -- include: hand_out
@@ -13,5 +13,5 @@
 local taken, waiting, publish = KEYS[4], KEYS[5], ARGV[3]
 redis.call('zrem', waiting, '') -- A user who may not use the list must change nothing.
 -- include: purge_expired
--- include: told
+-- include: notified
 -- include: wait

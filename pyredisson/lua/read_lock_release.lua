@@ -74,7 +74,7 @@ elseif left == 0 then
                 -- include: ears
                 -- include: choose
                 -- include: sides
-                -- include: tell
+                -- include: notify
             end
             heard = heard + redis.call(publish, KEYS[3], message)
         end

@@ -19,7 +19,7 @@ if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
             -- include: ears
             -- include: choose
             -- include: sides
-            -- include: tell
+            -- include: notify
         end
         redis.call(publish, KEYS[3], message)
     end

@@ -1,4 +1,4 @@
--- Releases permits, whoever took them, and notifies the waiters.
+-- Releases permits, whichever owner acquired them, and notifies the waiters.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
 -- ARGV  1 number of the request  2 permits  3 PUBLISH or SPUBLISH
 --       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)

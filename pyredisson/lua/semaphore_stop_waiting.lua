@@ -1,5 +1,5 @@
--- Takes a client that waits for permits no longer off the list. If there are permits, others are told: the client may
--- have been told, and have left since. The first of them is told when the next permit expires.
+-- Takes a client that waits for permits no longer off the list. If there are permits, others are notified: the client may
+-- have been notified, and have left since. The first of them is notified of when the next permit expires.
 -- KEYS  1 semaphore (string)  2 clients that wait (sorted set)
 --       3 of one whose permits expire: permits taken (sorted set)
 -- ARGV  1 the client, as it stands there  2 PUBLISH or SPUBLISH
@@ -7,7 +7,7 @@
 -- include: now
 -- include: ears
 -- include: hand_out
-redis.call('zrem', KEYS[2], ARGV[1], 'told:' .. ARGV[1])
+redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])
 if redis.call('zrem', KEYS[2], 'ear:' .. string.match(ARGV[1], '^[^:]+')) == 1 then
     keep_ears(KEYS[2], ARGV[2], 1000, true)
 end

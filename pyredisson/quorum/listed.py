@@ -2,16 +2,17 @@
 
 Rules kept here (those of ``core/listing.py`` hold on each node):
 
-1. A client is on the lists of those nodes whose releases it listens to, and that refused it last. It stands there under
-   one name, so that nodes which saw two clients come at the same moment order them alike.
-2. Nodes need not agree whose turn it is. The first node of those whose lists it is on decides: one that is told by it
-   attempts at once, one that is told by another node after :data:`LEAD`, when the former has been served as a rule.
-3. Votes can be split all the same, by one that has just come. Each gives back what it was granted, by which the next
-   ones on those nodes are told; and pauses by chance before its next attempt, longer with each round that was split.
-4. A node that grants takes the client off its list. So one that gives a node back is not told of that by itself, and
-   where a holder has but some of the nodes, each of those who wait finds the others free once, not again and again.
-5. One that none of the nodes refused that it listens to would hear of no release. Nobody holds a quorum then, which
-   would include one of these nodes: it attempts again after a pause by chance.
+1. A client is on the lists of those nodes whose releases it listens to, and that refused it last. It has one name on
+   all of them, so that nodes on which two clients arrive at the same moment order them alike.
+2. Nodes need not agree whose turn it is. The first node on whose list a client is decides for it: notified by that
+   node, it attempts at once; notified by another one, after :data:`LEAD`, when the client of the first node has been
+   served as a rule.
+3. Votes can be split all the same, by a client that has just arrived. Each gives back the nodes that it was granted,
+   which notifies the next clients there, and pauses at random before its next attempt, longer after each split round.
+4. A node that grants takes the client off its list. So a client that gives a node back is not notified by its own
+   release; and where a holder has only some of the nodes, each waiter finds the others free once, not again and again.
+5. A client that was refused by none of the nodes that it listens to would be notified of no release. There is no holder
+   of a quorum then, which would include one of these nodes: the client attempts again after a random pause.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAD", "ListedOnNodes"]
 
-#: Seconds by which those go first whom the first node has told.
+#: Seconds by which the clients that the first node has notified are ahead of the others.
 LEAD = 0.05
 
 
@@ -152,7 +153,7 @@ class ListedOnNodes:
         return answer
 
     def _again_soon(self, refused: Refused) -> Refused:
-        """No node will tell this client of a release; but none that holds a quorum would be refused by none of them."""
+        """Pause for a while: no node will notify this client, but there is no holder of a quorum either."""
         pause_ms = round(1000 * self._rounds.pace.chance())
         ms = refused.retry_in_ms
         return Refused(pause_ms if ms is None else min(ms, pause_ms))
@@ -191,7 +192,7 @@ class ListedOnNodes:
             # It would be taken for gone where it does not hear its own channel.
             look = listing.begin_look(seat) if seat.channel.confirmed else None
         if look is not None:
-            # Where it has given the node back, it would be told of its own release again and again.
+            # Where it has given the node back, it would be notified of its own release again and again.
             rest_ms = -1 if self._heard[at] in self._given_back else look.rest_ms
             look = look._replace(rest_ms=rest_ms, chosen=chosen)
         ownership.attempts_as(look)

@@ -33,7 +33,7 @@ def mine(score: int) -> State:
     return alive(score, me=100_000)
 
 
-def told(owner: bytes, *, sharded: bool = False) -> tuple[Message]:
+def sends(owner: bytes, *, sharded: bool = False) -> tuple[Message]:
     return (Message(CHANNEL + b":" + owner, b"0", sharded=sharded),)
 
 

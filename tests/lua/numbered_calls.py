@@ -36,7 +36,7 @@ def done(number: int | str, outcome: int | str = "", ttl_ms: int | None = 60_000
     return {DONE: Entry("string", f"{number} {outcome}".strip().encode(), ttl_ms)}
 
 
-def told(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
+def sends(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
     return [Message(channel, b"%d" % payload, sharded=False) for payload in payloads]
 
 
@@ -100,19 +100,19 @@ def count_down(*, number: int = 5) -> Call:
 
 # -- Clients that wait
 
-#: What is added to the time at which a client became an ear, or was told that it is its turn.
+#: What is added to the time at which a client became an ear, or was notified that it is its turn.
 EAR_SINCE: Final = 1e15
-TOLD_SINCE: Final = 2e15
+NOTIFIED_AT: Final = 2e15
 #: For how long the list is kept.
 KEPT_MS: Final = 30_000
 
 
-def waits(*members: str, ears: str = "", told: Sequence[str] = (), since: Mapping[str, int] | None = None) -> State:
+def waits(*members: str, ears: str = "", notified: Sequence[str] = (), since: Mapping[str, int] | None = None) -> State:
     """The list: the members, of which ``a:1:1`` waits for ten seconds, ``b:1:1`` for nine; the ears, a letter each."""
     waited = {member: 10_000 - 1000 * (ord(member[0]) - ord("a")) for member in members} | dict(since or {})
     scores = {member.encode(): In(-ms) for member, ms in waited.items()}
     scores |= {f"ear:{client}".encode(): In(EAR_SINCE) for client in ears}
-    scores |= {f"told:{member}".encode(): In(TOLD_SINCE) for member in told}
+    scores |= {f"notified:{member}".encode(): In(NOTIFIED_AT) for member in notified}
     return {LIST: Entry("zset", dict(scores), KEPT_MS)}
 
 

@@ -21,7 +21,7 @@ class Step(NamedTuple):
     """One thing to do.
 
     Attributes:
-        command: What both servers are told; in a step that sets ``out_of_memory``, only the real one.
+        command: What both servers run; in a step that sets ``out_of_memory``, only the real one.
         about: For the failure report.
         out_of_memory: What both are from now on, or ``None`` to leave it.
     """
@@ -130,7 +130,7 @@ def _publish(random: Random) -> bytes:
 
 
 def _announce(random: Random) -> bytes:
-    """As :func:`_publish`, or nobody is told."""
+    """As :func:`_publish`, or without a message."""
     return random.choice((_publish(random), _publish(random), b""))
 
 

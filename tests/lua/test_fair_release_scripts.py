@@ -13,7 +13,7 @@ from tests.lua.fair_calls import (
     fair_look,
     fair_release,
     mine,
-    told,
+    sends,
     waiters,
 )
 from tests.lua.harness import (
@@ -43,7 +43,7 @@ FAIR_RELEASE: Final = [
         fair_release(),
         2,
         waiters(other=70_000, dead=90_000),
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "waiters whose scores are over are dropped before the head is notified",
@@ -51,7 +51,7 @@ FAIR_RELEASE: Final = [
         fair_release(),
         2,
         waiters(other=70_000),
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "waiters without a heartbeat in time are dropped before the head is notified",
@@ -59,7 +59,7 @@ FAIR_RELEASE: Final = [
         fair_release(),
         2,
         waiters(other=700_000) | alive(other=70_000),
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "a waiter of Redisson is notified until its score is over",
@@ -67,7 +67,7 @@ FAIR_RELEASE: Final = [
         fair_release(),
         2,
         waiters(stranger=700_000),
-        told(STRANGER),
+        sends(STRANGER),
     ),
     Case(
         "releasing one of two holds leaves the other",
@@ -90,7 +90,7 @@ FAIR_RELEASE: Final = [
         fair_release(),
         None,
         None,
-        told(OTHER),
+        sends(OTHER),
     ),
     Case("no message if the lock is gone and the queue is empty", FREE, fair_release(), None),
     Case("a release of lost holds removes what is stored", lock(me=3), fair_release(counts=0), 1, FREE),
@@ -101,7 +101,7 @@ FAIR_RELEASE: Final = [
         fair_release(repeat=True),
         None,
         None,
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "a repeat changes no count if the first copy released one of two holds",
@@ -138,7 +138,7 @@ FAIR_RELEASE: Final = [
         fair_release(queued=200_000),
         None,
         waiters(other=350_000),
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "leaving frees the lock if the owner has acquired it meanwhile",
@@ -146,7 +146,7 @@ FAIR_RELEASE: Final = [
         fair_release(queued=200_000, epoch=1, repeat=True),
         2,
         waiters(other=350_000) | epoch(1),
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "an overtaken request to leave the queue is stale",
@@ -177,7 +177,7 @@ FAIR_RELEASE: Final = [
         fair_release(epoch=1),
         2,
         epoch(1) | waiters(other=70_000),
-        told(OTHER),
+        sends(OTHER),
         out_of_memory=True,
     ),
     Case(
@@ -202,7 +202,7 @@ FAIR_RELEASE: Final = [
         fair_release(publish="SPUBLISH"),
         2,
         waiters(other=70_000),
-        told(OTHER, sharded=True),
+        sends(OTHER, sharded=True),
     ),
 ]
 
@@ -215,7 +215,7 @@ FAIR_FORCE_UNLOCK: Final = [
         fair_force_unlock(),
         [ME],
         waiters(other=70_000),
-        told(OTHER),
+        sends(OTHER),
     ),
     Case(
         "a waiter without a heartbeat in time is dropped and the next one notified",
@@ -223,7 +223,7 @@ FAIR_FORCE_UNLOCK: Final = [
         fair_force_unlock(),
         [ME],
         waiters(stranger=700_000),
-        told(STRANGER),
+        sends(STRANGER),
     ),
     Case(
         "an error if the heartbeats are a string",

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from tests.lua.harness import FREE, OOM, WRONGTYPE, Case, ComparedServer, check, each, lock
-from tests.lua.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done, permits, set_counter, told
+from tests.lua.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done, permits, sends, set_counter
 
 CASES: Final = [
-    Case("a counter is set, recorded and announced", FREE, set_counter(3), 1, permits(3) | done(5, 1), told(3)),
+    Case("a counter is set, recorded and announced", FREE, set_counter(3), 1, permits(3) | done(5, 1), sends(3)),
     Case(
         "the record of an earlier request is replaced",
         done(4, 1, 20_000),
         set_counter(3),
         1,
         permits(3) | done(5, 1),
-        told(3),
+        sends(3),
     ),
-    Case("a counter can be set to zero", FREE, set_counter(0), 1, permits(0) | done(5, 1), told(0)),
+    Case("a counter can be set to zero", FREE, set_counter(0), 1, permits(0) | done(5, 1), sends(0)),
     Case(
         "0 if there is a counter already, and that is recorded", permits(0), set_counter(3), 0, permits(0) | done(5, 0)
     ),
@@ -27,10 +27,10 @@ CASES: Final = [
         set_counter(3, message=1, channel=GATE),
         1,
         permits(3) | done(5, 1),
-        told(1, channel=GATE),
+        sends(1, channel=GATE),
     ),
     Case("an error if the key is a hash", lock(me=1), set_counter(3), WRONGTYPE),
-    Case("out of memory: the counter is not set", FREE, set_counter(3), OOM, messages=told(3), out_of_memory=True),
+    Case("out of memory: the counter is not set", FREE, set_counter(3), OOM, messages=sends(3), out_of_memory=True),
     Case(
         "out of memory: 0 if there is a counter already",
         permits(1),
@@ -48,7 +48,7 @@ CASES: Final = [
         count_down(),
         1,
         done(5, 1),
-        told(0, channel=GATE),
+        sends(0, channel=GATE),
     ),
     Case("a latch with a count of zero is deleted", permits(0), count_down(), 1, done(5, 1)),
     Case("a latch with a count below zero is deleted", permits(-3), count_down(), 1, done(5, 1)),
@@ -69,7 +69,7 @@ CASES: Final = [
         count_down(),
         1,
         done(5, 1),
-        told(0, channel=GATE),
+        sends(0, channel=GATE),
         out_of_memory=True,
     ),
 ]

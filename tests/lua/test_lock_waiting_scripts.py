@@ -64,23 +64,23 @@ def token(number: int) -> State:
     return text(TOKEN, b"%d" % number)
 
 
-#: A release that tells somebody: 1, the one who is told, and the one connection that hears of it.
-TOLD: Final = RELEASED + 1
+#: A release that tells somebody: 1, the one who is notified, and the one connection that hears of it.
+NOTIFIED: Final = RELEASED + 1
 
 RELEASES: Final = [
     Case(
-        "the one is told that has waited longest",
+        "the one is notified that has waited longest",
         lock(me=1) | listed(FIRST, SECOND, THIRD, EARS),
         _with_list(release()),
-        TOLD,
+        NOTIFIED,
         listed(SECOND, THIRD, EARS),
         [to("a"), to_ears("2"), *FREED],
     ),
     Case(
-        "an ear that is told is replaced",
+        "an ear that is notified is replaced",
         lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
         _with_list(release()),
-        TOLD,
+        NOTIFIED,
         listed(SECOND, THIRD, EARS),
         [to("a"), to("c", "ear"), to_ears("2"), *FREED],
     ),
@@ -93,18 +93,18 @@ RELEASES: Final = [
         FREED,
     ),
     Case(
-        "one that is alone and no ear is told, and leaves no list",
+        "one that is alone and no ear is notified, and leaves no list",
         lock(me=1) | listed(FIRST),
         _with_list(release()),
-        TOLD,
+        NOTIFIED,
         FREE,
         [to("a"), *FREED],
     ),
     Case(
-        "one of a quorum is told although it is alone",
+        "one of a quorum is notified although it is alone",
         lock(me=1) | listed({b"a+q:1": In(-3000), b"ear:a+q": In(1e15)}),
         _with_list(release()),
-        TOLD,
+        NOTIFIED,
         FREE,
         [to("a+q"), *FREED],
     ),
@@ -112,19 +112,19 @@ RELEASES: Final = [
         "an ear that stays behind alone hears that it is the only one",
         lock(me=1) | listed(FIRST, SECOND, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
         _with_list(release()),
-        TOLD,
+        NOTIFIED,
         listed(SECOND, {b"ear:b": In(1e15)}),
         [to("a"), to("b", "only"), to_ears("2"), *FREED],
     ),
     Case(
-        "nobody is told while holds are left",
+        "nobody is notified while holds are left",
         lock(me=2) | listed(FIRST),
         _with_list(Call("lock_release", release().keys, (ME, 0, 0, 30_000, 2, "PUBLISH", "0"))),
         0,
         lock(me=1) | listed(FIRST),
     ),
     Case(
-        "nobody is told by a release that is not published",
+        "nobody is notified by a release that is not published",
         lock(me=1) | listed(FIRST),
         _with_list(release(publish="")),
         1,
@@ -139,7 +139,7 @@ RELEASES: Final = [
         FREED,
     ),
     Case(
-        "one is told by a forced unlock",
+        "one is notified by a forced unlock",
         lock(other=2) | listed(FIRST, SECOND, EARS),
         _with_list(force_unlock()),
         [ME.replace(b":7", b":9")],
@@ -245,7 +245,7 @@ ATTEMPTS: Final = [
     ),
     Case("one that is refused hears that the list is something else", lock(other=1) | text(LIST), waiting(), WRONGTYPE),
     Case(
-        "a fenced lock gives a token to one that was told",
+        "a fenced lock gives a token to one that was notified",
         token(4) | listed(SECOND, THIRD, EARS),
         fenced_waiting(chosen=True),
         [b"token", b"5"],

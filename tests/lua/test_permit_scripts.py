@@ -37,10 +37,10 @@ from tests.lua.numbered_calls import (
     lease_permit,
     permits,
     renew_permits,
+    sends,
     set_permits,
     take_permit,
     taken,
-    told,
 )
 
 CASES: Final = [
@@ -74,7 +74,7 @@ CASES: Final = [
         take_permit(PERMIT_2),
         [1, 0, -1],
         permits(0) | taken((PERMIT_2, NEVER_MS)) | done(5, 1),
-        told(1),
+        sends(1),
     ),
     Case(
         "an expired permit pays a debt and is not taken",
@@ -108,7 +108,7 @@ CASES: Final = [
         give_permit(),
         1,
         permits(3) | done(5, 1),
-        told(3),
+        sends(3),
     ),
     Case(
         "one of two permits is released",
@@ -116,7 +116,7 @@ CASES: Final = [
         give_permit(),
         1,
         permits(1) | taken((PERMIT_2, NEVER_MS)) | done(5, 1),
-        told(1),
+        sends(1),
     ),
     Case(
         "0 for an expired permit, which is made available",
@@ -124,7 +124,7 @@ CASES: Final = [
         give_permit(),
         0,
         permits(3) | done(5, 0),
-        told(3),
+        sends(3),
     ),
     Case("0 for an unknown permit", permits(2), give_permit(), 0, permits(2) | done(5, 0)),
     Case(
@@ -133,7 +133,7 @@ CASES: Final = [
         give_permit(),
         1,
         permits(1) | done(5, 1),
-        told(1),
+        sends(1),
     ),
     Case("an error if the key is a hash", lock(me=1) | taken(ENDLESS), give_permit(), WRONGTYPE),
     Case(
@@ -142,7 +142,7 @@ CASES: Final = [
         give_permit(),
         1,
         permits(3) | done(5, 1),
-        told(3),
+        sends(3),
         out_of_memory=True,
     ),
     # Another lease.
@@ -160,7 +160,7 @@ CASES: Final = [
         lease_permit(),
         0,
         permits(3) | done(5, 0),
-        told(3),
+        sends(3),
     ),
     Case(
         "out of memory: a permit is kept for ever",
@@ -190,7 +190,7 @@ CASES: Final = [
         count_permits(),
         [b"3", 0],
         permits(3),
-        told(3),
+        sends(3),
     ),
     Case(
         "no message if an expired permit only pays a debt",
@@ -205,18 +205,18 @@ CASES: Final = [
         count_permits(),
         [b"3", 0],
         permits(3),
-        told(3),
+        sends(3),
         out_of_memory=True,
     ),
     # Setting and adding.
-    Case("the first permits are set and announced", FREE, set_permits(3), 1, permits(3) | done(5, 1), told(3)),
+    Case("the first permits are set and announced", FREE, set_permits(3), 1, permits(3) | done(5, 1), sends(3)),
     Case(
         "the permits are raised, those taken included",
         permits(1) | taken(ENDLESS),
         set_permits(5),
         1,
         permits(4) | taken(ENDLESS) | done(5, 1),
-        told(5),
+        sends(5),
     ),
     Case(
         "fewer permits than are taken leave a debt",
@@ -224,7 +224,7 @@ CASES: Final = [
         set_permits(0),
         1,
         permits(-1) | taken(ENDLESS) | done(5, 1),
-        told(0),
+        sends(0),
     ),
     Case(
         "setting the same number publishes nothing",
@@ -233,7 +233,7 @@ CASES: Final = [
         1,
         permits(1) | taken(ENDLESS) | done(5, 1),
     ),
-    Case("the TTL of the key stays", permits(1, 90_000), set_permits(2), 1, permits(2, 90_000) | done(5, 1), told(2)),
+    Case("the TTL of the key stays", permits(1, 90_000), set_permits(2), 1, permits(2, 90_000) | done(5, 1), sends(2)),
     Case("an error if the key is a hash", lock(me=1), set_permits(3), WRONGTYPE),
     Case(
         "permits are added and the addition published",
@@ -241,12 +241,12 @@ CASES: Final = [
         add_expirable(3),
         1,
         permits(5) | done(5, 1),
-        told(3),
+        sends(3),
     ),
-    Case("adding permits creates the semaphore", FREE, add_expirable(3), 1, permits(3) | done(5, 1), told(3)),
+    Case("adding permits creates the semaphore", FREE, add_expirable(3), 1, permits(3) | done(5, 1), sends(3)),
     Case("permits are removed without a message", permits(2), add_expirable(-9), 1, permits(-7) | done(5, 1)),
     Case("adding zero permits publishes nothing", FREE, add_expirable(0), 1, permits(0) | done(5, 1)),
-    Case("the TTL of the key is removed", permits(2, 90_000), add_expirable(1), 1, permits(3) | done(5, 1), told(1)),
+    Case("the TTL of the key is removed", permits(2, 90_000), add_expirable(1), 1, permits(3) | done(5, 1), sends(1)),
     Case("an error if the key is a hash", lock(me=1), add_expirable(3), WRONGTYPE),
 ]
 
@@ -299,4 +299,4 @@ def test_any_number_of_permits_may_expire_at_once(server: ComparedServer, call: 
     run(server, call)
     assert server.state()[LOCK].value == b"20000"
     assert TAKEN not in server.state()
-    assert server.messages() == told(20_000)
+    assert server.messages() == sends(20_000)

@@ -66,36 +66,36 @@ def stop_waiting(member: str) -> Call:
     return Call("read_write_lock_stop_waiting", (LOCK, LIST), (member, "PUBLISH"))
 
 
-#: A release that tells somebody: 1, the one who is told, and the one connection that hears of it.
-TOLD: Final = 3
+#: A release that tells somebody: 1, the one who is notified, and the one connection that hears of it.
+NOTIFIED: Final = 3
 
 RELEASES: Final = [
     Case(
-        "all readers are told if one has waited longest",
+        "all readers are notified if one has waited longest",
         rw("write", writer=1) | listed(OLD_READER, OLD_WRITER, READER, WRITER_TOO),
         end_write(),
-        TOLD,
+        NOTIFIED,
         listed(OLD_WRITER, WRITER_TOO),
         [to("a.read"), to("c.read"), to_ears("2"), *WRITE_ENDED],
     ),
     Case(
-        "one writer is told if it has waited longest",
+        "one writer is notified if it has waited longest",
         rw("write", writer=1) | listed(OLD_WRITER, READER, WRITER_TOO),
         end_write(),
-        TOLD,
+        NOTIFIED,
         listed(READER, WRITER_TOO),
         [to("b.write"), to_ears("2"), *WRITE_ENDED],
     ),
     Case(
-        "all readers alone are told by a writer that goes on reading",
+        "all readers alone are notified by a writer that goes on reading",
         rw("write", writer=1, me=1) | mine(30_000) | listed(OLD_WRITER, READER, WRITER_TOO),
         end_write(),
-        TOLD,
+        NOTIFIED,
         rw("read", me=1) | mine(30_000) | listed(OLD_WRITER, WRITER_TOO),
         [to("c.read"), to_ears("2"), *WRITE_ENDED],
     ),
     Case(
-        "no writer is told by a writer that goes on reading",
+        "no writer is notified by a writer that goes on reading",
         rw("write", writer=1, me=1) | mine(30_000) | listed(OLD_WRITER),
         end_write(),
         2,
@@ -103,31 +103,31 @@ RELEASES: Final = [
         WRITE_ENDED,
     ),
     Case(
-        "a writer is told by the last reader",
+        "a writer is notified by the last reader",
         rw("read", me=1) | mine(30_000) | listed(OLD_WRITER, WRITER_TOO),
         end_read(),
-        TOLD,
+        NOTIFIED,
         listed(WRITER_TOO),
         [to("b.write"), to_ears("2"), *READ_ENDED],
     ),
     Case(
-        "nobody is told by another reader",
+        "nobody is notified by another reader",
         rw("read", me=1, other=1) | mine(30_000) | theirs(30_000) | listed(OLD_WRITER),
         end_read(),
         0,
         rw("read", other=1) | theirs(30_000) | listed(OLD_WRITER),
     ),
     Case(
-        "an ear that is told is replaced by the newest writer",
+        "an ear that is notified is replaced by the newest writer",
         rw("write", writer=1)
         | listed(OLD_WRITER, READER, WRITER_TOO, {b"ear:b.write": In(1e15), b"ear:c.read": In(1e15)}),
         end_write(),
-        TOLD,
+        NOTIFIED,
         listed(READER, WRITER_TOO, EARS),
         [to("b.write"), to("d.write", "ear"), to_ears("2"), *WRITE_ENDED],
     ),
     Case(
-        "those on the list are told by a forced unlock",
+        "those on the list are notified by a forced unlock",
         rw("write", other_writer=1) | listed(OLD_WRITER, READER),
         force("write"),
         1,

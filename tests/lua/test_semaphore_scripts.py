@@ -13,8 +13,8 @@ from tests.lua.numbered_calls import (
     drain,
     give_permits,
     permits,
+    sends,
     take_permits,
-    told,
     undo,
 )
 
@@ -50,7 +50,7 @@ CASES: Final = [
         give_permits(),
         1,
         permits(3) | done(5, 1),
-        told(3),
+        sends(3),
     ),
     Case(
         "five permits are released to a debt of seven",
@@ -58,10 +58,10 @@ CASES: Final = [
         give_permits(5),
         1,
         permits(-2) | done(5, 1),
-        told(-2),
+        sends(-2),
     ),
-    Case("the TTL of the key stays", permits(2, 90_000), give_permits(), 1, permits(3, 90_000) | done(5, 1), told(3)),
-    Case("releasing permits creates the semaphore", FREE, give_permits(2), 1, permits(2) | done(5, 1), told(2)),
+    Case("the TTL of the key stays", permits(2, 90_000), give_permits(), 1, permits(3, 90_000) | done(5, 1), sends(3)),
+    Case("releasing permits creates the semaphore", FREE, give_permits(2), 1, permits(2) | done(5, 1), sends(2)),
     Case("an error if the key is a hash", lock(me=1), give_permits(), WRONGTYPE),
     Case(
         "out of memory: a permit is released",
@@ -69,7 +69,7 @@ CASES: Final = [
         give_permits(),
         1,
         permits(3) | done(5, 1),
-        told(3),
+        sends(3),
         out_of_memory=True,
     ),
     Case(
@@ -82,11 +82,16 @@ CASES: Final = [
     ),
     # Adding.
     Case(
-        "permits are added and the new total published", permits(2), add_permits(3), 1, permits(5) | done(5, 1), told(5)
+        "permits are added and the new total published",
+        permits(2),
+        add_permits(3),
+        1,
+        permits(5) | done(5, 1),
+        sends(5),
     ),
-    Case("permits are removed, even below zero", permits(2), add_permits(-9), 1, permits(-7) | done(5, 1), told(-7)),
-    Case("adding zero permits creates the semaphore", FREE, add_permits(0), 1, permits(0) | done(5, 1), told(0)),
-    Case("the TTL of the key is removed", permits(2, 90_000), add_permits(3), 1, permits(5) | done(5, 1), told(5)),
+    Case("permits are removed, even below zero", permits(2), add_permits(-9), 1, permits(-7) | done(5, 1), sends(-7)),
+    Case("adding zero permits creates the semaphore", FREE, add_permits(0), 1, permits(0) | done(5, 1), sends(0)),
+    Case("the TTL of the key is removed", permits(2, 90_000), add_permits(3), 1, permits(5) | done(5, 1), sends(5)),
     Case("an error if the key is a hash", lock(me=1), add_permits(1), WRONGTYPE),
     # Draining.
     Case("all available permits are taken", permits(3), drain(), 3, permits(0) | done(5, 3)),
@@ -109,7 +114,7 @@ CASES: Final = [
         undo(),
         2,
         permits(3) | done(6, 2),
-        told(3),
+        sends(3),
     ),
     Case(
         "the debt that a drain had cancelled is restored",
@@ -117,7 +122,7 @@ CASES: Final = [
         undo(),
         -3,
         permits(-3) | done(6, -3),
-        told(-3),
+        sends(-3),
     ),
     Case("0 if the request was refused", permits(1) | done(5, 0), undo(), 0, permits(1) | done(6, 0)),
     Case("0 if the request was never executed", permits(1), undo(), 0, permits(1) | done(6, 0)),
@@ -136,7 +141,7 @@ CASES: Final = [
         undo(),
         2,
         permits(3) | done(6, 2),
-        told(3),
+        sends(3),
         out_of_memory=True,
     ),
 ]

@@ -15,7 +15,7 @@ NOON_US = 1_785_000_000_000_000
 
 
 class Clock:
-    """A clock that says what it is told."""
+    """A clock that says what it is notified."""
 
     def __init__(self) -> None:
         self.us = NOON_US

@@ -19,10 +19,10 @@ def listed(*who: dict[bytes, In], ttl_ms: int = 30_000) -> State:
 
 
 def to(client: str, payload: str = "go") -> Message:
-    """What one client is told."""
+    """What one client is notified."""
     return Message(LIST + f":{client}".encode(), payload.encode(), sharded=False)
 
 
 def to_ears(payload: str) -> Message:
-    """What the ears are told."""
+    """What the ears are notified."""
     return Message(LIST, payload.encode(), sharded=False)

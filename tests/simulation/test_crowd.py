@@ -22,7 +22,7 @@ LIST = b"pyredisson_waiting:{orders}"
 CHANNEL = b"redisson_lock__channel:{orders}"
 #: A few round trips.
 SOON = 0.02
-#: What a client costs the others that was told that it is its turn, and does not answer.
+#: What a client costs the others that was notified that it is its turn, and does not answer.
 TURN = 0.25
 
 
@@ -265,7 +265,7 @@ def test_ears_that_die_are_replaced(make: Callable[..., Crowd]) -> None:
     assert crowd.last_resorts() == 0
 
 
-def test_ears_ask_nothing_while_the_one_that_was_told_holds_the_lock(make: Callable[..., Crowd]) -> None:
+def test_ears_attempt_nothing_while_the_notified_client_holds_the_lock(make: Callable[..., Crowd]) -> None:
     crowd = make()
     for _ in range(10):
         crowd.wait(keeps=0.5)
@@ -413,7 +413,7 @@ BUGS = {
     "nobody listens to the channel of the lock": _in_waiting(("local missing = 2", "local missing = 0")),
     "ears that die are not replaced": _in_waiting(("< trusted then", "< 1e9 then")),
     "ears do not look": in_code(listing, "BACKUP", 5.0),
-    "ears look although the one that was told has": in_script(
+    "ears attempt although the notified client has": in_script(
         "lock_acquire_waiting", ("publish, waiting, '3'", "publish, waiting, '5'")
     ),
     "one that stays behind alone does not learn it": in_script(

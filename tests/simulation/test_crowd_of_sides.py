@@ -277,7 +277,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     getattr(crowd.clients[1].runtime.process, fate)()
     released = crowd.release()
     crowd.world.run(until=lambda: len(crowd.served) == len(waiting) - 1, seconds=5)
-    cost = TURN if fate == "pause" and waiting.startswith("w") else 0  # Of readers, all were told.
+    cost = TURN if fate == "pause" and waiting.startswith("w") else 0  # Of readers, all were notified.
     assert crowd.times[0] - released <= cost + SOON
     assert crowd.times[-1] - released <= cost + len(waiting) * SOON
     assert crowd.last_resorts() == 0
@@ -393,7 +393,7 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
     return _all_of(*(in_script(f"{side}_lock_acquire_waiting", *changes) for side in ("read", "write")))
 
 
-async def _polite_whatever_it_was_told(self: read_write_waiting.PoliteAttempt) -> Answer:
+async def _polite_although_notified(self: read_write_waiting.PoliteAttempt) -> Answer:
     left = self.ownership.kind_state.until - self.client.runtime.now()
     if left > 0:
         return Refused(int(1000 * left))
@@ -445,7 +445,7 @@ BUGS = {
         ("pcall(choose, KEYS[#KEYS], ARGV[#ARGV])", "")
     ),
     "a reader that yields keeps the turn of its client": in_code(
-        read_write_waiting.PoliteAttempt, "__call__", _polite_whatever_it_was_told
+        read_write_waiting.PoliteAttempt, "__call__", _polite_although_notified
     ),
     "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda client, kind: False),
     "the readers of a client are woken one by one": in_code(ReadKind, "waiting", Politely()),

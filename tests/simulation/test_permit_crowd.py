@@ -24,7 +24,7 @@ LIST = b"pyredisson_waiting:{seats}"
 CHANNEL = b"redisson_sc:{seats}"
 #: A few round trips.
 SOON = 0.02
-#: What clients cost the others that were told that it is their turn, and do not answer.
+#: What clients cost the others that were notified that it is their turn, and do not answer.
 TURN = 0.25
 
 
@@ -111,7 +111,7 @@ class Crowd:
         return client
 
     def listed(self) -> int:
-        """How many clients are on the list, and were not told."""
+        """How many clients are on the list, and were not notified."""
         entry = self.world.node.redis.dump().get(LIST)
         assert entry is None or isinstance(entry.value, dict)
         return 0 if entry is None else sum(float(score) < 1e15 for score in entry.value.values())
@@ -255,7 +255,7 @@ def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(
 
 
 def test_one_that_does_not_answer_costs_its_permit_only_for_a_moment(make: Callable[..., Crowd]) -> None:
-    """Others are told all the time, and answer."""
+    """Others are notified all the time, and answer."""
     crowd = make()
     waiting = [crowd.wait(keeps=0.05) for _ in range(40)]
     waiting[0].runtime.process.pause()
@@ -336,7 +336,7 @@ def test_whatever_makes_permits_available_wakes_clients(make: Callable[..., Crow
 def test_permits_that_are_drained_wake_none(make: Callable[..., Crowd]) -> None:
     crowd = make()
     crowd.wait(keeps=None)
-    crowd.when("semaphore_add", lambda: crowd.redis("SET", "seats", 0))  # Before the client that was told attempts.
+    crowd.when("semaphore_add", lambda: crowd.redis("SET", "seats", 0))  # Before the notified client attempts.
     crowd.give(1)
     crowd.world.run(seconds=1)
     assert crowd.served == []
@@ -448,19 +448,21 @@ def _in_waiting(*changes: tuple[str, str]) -> Bug:
 
 #: And the test that finds it.
 BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
-    "more are told than there are permits": (
+    "more are notified than there are permits": (
         test_whatever_makes_permits_available_wakes_clients,
         in_script("semaphore_release", ("free = free - tonumber(wanted)", "free = free - 0.5")),
     ),
-    "those who were told before are forgotten": (
+    "those who were notified before are forgotten": (
         test_as_many_clients_are_woken_as_there_are_permits,
         in_script("semaphore_add", ("free = free - tonumber(string.match(before[i], '%d+$'))", "local _ = free")),
     ),
-    "one is told at most": (
+    "one is notified at most": (
         test_clients_that_are_woken_and_do_not_answer_cost_the_others_little,
-        in_script("semaphore_add", ("told = told + 1", "told = told + 1\n                        free = 0")),
+        in_script(
+            "semaphore_add", ("notified = notified + 1", "notified = notified + 1\n                        free = 0")
+        ),
     ),
-    "the newest is told first": (
+    "the newest is notified first": (
         test_a_permit_wakes_one_client_and_the_one_that_has_waited_longest,
         in_script(
             "semaphore_release",
@@ -474,7 +476,7 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
         test_one_that_wants_more_than_there_is_lets_others_pass,
         in_script("semaphore_add", ("passed = passed + 1", "free = 0")),
     ),
-    "one that was told is waited for without end": (
+    "one that was notified is waited for without end": (
         test_clients_that_are_woken_and_do_not_answer_cost_the_others_little,
         _in_waiting(("< 200 then", "< 1e9 then")),
     ),
@@ -488,9 +490,9 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
     ),
     "one that has timed out stays on the list": (
         test_one_that_has_timed_out_is_on_the_list_no_more,
-        in_script("semaphore_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'told:' .. ARGV[1])", "")),
+        in_script("semaphore_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])", "")),
     ),
-    "one that was told is never taken off": (
+    "one that was notified is never taken off": (
         test_a_permit_wakes_one_client_and_the_one_that_has_waited_longest,
         _in_waiting(("redis.call('zscore', list, member)", "false")),
     ),
@@ -510,7 +512,7 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
         test_clients_that_are_woken_and_do_not_answer_cost_the_others_little,
         _in_waiting(("and redis.call('zcount', waiting, '2e15', '+inf') == 0 then", "then")),
     ),
-    "nobody is told of a permit that expires": (
+    "no client is notified of a permit that expires": (
         test_a_permit_that_expires_wakes_one_client,
         in_script("permit_acquire_waiting", ("redis.call(publish, waiting .. ':' .. client, 'in '", "tostring('in '")),
     ),

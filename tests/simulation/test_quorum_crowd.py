@@ -478,11 +478,11 @@ BUGS: dict[str, tuple[Bug, Callable[..., None]]] = {
         in_code(Pace, "among_few", lambda self: 0.0),
         test_the_pause_of_one_whose_turn_it_is_grows_with_rounds_that_are_split,
     ),
-    "one that no node will tell relies on being told": (
+    "one that no node will notify relies on being notified": (
         in_code(ListedOnNodes, "_again_soon", lambda self, refused: refused),
         test_those_who_take_it_again_and_again_keep_none_of_those_who_wait_from_it,
     ),
-    "one that gives a node back is told of it": (
+    "one that gives a node back is notified of it": (
         in_code(Listing, "given_back", property(_never, _never)),
         test_nodes_that_the_holder_does_not_have_are_not_asked_again_and_again,
     ),

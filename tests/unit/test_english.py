@@ -75,7 +75,13 @@ PUBLIC = [
 ]
 
 #: Modules whose internal docstrings and comments are read as well.
-INSIDE = ["pyredisson/embedded.py", "pyredisson/testing/*.py", "pyredisson/tools/**/*.py", "benchmarks/*.py"]
+INSIDE = [
+    "pyredisson/core/listing.py",
+    "pyredisson/embedded.py",
+    "pyredisson/testing/*.py",
+    "pyredisson/tools/**/*.py",
+    "benchmarks/*.py",
+]
 
 #: The architecture is for those who change the library.
 NOT_FOR_USERS = ["docs/_build/"]

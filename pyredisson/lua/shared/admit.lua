@@ -1,5 +1,5 @@
--- Attempts, and tells the readers that wait if the lock is read then: they need not wait for its release.
--- Expects  KEYS[1] lock; attempt(): the reply; choose(waiting, publish): whether any was told
+-- Attempts, and notifies the waiting readers if the lock is read then: they need not wait for its release.
+-- Expects  KEYS[1] lock; attempt(): the reply; choose(waiting, publish): whether any client was notified
 -- Defines  attempt_alone; attempt(): the reply
 local attempt_alone = attempt
 local function attempt()

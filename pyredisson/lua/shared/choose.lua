@@ -1,8 +1,9 @@
--- Tells the client that has waited longest that it is its turn, and takes it off the list of those who wait: if it comes
--- too late, it puts itself back. A client that does not hear this is gone, and the next one is told. If it was an ear,
--- another one is in its place, which does not depend on it. A user who may not use the list tells none.
+-- Notifies the client that has waited longest that it is its turn, and takes it off the list of waiting clients: if it
+-- attempts too late, it puts itself back. A client that does not receive this is gone, and the next one is notified. If it
+-- was an ear, another one replaces it, which does not depend on it. A user who may not use the list notifies none.
 -- Expects  keep_ears(waiting, publish, trusted, left)
--- Defines  choose(waiting, publish, from, to): whether one was told, of those between two scores or of all
+-- Defines  choose(waiting, publish, from, to): whether one was notified, of those between two scores
+--          or of all
 local function choose(waiting, publish, from, to)
     while true do
         -- Without scores by its place, which takes the server a fraction of the time.

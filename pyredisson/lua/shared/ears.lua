@@ -1,10 +1,9 @@
--- Sees to it that two of the clients that wait listen to the channel of the lock: the ears. They are on the list of those
--- who wait, behind all others, with 1e15 added to the time at which they were last known to be there. A client that does
--- not hear what is sent to it is gone. New ears are the newest clients, which wait longest from now on; 'only' says that
--- there is no other one.
+-- Makes two of the waiting clients listen to the channel of the lock: the ears. They are on the list of waiting clients,
+-- behind all others, with 1e15 added to the time at which they last were known to listen. A client that does not receive
+-- a message is gone. New ears are the newest clients, which wait longest from now on; 'only' says that there is no other.
 -- Expects  nothing
--- Defines  server_ms(): ms since the epoch; keep_ears(waiting, publish, trusted, left): trusted is for how long an ear is
---          believed to be there, ms, and left whether a client has left the list
+-- Defines  server_ms(): ms since the epoch; keep_ears(waiting, publish, trusted, left): trusted is for
+--          how many ms an ear is known to listen, and left whether a client has left the list
 local function server_ms()
     local clock = redis.call('time')
     return tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -40,7 +39,7 @@ local function keep_ears(waiting, publish, trusted, left)
                 left = true
             end
         elseif left and clients == 1 then
-            redis.call(publish, waiting .. ':' .. client, 'only') -- It was an ear beside another one.
+            redis.call(publish, waiting .. ':' .. client, 'only') -- Before, it was one of two ears.
         end
         at = at - 1
     end

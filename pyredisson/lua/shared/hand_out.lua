@@ -1,8 +1,8 @@
--- Tells clients that wait for permits that it is their turn, those first that have waited longest: as many as there are
--- permits for, beside those that were told before and have not attempted yet. These are on the list behind the ears, with
--- 2e15 added to the time at which they were told; one that has not come after 200 ms is believed to be gone. What stands
--- on the list ends with the number of permits that are wanted; one that wants more than there are lets others pass. A
--- user who may not use the list tells none.
+-- Notifies clients that wait for permits that it is their turn, in the order of their waits: as many as there are permits
+-- for, less those that were notified before and have not attempted yet. These are on the list behind the ears, with 2e15
+-- added to the time of the notification; one that has not attempted after 200 ms is considered gone. A member of the list
+-- ends with the number of permits that the client wants; one that wants more than there are lets others pass. A user who
+-- may not use the list notifies none.
 -- Expects  server_ms(); keep_ears(waiting, publish, trusted, left)
 -- Defines  hand_out(waiting, publish, available, message): the permits that are left then (message: for the ears, '2', or
 --          '4' if the usual message does not follow)
@@ -21,7 +21,7 @@ local function hand_out(waiting, publish, available, message)
                 redis.call('zrem', waiting, before[i])
             end
         end
-        local passed, told, ears = 0, 0, 0
+        local passed, notified, ears = 0, 0, 0
         while free > 0 do
             local some = redis.call('zrangebyscore', waiting, '-inf', '(1e15', 'limit', passed, 10)
             for _, member in ipairs(some) do
@@ -30,14 +30,14 @@ local function hand_out(waiting, publish, available, message)
                     passed = passed + 1
                 else
                     -- Added first: a list that has become empty would end, and another one would last for ever.
-                    redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'told:' .. member)
+                    redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'notified:' .. member)
                     redis.call('zrem', waiting, member)
                     ears = ears + redis.call('zrem', waiting, 'ear:' .. client)
                     if redis.call(publish, waiting .. ':' .. client, 'go') == 0 then
-                        redis.call('zrem', waiting, 'told:' .. member)
+                        redis.call('zrem', waiting, 'notified:' .. member)
                     else
                         free = free - tonumber(wanted)
-                        told = told + 1
+                        notified = notified + 1
                     end
                 end
             end
@@ -48,7 +48,7 @@ local function hand_out(waiting, publish, available, message)
         if ears > 0 then
             keep_ears(waiting, publish, 1000, true)
         end
-        if told > 0 and redis.call(publish, waiting, message) == 0 then
+        if notified > 0 and redis.call(publish, waiting, message) == 0 then
             keep_ears(waiting, publish, 0)
         end
     end)

@@ -1,5 +1,5 @@
--- Lets an attempt to acquire permits tell others, too: those for whom there are permits left, and the first of those who
--- wait when the next permit expires. Then only the first one attempts at that time; and the ears, in case it is gone.
+-- Lets an attempt to acquire permits notify other clients, too: those for whom there are permits left, and the first one
+-- of when the next permit expires. Then only that one attempts at that time, and the ears, in case it is gone.
 -- Nothing may fail once something has been acquired.
 -- Expects  KEYS[1] semaphore; attempt(): the reply; hand_out(waiting, publish, available, message); now: ms since the epoch
 -- Defines  ask(); pass_on(reply); attempt()

@@ -1,7 +1,7 @@
--- Attempts for a client that waits, and keeps the list of those who wait: a member for each client, with the time since
+-- Attempts for a client that waits, and keeps the list of waiting clients: a member for each client, with the time since
 -- which it waits, and the ears. The key and the six arguments that concern the list are the last ones:
 --     the client and the number of its wait  for how long its first waiter has waited, ms (a writer of a read-write lock:
---     less 1e14)  and the next one (-1: there is none)  '1': it was told that it is its turn; 'nx': it was not, and its
+--     less 1e14)  and the next one (-1: there is none)  '1': it was notified that it is its turn; 'nx': it was not, and its
 --     place on the list is right, if it has one  for how long the list is kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
 -- Expects  attempt(): the reply; server_ms(); keep_ears(waiting, publish, trusted, left)
@@ -31,7 +31,7 @@ local function note()
         keep_ears(waiting, publish, 1000)
     end
     if chosen == '1' and granted and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '2e15', '+inf') == 0 then
-        redis.call(publish, waiting, '3') -- The ears need not look: those who were told are there.
+        redis.call(publish, waiting, '3') -- The ears need not attempt: those who were notified have.
     end
 end
 if granted then
