@@ -179,7 +179,7 @@ class Listed:
         if type(answer) is Acquired:
             with wakeups.mutex:
                 listing.acquired(look)
-        elif self._prepare is not None:
+        elif self._prepare is not None and not look.chosen:  # One that was chosen will be chosen again.
             with wakeups.mutex:
                 self._expected = listing.next_look(seat)
             if self._expected is not None:
