@@ -6,6 +6,8 @@ PIP    := -m pip --disable-pip-version-check install
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 4
 PYTEST_ARGS ?=
+# What `make check` runs of the tests; nothing where all tests are run in any case.
+CHECK_TESTS ?= tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
 
 # Once `make test` has set up .venv, the demo runs there.
 DEMO := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-demo)
@@ -89,7 +91,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -q tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
+	$(if $(CHECK_TESTS),$(BIN)/python -m pytest -q $(CHECK_TESTS))
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 dist: setup

@@ -8,6 +8,7 @@ half the time; ``make test-full`` runs every test on every server.
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,14 @@ def _without_server(item: pytest.Item) -> tuple[str, str | None]:
 #: What `make test` runs whole: it needs no time but the processor's.
 WHOLE = {"unit", "lua", "simulation", "stateful", "test_parity.py"}
 FORMS = ["threads", "asyncio"]
+
+
+def may_have(path: Path, part: str) -> bool:
+    """Whether a file may have tests of a part: to collect all of them takes each worker a quarter of a minute."""
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    if part == "rest":
+        return folder not in WHOLE
+    return part == "all" or folder in {*WHOLE, "contract"} or "mark.quick" in path.read_text(encoding="utf-8")
 
 
 def quick(items: list[pytest.Item]) -> set[pytest.Item]:

@@ -99,15 +99,24 @@ def returned(pool: Any, *, without: Any) -> Any:
     return found[0]
 
 
+def refusal(world: ClockWorld, client: Any) -> Exception:
+    """What a caller gets who asks; asked again if the machine was too slow for any attempt to connect."""
+    for _ in range(5):
+        with pytest.raises((rx.ConnectionError, rx.TimeoutError, LockError)) as error:
+            world.actor().do(client.get_lock("lied-to").is_locked)
+        if "it is still being made" not in str(error.value):
+            break
+    return error.value
+
+
 @pytest.mark.parametrize("what", LIES)
 @pytest.mark.parametrize("command", HANDSHAKE)
 def test_a_lie_in_the_handshake_is_a_connection_error(world: ClockWorld, proxy: Proxy, command: str, what: str) -> None:
     url = f"redis://{HOST}:{proxy.port}/1"
     client = world.from_url(url, redis_kwargs=HANDSHAKE[command], timeout=2.0)
     lies = lie(proxy, command, LIES[what])
-    with pytest.raises((rx.ConnectionError, LockError)) as error:
-        world.actor().do(client.get_lock("lied-to").is_locked)
-    assert is_protocol_error(error.value), repr(error.value)
+    error = refusal(world, client)
+    assert is_protocol_error(error), repr(error)
     assert lies.hits
 
 
@@ -122,9 +131,8 @@ def test_a_greeting_of_another_kind_is_a_connection_error(world: ClockWorld, pro
     if ignored:
         assert world.actor().do(client.get_lock("lied-to").is_locked) is False
         return
-    with pytest.raises((rx.ConnectionError, LockError)) as error:
-        world.actor().do(client.get_lock("lied-to").is_locked)
-    assert is_protocol_error(error.value), repr(error.value)
+    error = refusal(world, client)
+    assert is_protocol_error(error), repr(error)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -134,9 +142,8 @@ def test_a_lie_in_the_handshake_of_the_user_s_parser_is_a_connection_error(
     settings = {"protocol": 2, "client_name": "liar", "parser_class": PARSERS[parser][world.runtime]}
     client = world.from_url(proxy.url, redis_kwargs=settings, timeout=3.0)
     lie(proxy, "CLIENT", LIES["arrays nested 10,000 deep"])
-    with pytest.raises((rx.ConnectionError, LockError)) as error:
-        world.actor().do(client.get_lock("lied-to").is_locked)
-    assert is_protocol_error(error.value), repr(error.value)
+    error = refusal(world, client)
+    assert is_protocol_error(error), repr(error)
 
 
 def test_an_endless_reply_to_the_handshake_uses_no_memory(
@@ -146,12 +153,11 @@ def test_an_endless_reply_to_the_handshake_uses_no_memory(
     settings = {"protocol": 2, "client_name": "liar"}
     client = world.from_url(f"redis://{HOST}:{server.port}", redis_kwargs=settings, timeout=3.0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises((rx.ConnectionError, LockError)) as error:
-        world.actor().do(client.get_lock("lied-to").is_locked)
+    error = refusal(world, client)
     assert server.lies
     assert server.most_sent < MOST_SENT
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_GROWN_KIB
-    assert is_protocol_error(error.value), repr(error.value)
+    assert is_protocol_error(error), repr(error)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
