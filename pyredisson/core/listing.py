@@ -7,8 +7,9 @@ Rules kept here:
    list and sends it ``go`` there; if it finds the lock taken, its attempt puts it back at its place.
 2. Two of the clients on the list, the *ears*, listen to the channel of the lock as well: releases by Redisson, and by
    earlier versions of this library, are announced only there. The server sends ``ear`` to the newest clients, or
-   ``only`` if there is no other ear: then the client attempts as soon as it listens. A release sends a client that is
-   alone on the list the usual message, and leaves it there.
+   ``only`` if there is no other ear: then the client attempts as soon as it listens. A client that was notified in vain
+   replaces one of them, which receives ``off``. A release sends a client that is alone on the list the usual message,
+   and leaves it there.
 3. On a channel of their own the ears receive ``2`` before the usual message of a release if a client on the list was
    notified; then the usual one does not concern them, nor the notified client. (``4``: no other message follows.)
    Unless they receive ``3``, which says that this client has acquired, they attempt after :data:`BACKUP`.
@@ -98,6 +99,7 @@ class Listing:
 
     __slots__ = (
         "_answered",
+        "_crowded",
         "_expires",
         "_now",
         "_only_ear",
@@ -133,6 +135,7 @@ class Listing:
         self.unlisted: bool = False  # An attempt has just taken the client off the list.
         self.given_back: bool = False  # The same, and it was released at once; see quorum/listed.py.
         self._answered: bool = False  # The next usual message is of a release that notified a client of the list.
+        self._crowded: bool = False  # The last look was that of one of several clients.
         self._only_ear: bool = False
         self._expires: float = math.inf  # When a permit does.
         self._usual = usual
@@ -166,12 +169,17 @@ class Listing:
             return 0
         return self._usual(payload)
 
-    def appointed(self, payload: bytes) -> bool:
-        """Return whether a message says that the client is an ear."""
-        if payload not in (b"ear", b"only"):
-            return False
-        self._only_ear = payload == b"only"
-        return True
+    def appointed(self, payload: bytes) -> bool | None:
+        """Return whether a message says that the client is an ear from now on, or is none (``False``)."""
+        match payload:
+            case b"ear" | b"only":
+                self._only_ear = payload == b"only"
+                return True
+            case b"off":
+                self._answered = False
+                self._look_after(math.inf)
+                return False
+        return None
 
     def confirmed(self, channel: str) -> int:
         """Note that messages arrive on this channel from now on. Return how many waiters attempt now."""
@@ -217,6 +225,7 @@ class Listing:
         self.maybe_listed = True
         self.unlisted = self.given_back = False
         chosen, self.chosen = self.chosen, False
+        self._crowded = chosen
         self._answered = self._answered and not chosen  # It may have been no ear.
         if expected is not None and not chosen and expected.number == self.looks and len(seats) == 1:
             return expected
@@ -225,6 +234,13 @@ class Listing:
         since = seat.since if rest is None else min(seat.since, rest.since)
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
         return Look(self.looks, self.member, _whole_ms(now - since), rest_ms, chosen)
+
+    def ears_idle_since(self, now: float) -> float:
+        """Return since when the channels of the ears are not needed any more, if they are not from now on.
+
+        A client that has acquired among others hears its own releases there, each time: it leaves them at the next one.
+        """
+        return -math.inf if self._crowded else now
 
     def acquired(self, look: Look) -> None:
         """Note that this attempt has succeeded."""

@@ -22,11 +22,12 @@ __all__ = [
     "NO_BENCHES",
     "Bench",
     "Channel",
+    "EarChange",
     "Line",
     "Message",
     "Party",
     "Seat",
-    "give_ears",
+    "change_ears",
     "lock_message",
     "take_ears",
 ]
@@ -183,15 +184,19 @@ class Channel:
         for bench in self.benches.values():
             bench.call(1 if bench.listing is None else bench.listing.confirmed(self.name))
 
-    def take(self, payload: bytes) -> Bench | None:
-        """Take a message. Returns the bench that is an ear from now on, if it says so."""
+    def take(self, payload: bytes) -> EarChange | None:
+        """Take a message. Returns what it says about ears, if it is about those."""
         self.rings += 1
         if self.seat is not None and self.seat.bench.message(payload):
             self.seat.call()
         for bench in self.benches.values():
-            if bench.listing is not None and bench.listing.appointed(payload):
-                return bench
-            bench.call(bench.message(payload) if bench.listing is None else bench.listing.heard(self.name, payload))
+            listing = bench.listing
+            if listing is None:
+                bench.call(bench.message(payload))
+            elif (is_ear := listing.appointed(payload)) is not None:
+                return EarChange(bench, listing, is_ear)
+            else:
+                bench.call(listing.heard(self.name, payload))
         return None
 
     def refuse(self, error: Exception) -> Bench | None:
@@ -243,8 +248,23 @@ class Line:
 NO_BENCHES: dict[str, Bench] = {}
 
 
-def give_ears(channels: dict[str, Channel], line: Line, bench: Bench, listing: Listing) -> list[Channel]:
-    """Let a bench that has a channel of its own hear what ears hear. Returns the channels to be subscribed."""
+class EarChange(NamedTuple):
+    """The server says that a client on a list is one of its ears from now on, or is none."""
+
+    bench: Bench
+    listing: Listing
+    is_ear: bool
+
+
+def change_ears(channels: dict[str, Channel], line: Line, change: EarChange) -> list[Channel]:
+    """Let a bench that has a channel of its own hear what ears hear, or hear it no longer.
+
+    Returns the channels to be subscribed. Those that are not needed any more are left at once: their messages are many.
+    """
+    bench, listing, is_ear = change
+    if not is_ear:
+        take_ears(channels, bench, listing, -math.inf)
+        return []
     new: list[Channel] = []
     for name in (listing.ears, listing.channel):
         channel = channels.setdefault(name, Channel(name, line))

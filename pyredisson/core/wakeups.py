@@ -25,7 +25,7 @@ from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from pyredisson.core.messages import INTERRUPTED
-from pyredisson.core.waiters import ALL, LINGER, NO_BENCHES, Bench, Channel, Line, Seat, give_ears, take_ears
+from pyredisson.core.waiters import ALL, LINGER, NO_BENCHES, Bench, Channel, Line, Seat, change_ears, take_ears
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Wakeups:
                 if benches.get(key) is bench:
                     del benches[key]
                     if listing is not None:
-                        take_ears(self._channels, bench, listing, self._runtime.now())
+                        take_ears(self._channels, bench, listing, listing.ears_idle_since(self._runtime.now()))
             else:
                 if was_first and look_in < math.inf:
                     self._expect(bench, look_in, also=together)
@@ -312,10 +312,8 @@ class Wakeups:
             if entry is None or entry.line is not (line or self.line):
                 return
             entry.line.rang_at = self._runtime.now()
-            ear = entry.take(payload)
-            if ear is None or ear.listing is None:
-                return
-            new = give_ears(self._channels, self.line, ear, ear.listing)
+            change = entry.take(payload)
+            new = [] if change is None else change_ears(self._channels, self.line, change)
         for each in new:
             self._runtime.subscribe(each.name)
             each.asked_for = True

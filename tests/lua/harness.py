@@ -114,11 +114,11 @@ def store(server: ComparedServer, state: State) -> None:
             case dict() as fields:
                 now = now_ms(server)
                 for field, value in fields.items():
-                    meant = f"{now + value:.0f}" if isinstance(value, In) else value
+                    meant = now + value if isinstance(value, In) else value
                     if entry.type == "zset":
-                        server.call("ZADD", key, str(meant), field)
+                        server.call("ZADD", key, f"{meant:.1f}", field)
                     else:
-                        server.call("HSET", key, field, meant)
+                        server.call("HSET", key, field, f"{meant:.0f}" if isinstance(value, In) else value)
         if entry.ttl_ms is not None:
             server.call("PEXPIRE", key, entry.ttl_ms)
 

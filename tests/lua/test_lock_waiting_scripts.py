@@ -85,6 +85,14 @@ RELEASES: Final = [
         [to("a"), to("c", "ear"), to_ears("2"), *FREED],
     ),
     Case(
+        "an ear that became one since it came too late stays one when it is notified",
+        lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15 + 0.5), b"ear:b": In(1e15)}),
+        _with_list(release()),
+        NOTIFIED,
+        listed(SECOND, THIRD, {b"ear:a": In(1e15 + 0.5), b"ear:b": In(1e15)}),
+        [to("a"), to_ears("2"), *FREED],
+    ),
+    Case(
         "one that is alone on the list hears the usual message",
         lock(me=1) | listed(FIRST, {b"ear:a": In(1e15)}),
         _with_list(release()),
@@ -203,11 +211,19 @@ ATTEMPTS: Final = [
         [to_ears("3")],
     ),
     Case(
-        "one that comes too late is back on the list",
+        "one that comes too late is back on the list, and replaces an ear",
         lock(other=1) | listed(SECOND, THIRD, EARS),
         waiting(chosen=True),
         Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, {b"ear:c": In(1e15), b"ear:me": In(1e15 + 0.5)}),
+        [to("me", "ear"), to("b", "off")],
+    ),
+    Case(
+        "one that comes too late replaces no ear if one was replaced so before",
+        lock(other=1) | listed(SECOND, THIRD, {b"ear:b": In(1e15), b"ear:c": In(1e15 + 0.5)}),
+        waiting(chosen=True),
+        Around(30_000),
+        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, {b"ear:b": In(1e15), b"ear:c": In(1e15 + 0.5)}),
     ),
     Case(
         "a request that is out of date changes nothing",

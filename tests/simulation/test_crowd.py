@@ -275,6 +275,74 @@ def test_ears_attempt_nothing_while_the_notified_client_holds_the_lock(make: Cal
     assert sum(crowd.scripts.values()) <= 2.4 * 10, crowd.scripts
 
 
+def listeners(crowd: Crowd) -> list[SimulatedClient]:
+    return [client for client in crowd.clients if CHANNEL.decode() in client.runtime.subscribed()]
+
+
+def release_in_vain(crowd: Crowd, times: int) -> None:
+    """Let the holder release the lock, and acquire it again before any other client can, so many times."""
+
+    def acquire() -> None:
+        crowd.world.node.redis.command("HSET", "orders", "faster:1", "1")
+        crowd.world.node.redis.command("PEXPIRE", "orders", "60000")
+
+    for _ in range(times):
+        crowd.when("lock_force_unlock", acquire)
+        crowd.release()
+        crowd.world.run(seconds=SOON)
+    assert crowd.served == []
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_one_that_is_notified_in_vain_is_one_of_the_two_that_listen(make: Callable[..., Crowd], times: int) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(6)]
+    release_in_vain(crowd, times)
+    assert waiting[0] in listeners(crowd)
+    assert len(listeners(crowd)) == 2
+    crowd.release()
+    crowd.finish()
+    assert crowd.served == [1, 2, 3, 4, 5, 6]
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+@pytest.mark.parametrize("fate", ["pause", "crash"])
+@pytest.mark.parametrize("which", ["notified", "other ear"])
+@pytest.mark.parametrize("by", ["us", "Redisson"])
+def test_neither_the_one_that_was_notified_in_vain_nor_the_other_ear_is_relied_on(
+    make: Callable[..., Crowd], by: str, which: str, fate: str
+) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(6)]
+    release_in_vain(crowd, 2)
+    victim = next(each for each in listeners(crowd) if (each is waiting[0]) == (which == "notified"))
+    getattr(victim.runtime.process, fate)()
+    if by == "us":
+        crowd.release()
+    else:
+        crowd.world.node.redis.command("DEL", "orders")
+        crowd.world.node.redis.command("PUBLISH", CHANNEL, "0")
+    released = crowd.world.now
+    assert crowd.world.run(until=lambda: len(crowd.served) == 5, seconds=5)
+    assert crowd.times[0] - released <= TURN + SOON
+    assert crowd.times[-1] - released <= 2 * TURN + 6 * SOON
+    assert crowd.last_resorts() == 0
+
+
+def test_one_that_has_acquired_among_others_leaves_the_channel_of_the_lock(make: Callable[..., Crowd]) -> None:
+    """It would hear each of its own releases."""
+    crowd = make()
+    waiting = [crowd.wait(keeps=0.05) for _ in range(6)]
+    assert waiting[0] in listeners(crowd)
+    crowd.release()
+    assert crowd.world.run(until=lambda: len(crowd.served) == 2, seconds=1)
+    crowd.world.run(seconds=SOON)
+    assert waiting[0] not in listeners(crowd)
+    crowd.finish()
+    crowd.close()
+
+
 def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Callable[..., Crowd]) -> None:
     """The one that leaves listens still, so the release finds that somebody hears it."""
     crowd = make()

@@ -436,11 +436,11 @@ class SimulatedRuntime(Seam):
             self._confirm(channel)
 
     def unsubscribe(self, channel: str) -> None:
-        def farewell() -> None:
-            if self._wakeups is not None:
-                self._channels.difference_update(self._wakeups.take_idle(self.now()))
+        self.world.after(0.2 / self.process.rate, lambda: self.process.run(self._leave_idle))
 
-        self.world.after(0.2 / self.process.rate, lambda: self.process.run(farewell))
+    def _leave_idle(self) -> None:
+        if self._wakeups is not None:
+            self._channels.difference_update(self._wakeups.take_idle(self.now()))
 
     def subscribed(self) -> set[str]:
         """The channels it listens to at present."""
@@ -462,6 +462,7 @@ class SimulatedRuntime(Seam):
         def ring() -> None:
             if self._wakeups is not None:
                 self._wakeups.rang(name, payload)
+                self._leave_idle()  # As the subscriber does after each message.
 
         # One connection: no message overtakes another.
         self._heard_at = max(self.world.now + self.world.travel(), self._heard_at)

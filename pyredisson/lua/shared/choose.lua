@@ -1,6 +1,7 @@
 -- Notifies the client that has waited longest that it is its turn, and takes it off the list of waiting clients: if it
 -- attempts too late, it puts itself back. A client that does not receive this is gone, and the next one is notified. If it
--- was an ear, another one replaces it, which does not depend on it. A user who may not use the list notifies none.
+-- was an ear, another one replaces it, which does not depend on it; unless it became one because it was chosen in vain
+-- (.5 in its score). A user who may not use the list notifies none.
 -- Expects  keep_ears(waiting, publish, trusted, left)
 -- Defines  choose(waiting, publish, from, to): whether one was notified, of those between two scores
 --          or of all
@@ -13,10 +14,14 @@ local function choose(waiting, publish, from, to)
             return false
         end
         local client = string.match(head, '^[^:]+')
-        local removed = redis.pcall('zrem', waiting, head, 'ear:' .. client)
+        local removed = redis.pcall('zrem', waiting, head)
         local heard = type(removed) == 'number' and redis.pcall(publish, waiting .. ':' .. client, 'go')
-        if removed == 2 and redis.pcall('exists', waiting) == 1 then
-            pcall(keep_ears, waiting, publish, 1000, true)
+        local ear = redis.pcall('zscore', waiting, 'ear:' .. client)
+        if type(ear) == 'string' and (heard == 0 or string.sub(ear, -2) ~= '.5') then
+            redis.pcall('zrem', waiting, 'ear:' .. client)
+            if redis.pcall('exists', waiting) == 1 then
+                pcall(keep_ears, waiting, publish, 1000, true)
+            end
         end
         if heard ~= 0 then
             return type(heard) == 'number'

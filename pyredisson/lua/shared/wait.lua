@@ -29,6 +29,18 @@ local function note()
             redis.call('pexpire', waiting, kept)
         end
         keep_ears(waiting, publish, 1000)
+        if chosen == '1' and type(reply) == 'number' then
+            -- The holder has acquired the lock again, and may do so many times: each release wakes this client, and both
+            -- ears. So it replaces one of them, unless another one has done so.
+            local ear = 'ear:' .. string.match(me, '^[^:]+')
+            local ears = redis.call('zrangebyscore', waiting, '1e15', '(2e15', 'withscores')
+            if #ears == 4 and ears[1] ~= ear and ears[3] ~= ear and not string.find(ears[2] .. ears[4], '.5', 1, true)
+                and redis.call(publish, waiting .. ':' .. string.sub(ear, 5), 'ear') > 0 then
+                redis.call('zadd', waiting, string.format('%.1f', 1e15 + server_ms() + 0.5), ear)
+                redis.call('zrem', waiting, ears[1])
+                redis.call(publish, waiting .. ':' .. string.sub(ears[1], 5), 'off')
+            end
+        end
     end
     if chosen == '1' and granted and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '2e15', '+inf') == 0 then
         redis.call(publish, waiting, '3') -- The ears need not attempt: those who were notified have.
