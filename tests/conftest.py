@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
-from tests.drawing import drawn, may_have, quick
+from tests.drawing import drawn, may_have_tests, quick
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
 
 # An example takes as long as the machine lets it; Hypothesis's own default would be 0.2 s.
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files that have no tests of this part."""
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-    return True if is_test and not may_have(collection_path, config.getoption("--part")) else None
+    return True if is_test and not may_have_tests(collection_path, config.getoption("--part")) else None
 
 
 @pytest.hookimpl(trylast=True)  # After those of folders, which set limits of their own.

@@ -52,7 +52,7 @@ WHOLE = {"unit", "lua", "simulation", "stateful", "test_parity.py"}
 FORMS = ["threads", "asyncio"]
 
 
-def may_have(path: Path, part: str) -> bool:
+def may_have_tests(path: Path, part: str) -> bool:
     """Whether a file may have tests of a part: to collect all of them takes each worker a quarter of a minute."""
     folder = path.relative_to(Path(__file__).parent).parts[0]
     if part == "rest":

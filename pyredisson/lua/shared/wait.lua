@@ -30,7 +30,7 @@ local function note()
         end
         keep_ears(waiting, publish, 1000)
         if chosen == '1' and type(reply) == 'number' then
-            -- The holder has acquired the lock again, and may do so many times: each release wakes this client, and both
+            -- The holder has acquired the lock again, and may go on like this: each release would wake this client and both
             -- ears. So it replaces one of them, unless another one has done so.
             local ear = 'ear:' .. string.match(me, '^[^:]+')
             local ears = redis.call('zrangebyscore', waiting, '1e15', '(2e15', 'withscores')
