@@ -194,9 +194,7 @@ def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) ->
 
 def is_callers(held: Holding) -> bool:
     """Whether what a thread held last is the calling context's to use, as far as a glance tells."""
-    if held.mark is None or held.who.divided:
+    who = held.who
+    if who.divided or not who.has_mark(held):
         return False
-    innermost = held.who.innermost()
-    if innermost is None or held.mark() is not innermost:  # Else the context holds this, or did so last.
-        return False
-    return not held.who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
+    return not who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Caller", "Holding", "MadeCaller", "Mark"]
+__all__ = ["Caller", "Holding", "MadeCaller"]
 
 T = TypeVar("T")
 
 
 class Holding(Protocol):
-    """What an owner holds, as far as a :class:`Mark` has to know."""
+    """What an owner holds, as far as its mark has to know."""
 
     name: str
     owner: str
@@ -28,20 +28,6 @@ class Holding(Protocol):
 
     def bound(self) -> bool:
         """Whether any of it can only be released by the call chain that acquired it."""
-        ...
-
-
-class Mark(Protocol):
-    """What a hold leaves in the context in which it was acquired: by it a call chain knows its own holds again."""
-
-    @property
-    def held(self) -> Holding:
-        """What is held."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The locks that this is about."""
         ...
 
 
@@ -108,12 +94,8 @@ class Caller(Protocol):
         """
         ...
 
-    def innermost(self) -> Mark | None:
-        """The mark that was set last in the calling context."""
-        ...
-
-    def marks(self) -> Iterable[Mark]:
-        """The holds that this owner acquired in the calling context, innermost first."""
+    def has_mark(self, held: Holding, /) -> bool:
+        """Whether the calling context has the mark of what is held, or was held last."""
         ...
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:

@@ -19,7 +19,7 @@ class Owned:
         on_loss: Called when it is lost.
     """
 
-    __slots__ = ("holds", "mark", "mutex", "on_loss")
+    __slots__ = ("__weakref__", "holds", "mark", "mutex", "on_loss")
 
     mutex: AbstractContextManager[Any]
     holds: list[Any]

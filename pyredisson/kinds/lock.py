@@ -312,11 +312,8 @@ class LockCore:
         ownership = self.ownership_of(who)
         if ownership.holds:
             return ownership
-        for mark in who.marks():
-            held = mark.held
-            if isinstance(held, Ownership) and held.name == ownership.name and self._is_of_client(held):
-                return held if held.loss is None else None
-        return None
+        held = (each for each in self.client.ownerships.of(self.names.name) if each.holds and who.has_mark(each))
+        return next((each for each in held if each.owner == self.kind.field(each.who.number)), None)
 
     async def force_unlock(self) -> bool:
         """Free the lock, for any holder."""

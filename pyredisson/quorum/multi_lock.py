@@ -343,8 +343,7 @@ class MultiLockCore:
         owned = self.client.keeper.find(self._key, who)
         if owned is not None and owned.holds:
             return owned
-        marked = [mark.held for mark in who.marks()]
-        return next((each for each in marked if isinstance(each, MultiOwnership) and each.key[0] == self._key), None)
+        return next((each for each in self.client.keeper.of(self._key) if each.holds and who.has_mark(each)), None)
 
     async def force_unlock(self) -> bool:
         """Free every member, for any holder. Returns whether any was locked."""

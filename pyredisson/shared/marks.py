@@ -1,73 +1,119 @@
 """Marks that holds leave in the contexts in which they were acquired, and what all owners have in common.
 
-A call chain knows its own holds by them. A mark lives as long as its context: when that is gone, the hold cannot be
-released, and is no longer renewed.
+A call chain knows its own holds by them. A mark lives as long as a context has it: when none has it any more, the hold
+cannot be released, and is no longer renewed.
+
+Frameworks copy contexts, for each request, and each copy goes on by itself. So the marks of a context are an immutable
+map, of which a changed copy shares all but a few nodes: neither acquiring nor finding costs more because more is held.
+A node is a leaf, a ``dict``, or a tuple of sixteen nodes, chosen by four bits of the key's hash.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Final, TypeAlias, Union
 
 from pyredisson.core.callers import Caller, Holding
 
-__all__ = ["AnyOwner", "Mark", "leave_mark", "live_marks"]
+__all__ = ["AnyOwner", "Mark", "has_mark", "leave_mark", "live_marks"]
 
 _numbers = itertools.count(1)
+
+#: The name of a lock, and the number of the thread or task that holds it.
+Key: TypeAlias = "tuple[str, int]"
+
+#: How many keys a leaf has before it is divided, unless some of their marks are of no use any more.
+LEAF: Final = 8
 
 
 class Mark:
     """Stands in a context for a hold that was acquired there.
 
     Attributes:
-        held: What is held.
-        names: The locks that this is about.
-        outer: The hold within which this one was acquired.
+        held: Returns what is held, as long as that exists.
+        key: Where it is found.
         job: The job of a thread pool that acquired it; ``None`` outside of pools.
     """
 
-    __slots__ = ("__weakref__", "held", "job", "names", "outer")
+    __slots__ = ("__weakref__", "held", "job", "key")
 
-    def __init__(
-        self, held: Holding, names: tuple[str, ...], outer: Mark | None, job: weakref.ref[object] | None = None
-    ) -> None:
-        self.held: Holding = held
-        self.names: tuple[str, ...] = names
-        self.outer: Mark | None = outer
+    def __init__(self, held: Holding, key: Key, job: weakref.ref[object] | None) -> None:
+        self.held: weakref.ref[Holding] = weakref.ref(held)
+        self.key: Key = key
         self.job: weakref.ref[object] | None = job
 
     def live(self) -> bool:
         """Whether that very hold is still held."""
-        known = self.held.mark
-        return known is not None and known() is self and self.held.in_use()
+        held = self.held()
+        return held is not None and held.mark is not None and held.mark() is self and held.in_use()
 
 
-_innermost: ContextVar[Mark | None] = ContextVar("pyredisson.innermost_hold", default=None)
+Node: TypeAlias = Union["dict[Key, tuple[Mark, ...]]", "tuple[Node, ...]"]
+
+_EMPTY: Node = {}
+_marks: ContextVar[Node] = ContextVar("pyredisson.holds", default=_EMPTY)
 
 
-def live_marks() -> Iterator[Mark]:
-    """Return the holds of the calling context that are still held, innermost first."""
-    mark = _innermost.get()
-    while mark is not None:
-        if mark.live():
-            yield mark
-        mark = mark.outer
+def live_marks(key: Key) -> list[Mark]:
+    """Return the marks of the calling context for holds that are still held, innermost first."""
+    return [mark for mark in reversed(_find(key)) if mark.live()]
 
 
-def leave_mark(held: Holding, names: tuple[str, ...], job: weakref.ref[object] | None = None) -> None:
-    """Leave a mark of what is held in the calling context. The arguments are the attributes of :class:`Mark`."""
+def has_mark(held: Holding) -> bool:
+    """Return whether the calling context has the mark of what is held, or was held last."""
+    mark = held.mark() if held.mark is not None else None
+    return mark is not None and mark in _find(mark.key)
+
+
+def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.ref[object] | None = None) -> None:
+    """Leave a mark of what is held in the calling context.
+
+    Args:
+        held: What.
+        names: The locks that this is about.
+        number: The number of the thread or task.
+        job: See :class:`Mark`.
+    """
+    mark = Mark(held, (names[0], number), job)
+    held.marked(weakref.ref(mark))
     while True:
-        outer = _innermost.get()
-        # What is only about to be held has left no mark that is still live; and this is the hot path.
-        while outer is not None and (outer.held is held or not outer.live()):
-            outer = outer.outer
-        mark = Mark(held, names, outer, job)
-        _innermost.set(mark)
-        held.marked(weakref.ref(mark))
-        if _innermost.get() is mark:  # Else a signal handler has held it meanwhile, and left a mark of its own.
+        before = after = _marks.get()
+        for name in names:
+            after = _with_mark(after, (name, number), mark, 0)
+        token = _marks.set(after)
+        if token.old_value is before or token.old_value is Token.MISSING:
             return
+        _marks.reset(token)  # A signal handler has left a mark of its own meanwhile.
+
+
+def _find(key: Key) -> tuple[Mark, ...]:
+    node, bits = _marks.get(), hash(key)
+    while isinstance(node, tuple):
+        node, bits = node[bits & 15], bits >> 4
+    return node.get(key, ())
+
+
+def _with_mark(node: Node, key: Key, mark: Mark, depth: int) -> Node:
+    """Return a copy of a node that has one more mark. ``depth``: how many bits of hashes have led to it."""
+    if isinstance(node, tuple):
+        at = hash(key) >> depth & 15
+        return (*node[:at], _with_mark(node[at], key, mark, depth + 4), *node[at + 1 :])
+    if len(node) >= LEAF:
+        node = {each: live for each, marks in node.items() if (live := _live(marks))}
+    leaf = {**node, key: (*_live(node.get(key, ())), mark)}
+    if len(leaf) <= LEAF or depth > 60:
+        return leaf
+    leaves: list[dict[Key, tuple[Mark, ...]]] = [{} for _ in range(16)]
+    for each, marks in leaf.items():
+        leaves[hash(each) >> depth & 15][each] = marks
+    return tuple(leaves)
+
+
+def _live(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
+    return tuple([mark for mark in marks if mark.live()])
 
 
 class AnyOwner:
@@ -102,16 +148,11 @@ class AnyOwner:
         """See ``Caller.acting``: no other call runs under this owner."""
         return self  # type: ignore[return-value]  # Its kinds are what has the rest.
 
-    #: See ``Caller.innermost``.
-    innermost: staticmethod[[], Mark | None] = staticmethod(_innermost.get)
+    #: See ``Caller.has_mark``.
+    has_mark: staticmethod[[Holding], bool] = staticmethod(has_mark)
 
     def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
-        """See ``Caller.mark``."""
-        leave_mark(held, names)
-
-    def marks(self) -> Iterator[Mark]:
-        """The holds of the calling context, innermost first."""
-        return live_marks()
+        """See ``Caller.mark``: whose holds these are does not depend on the context."""
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
         """See ``Caller.look_behind``."""

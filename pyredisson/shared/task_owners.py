@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.shared import process
-from pyredisson.shared.marks import AnyOwner
+from pyredisson.shared.marks import AnyOwner, leave_mark
 from pyredisson.shared.misuse import no_event_loop
 from pyredisson.shared.stacks import stack_of_task
+
+if TYPE_CHECKING:
+    from pyredisson.core.callers import Holding
 
 __all__ = ["TaskOwner", "current_task_id", "current_task_owner", "owner_of"]
 
@@ -55,6 +59,10 @@ class TaskOwner(AnyOwner):
             f"fixtures of pytest-asyncio, cells of a notebook, middleware{wait_for}. Use hold(), whose block may be "
             "left in any task, or get_lock(name, owner=client.new_owner())"
         )
+
+    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
+        """See ``Caller.mark``: by it a task knows a hold that it releases for another one, which has ended."""
+        leave_mark(held, names, self.number)
 
     def is_of(self, task: asyncio.Task[Any]) -> bool:
         """Whether this stands for that very task, not for an earlier one at the same address."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 from pyredisson.core.callers import Caller, Holding
@@ -85,25 +85,21 @@ class ThreadOwner(AnyOwner):
 
     def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``."""
-        for mark in self.marks():
-            if any(name in mark.names for name in names) and not self._is_of_another_job(mark):
-                return mark.held.who
+        for name in names:
+            for mark in live_marks((name, self._root.number)):
+                held = mark.held()
+                if held is not None and not self._is_of_another_job(mark, held):
+                    return held.who
         if not taken(self):
             return self
         self.divided = True
         return ThreadOwner(self.thread, self._root)
 
-    def marks(self) -> Iterator[Mark]:
-        """The holds that were acquired in the calling context by this thread, innermost first."""
-        for mark in live_marks():
-            if getattr(mark.held.who, "thread", None) is self.thread:
-                yield mark
-
     def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
         if self._root._latest is not held or self.pooled:
             self.look_behind(held, tell)
-        leave_mark(held, names, self._root._job)
+        leave_mark(held, names, self._root.number, self._root._job)
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
         """See ``Caller.look_behind``. It tells once."""
@@ -112,15 +108,15 @@ class ThreadOwner(AnyOwner):
         another_job = root._pool is not None and root._is_another_job(root._pool)
         if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
             return
-        if another_job or all(mark.held is not latest for mark in self.marks()):
+        if another_job or not self.has_mark(latest):
             tell(latest)
 
-    def _is_of_another_job(self, mark: Mark) -> bool:
+    def _is_of_another_job(self, mark: Mark, held: Holding) -> bool:
         """Whether it marks a block of ``hold()`` that another job of this thread's pool has entered.
 
         What ``lock()`` acquired belongs to the thread, whatever job it runs; a block belongs to its call chain.
         """
-        if mark.job is None or self._root._pool is None or mark.held.bound():
+        if mark.job is None or self._root._pool is None or held.bound():
             return False
         job = job_of(self._root._pool)
         return job is not None and job is not mark.job()
