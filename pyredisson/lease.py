@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, final
@@ -23,6 +24,9 @@ else:  # typing_extensions is slow to import, and the default is for type checke
 
 __all__ = ["Lease"]
 
+#: How the child of a fork loses what it inherits.
+FORKED = "the process was forked, and the hold is its parent's"
+
 
 @final
 class Lease(NotPortable, Generic[TokenT_co]):
@@ -35,13 +39,14 @@ class Lease(NotPortable, Generic[TokenT_co]):
     the server.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_hold", "_ownership", "_runtime", "_told")
+    __slots__ = ("__weakref__", "_ended", "_hold", "_ownership", "_process", "_runtime", "_told")
 
     def __init__(self, ownership: Held, hold: HoldView, runtime: Runtime) -> None:
         self._ownership = ownership
         self._hold = hold  # Its own: a hold that is taken after this one was lost is not this one.
         hold.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
+        self._process = os.getpid()
         self._ended = False
         self._told: Callable[[], None] | None = None
 
@@ -51,7 +56,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
 
     def remaining(self) -> float:
         """Return the seconds for which this hold is certain; 0 if it has ended or was lost. Renewal extends them."""
-        if self._ended or not self._ownership.has(self._hold):
+        if self._ended or self._inherited() or not self._ownership.has(self._hold):
             return 0.0
         return self._ownership.remaining(self._runtime.now())
 
@@ -69,11 +74,22 @@ class Lease(NotPortable, Generic[TokenT_co]):
         """Raise an error unless the hold is certain at this moment. Asks no server.
 
         Raises:
-            LockLostError: The lock was lost, or the block of this lease was left.
+            LockLostError: The lock was lost, the block of this lease was left, or this process is the child of a fork.
         """
-        if self._ended or self.remaining() <= 0.0:
+        if not self._ended:
+            self._check_process()
+        if self.remaining() <= 0.0:
             reason = "its block has already been left" if self._ended else self._ownership.loss or "its lease expired"
             raise lost_error(self._ownership, reason)
+
+    def _inherited(self) -> bool:
+        """Whether this process is the child of a fork, and the lease is its parent's."""
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        """Raise ``LockLostError`` in the child of a fork."""
+        if self._inherited():
+            raise lost_error(self._ownership, FORKED)
 
     def _when_lost(self, told: Callable[[], None]) -> None:
         """Call ``told``, once, when the hold is known to be lost."""

@@ -275,6 +275,8 @@ class LockCore:
                 raise
 
     async def _leave(self, progress: Progress | None, lease: Lease | None) -> None:
+        if lease is not None:
+            lease._check_process()
         self.client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         if ownership is None or (lease is not None and not lease._brought_up()):

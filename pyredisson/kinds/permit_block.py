@@ -163,6 +163,8 @@ class Block:
         """
         if self.lease is not None:
             self.lease._end()
+            if error is None:
+                self.lease._check_process()
         core, call, held = self._core, self._call, self._held
         # Unless they were given up meanwhile, or this is the child of a fork.
         if call is None or not call.granted or call.given_up or core.client.id != self._client_id:

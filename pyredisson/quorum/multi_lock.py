@@ -289,6 +289,8 @@ class MultiLockCore:
         return unlock if self._caller is None else self._caller.alone(unlock)
 
     async def _unlock(self, lease: Lease | None, progress: Progress | None) -> None:
+        if lease is not None:
+            lease._check_process()
         self._check_open()
         owned = self._ownership_of_block(lease) if lease is not None else self.mine()
         if owned is None or (lease is not None and not lease._brought_up()):

@@ -184,3 +184,115 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
         asyncio.run(main())
     """
     assert run_script(world, script) == "the end\n"
+
+
+INHERITED = {
+    "lock": "client.get_lock('orders').hold()",
+    "fair_lock": "client.get_fair_lock('orders').hold()",
+    "fenced_lock": "client.get_fenced_lock('orders').hold(lease_time=30)",
+    "token_lock": "client.get_token_lock('orders').hold()",
+    "spin_lock": "client.get_spin_lock('orders').hold()",
+    "read": "client.get_read_write_lock('orders').read_lock().hold()",
+    "write": "client.get_read_write_lock('orders').write_lock().hold()",
+    "owner": "client.get_lock('orders', owner=owner).hold()",
+    "multi": "client.get_multi_lock(client.get_lock('orders'), client.get_lock('stock')).hold()",
+    "semaphore": "client.get_semaphore('orders', permits=1).hold()",
+    "permit": "client.get_permit_expirable_semaphore('orders', permits=1).hold()",
+}
+
+CHECKS = """
+        def check(lease):
+            assert lease.lost
+            assert lease.remaining() == 0.0
+            try:
+                lease.ensure_held()
+            except pyredisson.LockLostError as error:
+                assert "the process was forked" in str(error), error
+            else:
+                raise AssertionError("ensure_held() passed")
+"""
+
+
+@threads_only
+@pytest.mark.parametrize("start", ["os.fork", "multiprocessing"])
+@pytest.mark.parametrize("kind", INHERITED)
+def test_a_lease_that_a_thread_inherits_by_a_fork_is_lost(world: ClockWorld, kind: str, start: str) -> None:
+    script = f"""
+        import multiprocessing, os, sys, traceback, pyredisson
+        client = pyredisson.Redisson.from_url(sys.argv[1])
+        owner = client.new_owner()
+{CHECKS}
+        def child(hold, lease):
+            check(lease)
+            try:
+                hold.__exit__(None, None, None)
+            except pyredisson.LockLostError as error:
+                assert "the process was forked" in str(error), error
+            else:
+                raise AssertionError("the block was left without an error")
+
+        def fork(hold, lease):
+            if {start!r} == "multiprocessing":
+                process = multiprocessing.get_context("fork").Process(target=child, args=(hold, lease))
+                process.start()
+                process.join()
+                return process.exitcode
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    child(hold, lease)
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+                os._exit(0)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+        hold = {INHERITED[kind]}
+        with hold as lease:
+            assert fork(hold, lease) == 0
+            lease.ensure_held()
+            assert not lease.lost
+            print("the parent holds it")
+    """
+    assert run_script(world, script) == "the parent holds it\n"
+
+
+@asyncio_only
+@pytest.mark.parametrize("kind", INHERITED)
+def test_a_lease_that_a_task_inherits_by_a_fork_is_lost(world: ClockWorld, kind: str) -> None:
+    script = f"""
+        import asyncio, os, sys, traceback, pyredisson.asyncio as pyredisson
+{CHECKS}
+        async def leave(hold):
+            try:
+                await hold.__aexit__(None, None, None)
+            except pyredisson.LockLostError as error:
+                assert "the process was forked" in str(error), error
+            else:
+                raise AssertionError("the block was left without an error")
+
+        async def main():
+            client = pyredisson.Redisson.from_url(sys.argv[1])
+            owner = client.new_owner()
+            hold = {INHERITED[kind]}
+            async with hold as lease:
+                pid = os.fork()
+                if pid == 0:
+                    try:
+                        check(lease)
+                        asyncio.new_event_loop().run_until_complete(leave(hold))
+                    except BaseException:
+                        traceback.print_exc()
+                        os._exit(1)
+                    os._exit(0)
+                while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+                    await asyncio.sleep(0.01)
+                assert os.waitstatus_to_exitcode(ended[1]) == 0
+                lease.ensure_held()
+                assert not lease.lost
+            await client.close()
+            print("the parent held it")
+
+        asyncio.run(main())
+    """
+    assert run_script(world, script) == "the parent held it\n"
