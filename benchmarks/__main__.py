@@ -17,6 +17,7 @@ from .cluster import cluster
 from .coroutines import many_coroutines
 from .cross_hand_over import cross_hand_over
 from .crowd import QUICK_SIZES, SIZES, crowd, java_crowd
+from .growth import growth
 from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
@@ -98,6 +99,7 @@ FIGURES: dict[str, Play] = {
         tournament=tournament,
         sizes=QUICK_SIZES if effort.long_rounds == 1 else SIZES,
     ),
+    "growth": lambda server, effort, tournament: growth(server, rounds=effort.long_rounds, tournament=tournament),
     # Its numbers hardly scatter, and a turn takes more than a minute.
     "held_locks": lambda server, effort, tournament: held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament

@@ -1,0 +1,254 @@
+"""What an acquire and a release cost when much is held, used or waited for: each dimension at N, and at 16 N."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .report import Figure, at_most, show
+from .rounds import Tournament, median_of, median_ratio
+from .server import Server
+
+if TYPE_CHECKING:
+    from pyredisson import Redisson
+
+__all__ = ["FACTOR", "growth"]
+
+FACTOR = 16
+PAIRS = 200
+MICROSECONDS = "us"
+
+_names = itertools.count()
+
+
+def new_name() -> str:
+    """A name that was not used before."""
+    return f"growth-{next(_names)}"
+
+
+def pair_us(pair: Callable[[], object]) -> float:
+    """The median time of a pair, in microseconds."""
+    times = []
+    for _ in range(PAIRS):
+        begin = time.perf_counter()
+        pair()
+        times.append(time.perf_counter() - begin)
+    return median(times) * 1e6
+
+
+def pair_of(get: Callable[[str], Any]) -> Callable[[], None]:
+    """An acquire and a release on a name that was not used before."""
+
+    def pair() -> None:
+        lock = get(new_name())
+        lock.lock()
+        lock.unlock()
+
+    return pair
+
+
+# ---- the dimensions: each returns what a pair takes when there are so many of something ------------------------------
+
+
+def held_by_a_thread(client: Redisson, size: int, kind: str = "lock") -> float:
+    """Locks that the calling thread holds."""
+    get = getattr(client, f"get_{kind}")
+    held = [get(new_name()) for _ in range(size)]
+    for lock in held:
+        lock.lock()
+    taken = pair_us(pair_of(get))
+    for lock in held:
+        lock.unlock()
+    return taken
+
+
+def held_by_other_threads(client: Redisson, size: int) -> float:
+    """Threads of the client, each of which holds a lock."""
+    with in_threads(size, lambda: client.get_lock(new_name())):
+        return pair_us(pair_of(client.get_lock))
+
+
+def nested_blocks(client: Redisson, size: int) -> float:
+    """Blocks of ``hold()`` around it."""
+    with ExitStack() as blocks:
+        for _ in range(size):
+            blocks.enter_context(client.get_lock(new_name()).hold())
+        return pair_us(pair_of(client.get_lock))
+
+
+def hand_over_hand(client: Redisson, size: int) -> float:
+    """Locks of a walk, each acquired before the last one is released."""
+    before = None
+    for _ in range(size):
+        lock = client.get_lock(new_name())
+        lock.lock()
+        if before is not None:
+            before.unlock()
+        before = lock
+    taken = pair_us(pair_of(client.get_lock))
+    if before is not None:
+        before.unlock()
+    return taken
+
+
+def names_used(client: Redisson, size: int) -> float:
+    """Names that were locked and released."""
+    pair = pair_of(client.get_lock)
+    for _ in range(size):
+        pair()
+    return pair_us(pair)
+
+
+def permits_acquired(client: Redisson, size: int) -> float:
+    """Permits of an expiring semaphore that are acquired."""
+    semaphore = client.get_permit_expirable_semaphore(new_name(), permits=2 * size)
+    permits = [semaphore.acquire(lease_time=600) for _ in range(size)]
+    taken = pair_us(lambda: semaphore.release(semaphore.acquire(lease_time=600)))
+    for permit in permits:
+        semaphore.release(permit)
+    return taken
+
+
+def readers(client: Redisson, size: int) -> float:
+    """Threads that hold a read lock, of which another one is acquired."""
+    name = new_name()
+    with in_threads(size, lambda: client.get_read_write_lock(name).read_lock()):
+        return pair_us(pair_of(lambda _: client.get_read_write_lock(name).read_lock()))
+
+
+def waiters_elsewhere(client: Redisson, size: int) -> float:
+    """Threads that wait for another lock."""
+    name = new_name()
+    with client.get_lock(name).hold() as lease:
+        lock = client.get_lock(name)
+        threads = [threading.Thread(target=_acquire_and_release, args=(client, name)) for _ in range(size)]
+        for thread in threads:
+            thread.start()
+        while f"{size} waiting here" not in repr(lock):
+            time.sleep(0.01)
+        taken = pair_us(pair_of(client.get_lock))
+        lease.ensure_held()
+    for thread in threads:
+        thread.join()
+    return taken
+
+
+def members(client: Redisson, size: int) -> float:
+    """Members of a multi-lock: the time of a pair, for each of them."""
+    multi = client.get_multi_lock(*(client.get_lock(new_name()) for _ in range(size)))
+    begin = time.perf_counter()
+    multi.lock()
+    multi.unlock()
+    return (time.perf_counter() - begin) / size * 1e6
+
+
+def held_by_a_task(url: str, size: int) -> float:
+    """Locks that the running task holds."""
+    import pyredisson.asyncio
+
+    async def measure() -> float:
+        async with pyredisson.asyncio.Redisson.from_url(url) as client, AsyncExitStack() as blocks:
+            for _ in range(size):
+                await blocks.enter_async_context(client.get_lock(new_name()))
+
+            async def pair() -> None:
+                lock = client.get_lock(new_name())
+                await lock.lock()
+                await lock.unlock()
+
+            return await async_pair_us(pair)
+
+    return asyncio.run(measure())
+
+
+async def async_pair_us(pair: Callable[[], Awaitable[object]]) -> float:
+    """The median time of a pair, in microseconds."""
+    times = []
+    for _ in range(PAIRS):
+        begin = time.perf_counter()
+        await pair()
+        times.append(time.perf_counter() - begin)
+    return median(times) * 1e6
+
+
+def _acquire_and_release(client: Redisson, name: str) -> None:
+    with client.get_lock(name):
+        pass
+
+
+@contextmanager
+def in_threads(size: int, get: Callable[[], Any]) -> Iterator[None]:
+    """Let so many threads hold a lock each meanwhile."""
+    ended, held = threading.Event(), threading.Semaphore(0)
+
+    def hold() -> None:
+        with get():
+            held.release()
+            ended.wait()
+
+    threads = [threading.Thread(target=hold) for _ in range(size)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        held.acquire()
+    yield
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+#: What grows, and N.
+DIMENSIONS: Mapping[str, tuple[Callable[[Redisson, int], float], int]] = {
+    "locks held by the thread": (held_by_a_thread, 100),
+    "fenced locks held by the thread": (lambda client, size: held_by_a_thread(client, size, "fenced_lock"), 100),
+    "fair locks held by the thread": (lambda client, size: held_by_a_thread(client, size, "fair_lock"), 100),
+    "locks held by other threads": (held_by_other_threads, 20),
+    "nested blocks of hold()": (nested_blocks, 30),
+    "locks passed hand over hand": (hand_over_hand, 500),
+    "names used before": (names_used, 500),
+    "permits acquired": (permits_acquired, 100),
+    "readers of the lock": (readers, 20),
+    "waiters for another lock": (waiters_elsewhere, 20),
+    "members, time for each": (members, 10),
+}
+TASK = "locks held by the task (asyncio)"
+
+
+def growth(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
+    """Each dimension at N and at 16 N, in turns."""
+    from pyredisson import Redisson
+
+    title = "More of everything"
+    sizes = {name: size for name, (_, size) in DIMENSIONS.items()} | {TASK: 100}
+
+    def measure(contestant: str) -> dict[str, float]:
+        name, _, scale = contestant.rpartition(" x")
+        size = sizes[name] * int(scale)
+        if name == TASK:
+            return {MICROSECONDS: held_by_a_task(server.url, size)}
+        with Redisson.from_url(server.url) as client:
+            pair_us(pair_of(client.get_lock))
+            return {MICROSECONDS: DIMENSIONS[name][0](client, size)}
+
+    contestants = [f"{name} x{scale}" for name in sizes for scale in (1, FACTOR)]
+    samples = tournament.play(title, contestants, rounds, measure)
+    rows, claims = [], []
+    for name, size in sizes.items():
+        few, many = f"{name} x1", f"{name} x{FACTOR}"
+        ratio = median_ratio(samples, many, few, MICROSECONDS)
+        times = [show(median_of(samples, each, MICROSECONDS)) for each in (few, many)]
+        rows.append((name, f"{size:,}", f"{FACTOR * size:,}", *times, show(ratio)))
+        claims.append(at_most(name, ratio, 1.3, "x"))
+    how = (
+        f"An acquire and a release on a name that was not used before, {PAIRS} times in each of {rounds} rounds, while "
+        "there are N of something, and 16 N. Medians, in microseconds."
+    )
+    columns = ("of what", "N", "16 N", "us at N", "us at 16 N", "ratio")
+    shown = {f"{name}, {sizes[name] * scale:,}": samples[f"{name} x{scale}"] for name in sizes for scale in (1, FACTOR)}
+    return Figure("growth", title, how, columns, rows, claims, samples=shown)
