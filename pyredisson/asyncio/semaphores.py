@@ -193,7 +193,7 @@ class Semaphore(AnySemaphore):
                 lease.
 
         Returns:
-            A context manager whose value is a :class:`Lease` without an end: such permits do not expire.
+            A context manager whose value is a :class:`Lease` without an end, as such permits do not expire.
 
         Raises:
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
