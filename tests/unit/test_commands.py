@@ -155,6 +155,14 @@ def test_the_reference_of_the_commands_is_up_to_date() -> None:
         assert (GENERATED / name).read_text(encoding="utf-8") == text, "run: python docs/commands.py"
 
 
+def test_no_row_of_the_reference_is_cut_or_holds_two() -> None:
+    for page in GENERATED.glob("*.md"):
+        for row in re.findall(r"^\|.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            cells = re.split(r"(?<!\\)\|", row)[1:-1]
+            assert len(cells) == 2, f"{page.name}: {row}"
+            assert not re.search(r" \d+ {1,2}wrong usage", cells[1]), f"{page.name}: {row}"
+
+
 def test_each_command_is_in_the_reference() -> None:
     page = REFERENCE.read_text(encoding="utf-8")
     assert set(COMMANDS) == set(re.findall(r"^## pyredisson (\w+)$", page, re.MULTILINE))
