@@ -99,7 +99,7 @@ class Semaphore(AnySemaphore):
 
         Example::
 
-            if semaphore.acquire(2, timeout=5):
+            if semaphore.acquire(permits=2, timeout=5):
                 semaphore.release(2)
 
         Args:
@@ -326,7 +326,7 @@ class PermitExpirableSemaphore(AnySemaphore):
         Example::
 
             permit = permits.acquire(lease_time=30)
-            permits.update_lease_time(permit, 60)
+            permits.update_lease_time(permit, lease_time=60)
 
         Args:
             permit_id: The permit's id.
