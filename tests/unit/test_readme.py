@@ -149,6 +149,12 @@ def test_a_link_leads_to_a_file_of_the_repository(target: str) -> None:
     assert not anchor or anchor in anchors_of(ROOT / path)
 
 
+@pytest.mark.parametrize(("page", "after"), [("README.md", "```output"), ("docs/tutorial.md", "```console")])
+def test_how_to_install_before_the_first_release_stands_under_the_first_example(page: str, after: str) -> None:
+    below = (ROOT / page).read_text(encoding="utf-8").split(f"\n{after}\n")[1]
+    assert 'pip install ".[embedded]"' in below.split("```python")[0]
+
+
 def test_pictures_are_described() -> None:
     assert all(link["text"] for link in LINK.finditer(TEXT) if link["picture"])
 
