@@ -89,7 +89,7 @@ def check_call(program: str, arguments: list[str]) -> None:
             assert command is not None
             command.make_context(name, rest, parent=context).close()
     elif program == "pip":
-        extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[dependency-groups]")[0]
         assert arguments[0] == "install"
         for requirement in arguments[1:]:
             name, _, wanted = requirement.rstrip("]").partition("[")

@@ -23,7 +23,8 @@ else:
     tomllib = pytest.importorskip("tomli")
 
 ROOT = Path(__file__).parents[2]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = PYPROJECT["project"]
 
 #: Where the project will be; see CONTRIBUTING.md.
 PLACEHOLDER = "example.invalid"
@@ -58,8 +59,10 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
     users = {"hiredis", "embedded", "cli", "web", "prometheus", "opentelemetry", "testing"}
-    extras = users | {"frameworks", "docs", "dev"}
-    assert set(PROJECT["optional-dependencies"]) == extras
+    assert set(PROJECT["optional-dependencies"]) == users
+    assert set(PYPROJECT["dependency-groups"]) == {"frameworks", "docs", "dev"}
+    makefile = (ROOT / "Makefile").read_text()
+    assert users == set(re.findall(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)[0].split(","))
     assert not any(each.startswith("hiredis") for each in PROJECT["dependencies"])
 
 
