@@ -66,6 +66,16 @@ def test_the_extras_are_those_that_the_documentation_names() -> None:
     assert not any(each.startswith("hiredis") for each in PROJECT["dependencies"])
 
 
+def test_code_that_is_not_released_does_not_have_the_number_of_a_release() -> None:
+    first, *released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    version, _, dev = pyredisson.__version__.partition(".dev")
+    if first == "Unreleased":
+        assert dev == "0"
+        assert tuple(map(int, version.split("."))) > tuple(map(int, released[0].split(".")))
+    else:
+        assert (first, dev) == (version, "")
+
+
 # ---- what is built ---------------------------------------------------------------------------------------------------
 
 
