@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := -m pip --disable-pip-version-check install
+EXTRAS := hiredis,embedded,cli,web,prometheus,opentelemetry,testing
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 4
 PYTEST_ARGS ?=
@@ -49,7 +50,7 @@ $(VENV)/.ready: pyproject.toml
 	$(call new_venv,$(VENV))
 	@echo "== installing what the tests need: about 600 MB, once; minutes if nothing is in pip's cache"
 	@$(BIN)/python $(PIP) --quiet --upgrade pip
-	@$(BIN)/python $(PIP) --editable '.[dev]'
+	@$(BIN)/python $(PIP) --editable '.[$(EXTRAS)]' --group dev
 	@# Its requirements exclude today's redis-py, with which it works.
 	@$(BIN)/python $(PIP) --quiet --no-deps 'redlock-ng>=2.0,<3'
 	@touch $@

@@ -49,7 +49,7 @@ client.get_lock("order:17").lock()
 """
 
 #: An exit code and its meaning, which may go on in the next lines.
-CODES = re.compile(r"^ *(\d+)  (.*(?:\n +(?!\d+  ).*)*)", re.MULTILINE)
+CODES = re.compile(r"^ *(\d+)  (.*(?:\n(?! *\d+  ) +.*)*)", re.MULTILINE)
 
 #: rich names fonts of another site, which a page of ours does not load.
 FOREIGN_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
@@ -72,7 +72,7 @@ def reference_of(name: str, command: Command) -> str:
             parts.append(prose(text))
     options = [each for each in command.get_params(context) if isinstance(each, Option)]
     records = [each.get_help_record(context) for each in options]
-    rows = [f"| `{names}` | {cell(text)} |" for names, text in filter(None, records)]
+    rows = [f"| `{escaped(names)}` | {cell(text)} |" for names, text in filter(None, records)]
     parts.append("\n".join(["| option | |", "| --- | --- |", *rows]))
     return "\n\n".join(parts) + "\n"
 
@@ -80,7 +80,7 @@ def reference_of(name: str, command: Command) -> str:
 def exit_codes(text: str) -> str:
     """A list of exit codes as a table: a terminal's columns do not fit on a phone."""
     heading = text[: CODES.search(text).start()]  # type: ignore[union-attr]
-    rows = [f"| {number} | {prose(meaning)} |" for number, meaning in CODES.findall(text)]
+    rows = [f"| {number} | {escaped(prose(meaning))} |" for number, meaning in CODES.findall(text)]
     return "\n".join([prose(heading), "", "| exit code | |", "| ---: | --- |", *rows])
 
 
@@ -92,7 +92,12 @@ def prose(text: str) -> str:
 def cell(text: str) -> str:
     """The help of an option, with its defaults after it."""
     text, _, extra = " ".join(text.split()).partition(" [")
-    return prose(text) + (f" (`{extra.rstrip(']').replace('] [', '; ')}`)" if extra else "")
+    return escaped(prose(text) + (f" (`{extra.rstrip(']').replace('] [', '; ')}`)" if extra else ""))
+
+
+def escaped(text: str) -> str:
+    """A text for a cell of a table, where a bar would end the cell, even in code."""
+    return text.replace("|", r"\|")
 
 
 def references() -> dict[str, str]:

@@ -43,6 +43,9 @@ maximum_signature_line_length = 90
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+# The groups of settings of `Config`, which are listed like its first arguments.
+GROUPS_OF_SETTINGS = ("Connections", "Locks", "Replicas", "Quorums", "Reports")
+napoleon_custom_sections = [(each, "params_style") for each in GROUPS_OF_SETTINGS]
 
 # What a reader types is copied, without prompts; what a program prints has no button.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

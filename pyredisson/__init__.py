@@ -78,7 +78,7 @@ __all__ = [
     "current_thread_id",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 if not TYPE_CHECKING:
     from importlib import import_module as _import_module

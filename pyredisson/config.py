@@ -19,53 +19,63 @@ LockLostCallback: TypeAlias = Callable[[str, int], Coroutine[Any, Any, None] | N
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """The settings of a client, named as in Redisson. Times are in seconds; give more than a day as a ``timedelta``.
 
     Args:
         lock_watchdog_timeout: Lease of a lock acquired without ``lease_time``. The watchdog renews it every third of
             this time.
-        lock_watchdog_batch_size: Number of locks that one script renews.
-        fair_lock_wait_timeout: Seconds without a heartbeat after which a waiter in a fair lock's queue is dropped;
-            sooner if its own wait time ends. It should be the same for all clients of a lock.
-        check_lock_synced_slaves: Whether an acquire fails if replicas are connected and none acknowledges it.
-        slaves_sync_timeout: Seconds to wait for that acknowledgement.
-        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is
-            connected.
         timeout: Seconds for one request, including its retries.
+        on_lock_lost: Callback for a lost lock; it runs on a worker thread of the client, or as a task.
+        client_name: What the application is called, in the names of the client's connections and in what it tells of
+            its locks. ``None``: what the URL or the redis-py client gives as ``client_name``.
+        strict_server: Whether unsafe server settings raise an error instead of logging a warning.
+
+    Connections:
         connect_timeout: Seconds that making a connection may take. A call waits for it until its own time ends: that is
             ``timeout``, or its wait time if that is longer.
         wait_while_unreachable: Whether an acquire keeps trying within its wait time if the server cannot be reached
             when it starts, as it does if the server becomes unreachable later. ``False``: raise the connection's error
             immediately.
+        ping_interval: Seconds between the pings on an idle subscription.
+        ping_timeout: Seconds that the server has to answer a ping.
+        sharded_subscription_mode: Whether to use sharded publish/subscribe on a cluster: ``"AUTO"``, ``"ON"`` or
+            ``"OFF"``.
+
+    Locks:
+        lock_watchdog_batch_size: Number of locks that one script renews.
         max_wait_without_check: Longest sleep, in seconds, before a waiter checks the server again, in case a
             notification was lost.
+        fair_lock_wait_timeout: Seconds without a heartbeat after which a waiter in a fair lock's queue is dropped;
+            sooner if its own wait time ends. It should be the same for all clients of a lock.
+        fence_from_clock: Whether fencing tokens are taken from the server's clock, so that they keep growing if the
+            server loses its data.
+        prefix: What stands before every name in Redis, as a ``NameMapper`` of Redisson's puts it. Handles, errors and
+            events carry the name without it.
+
+    Replicas:
+        check_lock_synced_slaves: Whether an acquire fails if replicas are connected and none acknowledges it.
+        slaves_sync_timeout: Seconds to wait for that acknowledgement.
+        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is
+            connected.
+
+    Quorums:
         quorum_node_timeout: Seconds that one node of a quorum has to answer, and the same again for its replicas if
             ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms.
         quorum_retry_timeout: Seconds for which ``lock()`` on a quorum tries to reach enough nodes.
         quorum_max_extensions: How often the watchdog extends a hold of a multi-lock. ``None``: no limit.
         restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.
-        fence_from_clock: Whether fencing tokens are taken from the server's clock, so that they keep growing if the
-            server loses its data.
-        sharded_subscription_mode: Whether to use sharded publish/subscribe on a cluster: ``"AUTO"``, ``"ON"`` or
-            ``"OFF"``.
-        strict_server: Whether unsafe server settings raise an error instead of logging a warning.
-        on_lock_lost: Callback for a lost lock; it runs on a worker thread of the client, or as a task.
+
+    Reports:
         listeners: Callbacks for the events of ``pyredisson.events``. They run where the event occurs, so they must
             return quickly.
-        prefix: What stands before every name in Redis, as a ``NameMapper`` of Redisson's puts it. Handles, errors and
-            events carry the name without it.
-        client_name: What the application is called, in the names of the client's connections and in what it tells of
-            its locks. ``None``: what the URL or the redis-py client gives as ``client_name``.
         presence: Whether the client writes to Redis what it holds and waits for, where others and the command line read
             it, and whether a call that failed asks the server who holds the lock.
         presence_after: Seconds after which a hold or a wait is written there.
         warn_held_longer_than: Seconds after which a hold is reported as ``HeldTooLong``, with the stack of its holder.
             ``None``: never.
         warn_waiting_longer_than: Seconds after which a wait is reported as ``WaitingTooLong``. ``None``: never.
-        ping_interval: Seconds between the pings on an idle subscription.
-        ping_timeout: Seconds that the server has to answer a ping.
 
     Raises:
         TypeError: A value has the wrong type.
@@ -73,28 +83,28 @@ class Config:
     """
 
     lock_watchdog_timeout: float = 30.0
+    timeout: float = 3.0
+    on_lock_lost: LockLostCallback | None = None
+    client_name: str | None = None
+    strict_server: bool = False
+    connect_timeout: float = 10.0
+    wait_while_unreachable: bool = False
+    ping_interval: float = 10.0
+    ping_timeout: float = 5.0
+    sharded_subscription_mode: Literal["AUTO", "ON", "OFF"] = "AUTO"
     lock_watchdog_batch_size: int = 100
+    max_wait_without_check: float = 10.0
     fair_lock_wait_timeout: float = 300.0
+    fence_from_clock: bool = False
+    prefix: str = ""
     check_lock_synced_slaves: bool = True
     slaves_sync_timeout: float = 1.0
     min_replicas: int = 0
-    timeout: float = 3.0
-    connect_timeout: float = 10.0
-    wait_while_unreachable: bool = False
-    max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None
     quorum_retry_timeout: float = 30.0
     quorum_max_extensions: int | None = None
     restart_guard: bool | float = True
-    fence_from_clock: bool = False
-    sharded_subscription_mode: Literal["AUTO", "ON", "OFF"] = "AUTO"
-    strict_server: bool = False
-    on_lock_lost: LockLostCallback | None = None
     listeners: tuple[Callable[[Event], None], ...] = ()
-    ping_interval: float = 10.0
-    ping_timeout: float = 5.0
-    prefix: str = ""
-    client_name: str | None = None
     presence: bool = True
     presence_after: float = 5.0
     warn_held_longer_than: float | None = None

@@ -207,7 +207,7 @@ class Redisson(Factory, NotPortable):
             name: The name of a lock. The holders of a semaphore or a multi-lock cannot be determined.
 
         Returns:
-            The holder; of a read-write lock that is read, one of them. ``None``: there is none, or it is not known.
+            The holder; of a read-write lock that is read, one of them. ``None`` if there is none, or it is not known.
 
         Raises:
             TypeError: The name is not a ``str``.

@@ -89,7 +89,7 @@ class AnyLock(Handle):
             lease_time: As for :meth:`lock`.
 
         Returns:
-            Whether the lock was acquired. ``False``: another owner holds it.
+            Whether the lock was acquired; ``False`` if another owner holds it.
 
         Raises:
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or

@@ -98,7 +98,7 @@ class Semaphore(AnySemaphore):
 
         Example::
 
-            if await semaphore.acquire(2, timeout=5):
+            if await semaphore.acquire(permits=2, timeout=5):
                 await semaphore.release(2)
 
         Args:
@@ -193,7 +193,7 @@ class Semaphore(AnySemaphore):
                 lease.
 
         Returns:
-            A context manager whose value is a :class:`Lease` without an end: such permits do not expire.
+            A context manager whose value is a :class:`Lease` without an end, as such permits do not expire.
 
         Raises:
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
@@ -325,7 +325,7 @@ class PermitExpirableSemaphore(AnySemaphore):
         Example::
 
             permit = await permits.acquire(lease_time=30)
-            await permits.update_lease_time(permit, 60)
+            await permits.update_lease_time(permit, lease_time=60)
 
         Args:
             permit_id: The permit's id.

@@ -99,7 +99,7 @@ class Semaphore(AnySemaphore):
 
         Example::
 
-            if semaphore.acquire(2, timeout=5):
+            if semaphore.acquire(permits=2, timeout=5):
                 semaphore.release(2)
 
         Args:
@@ -194,7 +194,7 @@ class Semaphore(AnySemaphore):
                 lease.
 
         Returns:
-            A context manager whose value is a :class:`Lease` without an end: such permits do not expire.
+            A context manager whose value is a :class:`Lease` without an end, as such permits do not expire.
 
         Raises:
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
@@ -326,7 +326,7 @@ class PermitExpirableSemaphore(AnySemaphore):
         Example::
 
             permit = permits.acquire(lease_time=30)
-            permits.update_lease_time(permit, 60)
+            permits.update_lease_time(permit, lease_time=60)
 
         Args:
             permit_id: The permit's id.

@@ -43,7 +43,7 @@ def require(*packages: str) -> None:
     """Skip the test if a package is missing, or fail it under ``PYREDISSON_REQUIRE_ALL=1``."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        reason = f"no {', '.join(missing)} here: pip install pyredisson[frameworks]"
+        reason = f"no {', '.join(missing)} here: pip install --group frameworks"
         if os.environ.get("PYREDISSON_REQUIRE_ALL") == "1":
             pytest.fail(f"PYREDISSON_REQUIRE_ALL=1: {reason}", pytrace=False)
         pytest.skip(reason)

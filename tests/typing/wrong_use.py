@@ -54,7 +54,8 @@ async def with_asyncio(client: pyredisson.asyncio.Redisson, lock: pyredisson.asy
 
 def configs() -> None:
     pyredisson.Config(timeout="3")  # type: ignore[arg-type]
-    pyredisson.Config(30.0, 100, unknown=1)  # type: ignore[call-arg]
+    pyredisson.Config(unknown=1)  # type: ignore[call-arg]
+    pyredisson.Config(30.0)  # type: ignore[call-arg]
     pyredisson.Config(sharded_subscription_mode="auto")  # type: ignore[arg-type]
     pyredisson.Config(on_lock_lost=lambda name: None)  # type: ignore[arg-type, misc]
 

@@ -89,7 +89,7 @@ def check_call(program: str, arguments: list[str]) -> None:
             assert command is not None
             command.make_context(name, rest, parent=context).close()
     elif program == "pip":
-        extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[dependency-groups]")[0]
         assert arguments[0] == "install"
         for requirement in arguments[1:]:
             name, _, wanted = requirement.rstrip("]").partition("[")
@@ -153,6 +153,14 @@ def test_the_reference_of_the_commands_is_up_to_date() -> None:
     )
     for name, text in json.loads(made.stdout).items():
         assert (GENERATED / name).read_text(encoding="utf-8") == text, "run: python docs/commands.py"
+
+
+def test_no_row_of_the_reference_is_cut_or_holds_two() -> None:
+    for page in GENERATED.glob("*.md"):
+        for row in re.findall(r"^\|.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            cells = re.split(r"(?<!\\)\|", row)[1:-1]
+            assert len(cells) == 2, f"{page.name}: {row}"
+            assert not re.search(r" \d+ {1,2}wrong usage", cells[1]), f"{page.name}: {row}"
 
 
 def test_each_command_is_in_the_reference() -> None:

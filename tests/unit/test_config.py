@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import pickle
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -62,6 +64,23 @@ def test_the_defaults() -> None:
         "warn_held_longer_than": None,
         "warn_waiting_longer_than": None,
     }
+
+
+def test_the_settings_to_decide_on_come_first_and_the_others_in_groups() -> None:
+    names = [field.name for field in dataclasses.fields(Config)]
+    assert names[:5] == ["lock_watchdog_timeout", "timeout", "on_lock_lost", "client_name", "strict_server"]
+    _, *sections = re.split(r"^(\w+):\n", inspect.getdoc(Config) or "", flags=re.MULTILINE)
+    listed = [re.findall(r"^    (\w+): ", text, re.MULTILINE) for text in sections[1::2]]
+    groups = dict(zip(sections[::2], listed, strict=True))
+    assert groups.pop("Args") == names[:5]
+    assert groups.pop("Raises") == ["TypeError", "ValueError"]
+    assert [name for group in groups.values() for name in group] == names[5:]
+    assert len(groups) > 1
+
+
+def test_a_setting_is_given_by_its_name() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        Config(30.0)  # type: ignore[misc]
 
 
 def test_every_setting_is_covered_here() -> None:

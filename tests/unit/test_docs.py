@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import os
 import re
@@ -177,6 +178,53 @@ def test_every_public_name_is_in_the_reference(package: ModuleType) -> None:
 
 def test_every_event_is_in_the_reference() -> None:
     assert ".. automodule:: pyredisson.events\n   :members:" in reference()
+
+
+# ---- the text --------------------------------------------------------------------------------------------------------
+
+#: What a reader types into the search of the documentation, without the words that it leaves out, and the page with the
+#: answer. A page is among the first results if the words are in its headings.
+SEARCHED = {
+    "(how do I) set (a) timeout": "howto/acquire.md",
+    "(who) holds (the) lock": "operate/find-the-holder.md",
+}
+
+
+@pytest.mark.parametrize("question", SEARCHED)
+def test_a_question_finds_its_page(question: str) -> None:
+    page = (ROOT / "docs" / SEARCHED[question]).read_text(encoding="utf-8")
+    headings = set(re.findall(r"\w+", " ".join(re.findall(r"^#+ (.*)$", page, re.MULTILINE)).lower()))
+    assert set(re.sub(r"\([^)]*\)", "", question).split()) - headings == set()
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_list_does_not_begin_inside_a_paragraph(page: Path) -> None:
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^(?![ -])\S.*\n- .*$", text, re.MULTILINE) == []
+
+
+def test_the_table_of_kinds_is_a_list_on_a_phone() -> None:
+    page = (ROOT / "docs" / "howto" / "choose.md").read_text(encoding="utf-8")
+    rules = (ROOT / "docs" / "_static" / "pyredisson.css").read_text(encoding="utf-8")
+    assert ":::{table}\n:class: choices\n\n| requirement |" in page
+    assert re.search(r"^@media \(max-width: 46em\) \{\n  table\.choices, .*\{ display: block;", rules, re.MULTILINE)
+
+
+def bare_numbers(text: str) -> list[str]:
+    """The calls whose first number is a wait time, a lease or a number of permits, depending on the method."""
+    return re.findall(r"\b(?:hold|lock|acquire|try_lock|try_acquire|(?:try_)?lock_and_get_token)\(\d[^)]*\)", text)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_number_is_passed_by_its_name(page: Path) -> None:
+    assert bare_numbers(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("source", sorted((ROOT / "pyredisson").rglob("*.py")), ids=lambda path: path.name)
+def test_a_number_is_passed_by_its_name_in_a_docstring(source: Path) -> None:
+    nodes = ast.walk(ast.parse(source.read_text(encoding="utf-8")))
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    assert bare_numbers("\n".join(ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds))) == []
 
 
 # ---- links -----------------------------------------------------------------------------------------------------------

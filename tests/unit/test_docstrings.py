@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import itertools
+import pkgutil
 import re
 import textwrap
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from sphinx.ext import napoleon
 
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
+from tests.examples import ROOT
 
 FORMS = {"threads": pyredisson, "asyncio": pyredisson.asyncio}
 
@@ -156,3 +159,31 @@ def test_an_example_is_found_between_the_text_and_the_arguments() -> None:
             name: Not code.
         """
     assert examples_in(docstring) == ["with lock:\n    ..."]
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
+
+
+def in_the_reference() -> Iterator[tuple[str, str]]:
+    """Each class, method and function that the reference shows, and its docstring."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
+    for name in re.findall(r"^\.\. auto(?:class|exception|function):: ([\w.]+)", pages, re.MULTILINE):
+        value = pkgutil.resolve_name(name)
+        yield name, inspect.getdoc(value) or ""
+        if inspect.isclass(value):
+            for method, member in inspect.getmembers(value, callable):
+                if not method.startswith("_"):
+                    yield f"{name}.{method}", inspect.getdoc(member) or ""
+
+
+def fields_of(docstring: str) -> set[str]:
+    """The names of the fields that Sphinx reads from a docstring."""
+    text = str(napoleon.GoogleDocstring(docstring, napoleon.Config(napoleon_use_ivar=True)))
+    return set(re.findall(r"^:(\w+)", text, re.MULTILINE))
+
+
+def test_no_text_before_a_colon_is_shown_as_the_type_of_a_result() -> None:
+    texts = dict(in_the_reference())
+    assert len(texts) > 150
+    assert [name for name, docstring in texts.items() if "rtype" in fields_of(docstring)] == []
+    assert fields_of("Do it.\n\nReturns:\n    Whether it was done. ``False``: it was not.") == {"returns", "rtype"}

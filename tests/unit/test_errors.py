@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 import redis.exceptions as rx
 
 import pyredisson
+import pyredisson.asyncio
 from pyredisson import errors
 from pyredisson.errors import (
     ClientClosedError,
@@ -103,3 +106,12 @@ def test_an_os_error_among_the_bases_sets_no_errno_from_the_message() -> None:
         assert isinstance(error, OSError)
         assert error.errno is None
         assert str(error) == "not got"
+
+
+def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    lock = pyredisson.asyncio.Redisson.from_url("redis://localhost").get_lock("orders")
+    with pytest.raises((AttributeError, TypeError)) as raised, lock:  # type: ignore[attr-defined]
+        pass
+    message = re.sub(r"'\w+' object", "'…' object", f"{raised.typename}: {raised.value}")
+    assert any(message.startswith(each) for each in re.findall(r"`((?:Attribute|Type)Error: [^`]+)`", page))

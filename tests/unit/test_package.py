@@ -23,7 +23,8 @@ else:
     tomllib = pytest.importorskip("tomli")
 
 ROOT = Path(__file__).parents[2]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = PYPROJECT["project"]
 
 #: Where the project will be; see CONTRIBUTING.md.
 PLACEHOLDER = "example.invalid"
@@ -45,6 +46,8 @@ def test_each_supported_python_is_named_and_tested() -> None:
     assert [int(each[1]) for each in named if each] == list(range(FIRST, LAST + 1))
     tested = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["quick"]["strategy"]["matrix"]
     assert {f"3.{minor}" for minor in range(FIRST, LAST + 1)} < set(tested["python"])
+    compatibility = (ROOT / "README.md").read_text(encoding="utf-8").split("## Compatibility")[1].split("\n## ")[0]
+    assert {f"3.{minor}" for minor in range(FIRST, LAST + 1)} <= set(re.findall(r"\b3\.\d+\b", compatibility))
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -58,9 +61,21 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
     users = {"hiredis", "embedded", "cli", "web", "prometheus", "opentelemetry", "testing"}
-    extras = users | {"frameworks", "docs", "dev"}
-    assert set(PROJECT["optional-dependencies"]) == extras
+    assert set(PROJECT["optional-dependencies"]) == users
+    assert set(PYPROJECT["dependency-groups"]) == {"frameworks", "docs", "dev"}
+    makefile = (ROOT / "Makefile").read_text()
+    assert users == set(re.findall(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)[0].split(","))
     assert not any(each.startswith("hiredis") for each in PROJECT["dependencies"])
+
+
+def test_code_that_is_not_released_does_not_have_the_number_of_a_release() -> None:
+    first, *released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    version, _, dev = pyredisson.__version__.partition(".dev")
+    if first == "Unreleased":
+        assert dev == "0"
+        assert tuple(map(int, version.split("."))) > tuple(map(int, released[0].split(".")))
+    else:
+        assert (first, dev) == (version, "")
 
 
 # ---- what is built ---------------------------------------------------------------------------------------------------

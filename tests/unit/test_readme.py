@@ -75,7 +75,7 @@ def test_what_is_installed_exists(command: str) -> None:
     assert (pip, install) == ("pip", "install")
     name, _, extras = requirement.rstrip("]").partition("[")
     assert name in ("pyredisson", ".")
-    declared = PYPROJECT.split("[project.optional-dependencies]")[1]
+    declared = PYPROJECT.split("[project.optional-dependencies]")[1].split("\n[")[0]
     for extra in filter(None, extras.split(",")):
         assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
 
@@ -147,6 +147,12 @@ def test_a_link_leads_to_a_file_of_the_repository(target: str) -> None:
     path, _, anchor = target.partition("#")
     assert (ROOT / path).is_file()
     assert not anchor or anchor in anchors_of(ROOT / path)
+
+
+@pytest.mark.parametrize(("page", "after"), [("README.md", "```output"), ("docs/tutorial.md", "```console")])
+def test_how_to_install_before_the_first_release_stands_under_the_first_example(page: str, after: str) -> None:
+    below = (ROOT / page).read_text(encoding="utf-8").split(f"\n{after}\n")[1]
+    assert 'pip install ".[embedded]"' in below.split("```python")[0]
 
 
 def test_pictures_are_described() -> None:
