@@ -42,7 +42,8 @@ class Config:
         max_wait_without_check: Longest sleep, in seconds, before a waiter checks the server again, in case a
             notification was lost.
         quorum_node_timeout: Seconds that one node of a quorum has to answer, and the same again for its replicas if
-            ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms.
+            ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms; for a node that is farther away, four
+            round trips, but at most lease / 10.
         quorum_retry_timeout: Seconds for which ``lock()`` on a quorum tries to reach enough nodes.
         quorum_max_extensions: How often the watchdog extends a hold of a multi-lock. ``None``: no limit.
         restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.

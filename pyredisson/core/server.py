@@ -138,6 +138,8 @@ class Server:
     Attributes:
         facts: As of the newest connection that gave them; ``None`` before the first.
         refusal: Why the server would not tell, the last time it was asked; ``None`` if it did.
+        round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
+            sooner since; 0: not known.
         on_learned: Called with the facts of each new connection.
     """
 
@@ -156,14 +158,21 @@ class Server:
         self._told: set[str] = set()
         self.facts: ServerFacts | None = None
         self.refusal: Exception | None = None
+        self.round_trip: float = 0.0
         self.on_learned: list[Learned] = []
 
-    def inspect(self, reply: object) -> None:
-        """Take the reply to ``INFO`` on a new connection, or the error that was one.
+    def inspect(self, reply: object, took: float | None = None) -> None:
+        """Take the reply to ``INFO``, or the error that was one.
+
+        Args:
+            reply: The reply.
+            took: The seconds that it took on a new connection; ``None``: it was not the first request there.
 
         Raises:
             Rejected: ``Config.strict_server`` does not let this server be used.
         """
+        if took is not None:
+            self.round_trip = took
         if isinstance(reply, bytes):
             facts = self.learned(reply, self._now())
             for complaint in complaints(facts):
@@ -182,6 +191,10 @@ class Server:
         for learn in tuple(self.on_learned):
             learn(facts, before)
         return facts
+
+    def answered_within(self, seconds: float) -> None:
+        """Note that a request was answered sooner than the first one on its connection."""
+        self.round_trip = seconds
 
     def refused(self, error: Exception) -> None:
         """Note that a server does not say anything of itself. Raises as :meth:`inspect`."""
@@ -202,15 +215,20 @@ class Server:
         """
         if self._strict:
             raise Rejected(RedissonError(f"strict_server: {complaint.text}"))
+        if self.first(complaint.setting):
+            self._complain(complaint)
+
+    def first(self, setting: str) -> bool:
+        """Note that something is wrong with a setting. Returns whether that is news to this client."""
         with self._mutex:
-            if complaint.setting in self._told:
-                return
-            self._told.add(complaint.setting)
-        self._complain(complaint)
+            known = setting in self._told
+            self._told.add(setting)
+        return not known
 
     def forget(self, mutex: AbstractContextManager[Any]) -> None:
         """Know nothing: this is another client now, on connections of its own; a thread of the former may be inside."""
         self._mutex = mutex
         self.facts = None
         self.refusal = None
+        self.round_trip = 0.0
         self._told = set()

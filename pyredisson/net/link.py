@@ -28,8 +28,11 @@ CONNECTING = 0.25
 #: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
 INFO = pack("INFO")
 
-Inspect: TypeAlias = Callable[[object], None]
-"""Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+Inspect: TypeAlias = Callable[[object, float], None]
+"""Takes the reply to ``INFO`` on a new connection, and the seconds that it took.
+
+Raises a ``Failure`` if the connection is not to be used.
+"""
 
 Introduce: TypeAlias = Callable[[], Sequence[bytes]]
 """Returns the commands by which a new connection of ours says whose it is; see :mod:`pyredisson.net.introduction`."""

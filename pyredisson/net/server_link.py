@@ -231,6 +231,7 @@ class ServerLink:
         """Let the server at the end of a connection say who it is. Raises a ``Failure`` if it is not to be used."""
         if self.inspect is None:
             return
+        asked = self._now()
         try:
             if self.introduce is None or not self._transport.direct:  # Those of the user's pool keep their names.
                 said = await wire.call(INFO, timeout)
@@ -238,7 +239,7 @@ class ServerLink:
                 said = (await wire.call_many((*self.introduce(), INFO), timeout))[-1]
             if isinstance(said, Failure):
                 raise said
-            self.inspect(inspected(said, found=self._sentinels is not None))
+            self.inspect(inspected(said, found=self._sentinels is not None), self._now() - asked)
         except Unanswered as failure:
             raise NotSent(failure.cause) from None
         except NotNow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -322,6 +323,31 @@ def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
     assert lock.get_hold_count() == 1
     lock.unlock()
     assert left(world, 0) == set()
+
+
+def test_a_slow_first_answer_of_a_node_is_forgotten_with_the_next_quick_one(world: World) -> None:
+    clients = nodes(world, 3)
+    lock = multi(world.actor(), clients)
+    for client in clients:
+        client.real._core.server.round_trip = 60.0
+    lock.lock()
+    assert all(0 < client.real._core.server.round_trip < 60 for client in clients)
+    lock.unlock()
+
+
+@pytest.mark.parametrize(
+    ("count", "tolerates"), [(1, "no failed"), (2, "no failed"), (3, None), (4, "1 failed"), (5, None)]
+)
+def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(
+    world: World, caplog: pytest.LogCaptureFixture, count: int, tolerates: str | None
+) -> None:
+    clients = nodes(world, count)
+    with caplog.at_level(logging.WARNING, "pyredisson.server"):
+        for _ in range(3):
+            clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients])
+    warned = [record.getMessage() for record in caplog.records if "quorum" in record.getMessage()]
+    assert len(warned) == (tolerates is not None)
+    assert all(f"a quorum of {count} node" in text and f"tolerates {tolerates}" in text for text in warned)
 
 
 def test_a_members_own_hold_is_not_touched(world: World) -> None:

@@ -227,6 +227,21 @@ def test_a_slow_node_does_not_keep_the_others_waiting(world: ClockWorld, fleet: 
     fleet.free(unique_name)
 
 
+def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    for index in range(NODES):
+        fleet.proxy(index).latency(0.06)
+    alice, bob = world.actor(), world.actor()
+    mine, theirs = (fleet.lock(world, unique_name, quorum_node_timeout=None) for _ in range(2))
+    assert alice.do(mine.try_lock, 20)
+    assert alice.do(mine.validity) > 20
+    waiting = bob.start(theirs.try_lock, 20)
+    until(lambda: fleet.listeners(unique_name), what="he waits")
+    alice.do(mine.unlock)
+    assert waiting.result(25)
+    bob.do(theirs.unlock)
+    fleet.free(unique_name)
+
+
 def test_members_acquired_with_lost_replies_are_released_in_the_background(
     world: ClockWorld, fleet: Fleet, unique_name: str
 ) -> None:
