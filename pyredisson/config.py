@@ -29,10 +29,11 @@ class Config:
         lock_watchdog_batch_size: Number of locks that one script renews.
         fair_lock_wait_timeout: Seconds without a heartbeat after which a waiter in a fair lock's queue is dropped;
             sooner if its own wait time ends. It should be the same for all clients of a lock.
-        check_lock_synced_slaves: Whether an acquire fails if replicas are connected and none acknowledges it.
+        check_lock_synced_slaves: Whether an acquire fails if replicas are connected, and past their first
+            synchronisation, and none acknowledges it.
         slaves_sync_timeout: Seconds to wait for that acknowledgement.
-        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is
-            connected.
+        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is connected
+            and past its first synchronisation.
         timeout: Seconds for one request, including its retries.
         connect_timeout: Seconds that making a connection may take. A call waits for it until its own time ends: that is
             ``timeout``, or its wait time if that is longer.

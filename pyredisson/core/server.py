@@ -29,6 +29,7 @@ class ServerFacts:
         product: ``"redis"`` or ``"valkey"``, or whatever else it calls itself.
         role: ``"master"`` or ``"slave"``; empty if it does not say.
         replicas: How many are connected.
+        syncing: How many of these have yet to finish their first synchronisation; 0 if it does not say.
         eviction: Its ``maxmemory-policy``; ``None`` if it does not say.
         aof: Whether it appends what it does to a file; ``None`` if it does not say.
         rdb_saves: Whether it saves snapshots by itself; ``None``: not known, ``INFO`` does not tell.
@@ -42,11 +43,17 @@ class ServerFacts:
     product: str
     role: str
     replicas: int
+    syncing: int
     eviction: str | None
     aof: bool | None
     rdb_saves: bool | None
     replication_id: str
     seen_at: float
+
+    @property
+    def in_step(self) -> int:
+        """How many replicas can acknowledge a write."""
+        return max(0, self.replicas - self.syncing)
 
 
 Learned: TypeAlias = Callable[[ServerFacts, "ServerFacts | None"], object]
@@ -68,6 +75,7 @@ def read_info(info: bytes, now: float) -> ServerFacts:
         product=said.get("server_name") or ("valkey" if "valkey_version" in said else "redis"),
         role=said.get("role", ""),
         replicas=_whole(said.get("connected_slaves")),
+        syncing=sum(name[5:].isdecimal() and "state=online" not in said[name] for name in said if name[:5] == "slave"),
         eviction=said.get("maxmemory_policy"),
         aof=None if aof is None else aof == "1",
         rdb_saves=None,

@@ -13,6 +13,7 @@ from pyredisson.net.resp import pack
 __all__ = [
     "CONNECTING",
     "INFO",
+    "WAIT_AGAIN",
     "Inspect",
     "Introduce",
     "Link",
@@ -24,6 +25,10 @@ __all__ = [
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
+
+#: Seconds after which ``WAIT`` is sent again: it asks only those replicas that are in step when it is sent. Others
+#: report what they have by themselves, but only once a second.
+WAIT_AGAIN = 0.1
 
 #: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
 INFO = pack("INFO")
