@@ -46,7 +46,9 @@ class Config:
             ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms; for a node that is farther away, four
             round trips, but at most lease / 10.
         quorum_retry_timeout: Seconds for which ``lock()`` on a quorum tries to reach enough nodes.
-        quorum_max_extensions: How often the watchdog extends a hold of a multi-lock. ``None``: no limit.
+        quorum_max_extensions: How often the watchdog extends a hold of a quorum, which is lost afterwards: a holder
+            that hangs must not keep it indefinitely, as "Distributed Locks with Redis" demands. The default makes a day
+            with the default ``lock_watchdog_timeout``. ``None``: no limit.
         restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.
         fence_from_clock: Whether fencing tokens are taken from the server's clock, so that they keep growing if the
             server loses its data.
@@ -86,7 +88,7 @@ class Config:
     max_wait_without_check: float = 10.0
     quorum_node_timeout: float | None = None
     quorum_retry_timeout: float = 30.0
-    quorum_max_extensions: int | None = None
+    quorum_max_extensions: int | None = 8640
     restart_guard: bool | float = True
     fence_from_clock: bool = False
     sharded_subscription_mode: Literal["AUTO", "ON", "OFF"] = "AUTO"

@@ -40,15 +40,16 @@ class Member:
         client: The client.
         kind: The kind of lock.
         name: Its name.
+        quick: As above.
         replicated: Whether replicas of its server have to acknowledge what is acquired.
         server: What is known of its server.
     """
 
-    __slots__ = ("_last", "_lock", "_quick", "client", "kind", "name", "replicated", "server")
+    __slots__ = ("_last", "_lock", "client", "kind", "name", "quick", "replicated", "server")
 
     def __init__(self, lock: LockCore, *, quick: bool) -> None:
         self._lock = lock
-        self._quick = quick
+        self.quick: bool = quick
         self.client: ClientCore = lock.client
         self.kind: LockKind = lock.kind
         self.name: str = lock.names.name
@@ -71,7 +72,7 @@ class Member:
         last_lease_ms, last_round_trip, timeout = self._last
         round_trip = self.server.round_trip
         if last_lease_ms != lease_ms or last_round_trip != round_trip:
-            if self._quick:
+            if self.quick:
                 timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout, round_trip)
             else:
                 timeout = self.client.attempt_timeout(lease_ms)
