@@ -55,16 +55,20 @@ class Config:
             events carry the name without it.
 
     Replicas:
-        check_lock_synced_slaves: Whether an acquire fails if replicas are connected and none acknowledges it.
+        check_lock_synced_slaves: Whether an acquire fails if replicas are connected, and past their first
+            synchronisation, and none acknowledges it.
         slaves_sync_timeout: Seconds to wait for that acknowledgement.
-        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is
-            connected.
+        min_replicas: Number of replicas that must acknowledge an acquire, connected or not. 0: one, if any is connected
+            and past its first synchronisation.
 
     Quorums:
         quorum_node_timeout: Seconds that one node of a quorum has to answer, and the same again for its replicas if
-            ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms.
+            ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms; for a node that is farther away, four
+            round trips, but at most lease / 10.
         quorum_retry_timeout: Seconds for which ``lock()`` on a quorum tries to reach enough nodes.
-        quorum_max_extensions: How often the watchdog extends a hold of a multi-lock. ``None``: no limit.
+        quorum_max_extensions: How often the watchdog extends a hold of a quorum, which is lost afterwards: a holder
+            that hangs must not keep it indefinitely, as "Distributed Locks with Redis" demands. The default makes a day
+            with the default ``lock_watchdog_timeout``. ``None``: no limit.
         restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.
 
     Reports:
@@ -102,7 +106,7 @@ class Config:
     min_replicas: int = 0
     quorum_node_timeout: float | None = None
     quorum_retry_timeout: float = 30.0
-    quorum_max_extensions: int | None = None
+    quorum_max_extensions: int | None = 8640
     restart_guard: bool | float = True
     listeners: tuple[Callable[[Event], None], ...] = ()
     presence: bool = True

@@ -290,10 +290,10 @@ class ConnectionUp(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerUnsafe(Event):
-    """A server setting endangers locks. Emitted once per client and setting.
+    """A server setting, or the number of nodes of a quorum, endangers locks. Emitted once per client and setting.
 
     Attributes:
-        setting: The setting.
+        setting: The setting; ``"nodes"`` for the number of nodes.
         text: The danger, and what to do.
     """
 

@@ -118,15 +118,16 @@ class InTask:
         self._task.add_done_callback(look_at)
 
 
-async def _when_connected(link: ServerLink, pool: Pool, request: Packed, timeout: float) -> Reply:
+async def _when_connected(link: ServerLink, pool: Pool, ask: Ask) -> Reply:
     try:
         # A server that was away a moment ago is not waited for longer than one that does not answer.
-        pipe: Any = await pool.connect(timeout if link.away else max(timeout, CONNECTING))
+        pipe: Any = await pool.connect(ask.timeout if link.away else max(ask.timeout, CONNECTING))
     except Failure:
         link.away = True
         raise
-    sent = Sent(link, request, timeout)
-    pipe.post(request.data, timeout, sent)
+    ask.connected()
+    sent = Sent(link, ask.request, ask.timeout)
+    pipe.post(ask.request.data, ask.timeout, sent)
     return await sent.receive()
 
 
@@ -152,7 +153,7 @@ def _begin(ask: Ask) -> Begun:
     assert isinstance(link, ServerLink)
     pipe: Any = pool.get()
     if pipe is None:
-        return InTask(_when_connected(link, pool, ask.request, ask.timeout))
+        return InTask(_when_connected(link, pool, ask))
     sent = Sent(link, ask.request, ask.timeout)
     pipe.post(ask.request.data, ask.timeout, sent)
     return sent

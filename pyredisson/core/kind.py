@@ -129,8 +129,10 @@ class LockKind(ABC):
         return None
 
     def holders(self) -> Sequence[Ownership]:
-        """Return the ownerships of this client whose holds keep others from acquiring the lock."""
-        return [each for each in self.client.ownerships.of(self.names.name) if each.holds and each.loss is None]
+        """Return the ownerships of this client that hold the lock, but for those whose release is on its way."""
+        return [
+            each for each in self.client.ownerships.of(self.names.name) if each.unclaimed() > 0 and each.loss is None
+        ]
 
     def ended_by_force(self) -> Sequence[Ownership]:
         """Return the ownerships of this client that a forced unlock ends."""

@@ -192,16 +192,11 @@ class Ownership(OwnershipState):
             in_flight = self.in_flight
             if in_flight.releases_due and not block:
                 return True
-            if self._unclaimed() <= 0:
+            if self.unclaimed() <= 0:
                 return False
             in_flight.releases_due += 1
             in_flight.of_block = block
             return True
-
-    def _unclaimed(self) -> int:
-        """How many holds no one is releasing yet."""
-        in_flight = self.in_flight
-        return len(self.holds) - (in_flight.pending is Pending.RELEASE) - in_flight.releases_due
 
     def take_over(self, since: int | None = None) -> SettleBegun:
         """Take what is pending, or due behind it, upon oneself: to an earlier sender the answer is of no interest then.
@@ -289,7 +284,7 @@ class Ownership(OwnershipState):
                     self._pop()
                 return False
             if in_flight.pending is not None:
-                in_flight.releases_due += self._unclaimed() > 0
+                in_flight.releases_due += self.unclaimed() > 0
                 return True
             if not self.holds:
                 return False

@@ -117,6 +117,18 @@ class OwnershipState(Owned):
         open_ = in_flight.pending or in_flight.released_behind or in_flight.releases_due
         return bool(self.holds or open_ or self.expired)
 
+    def unclaimed(self) -> int:
+        """How many holds no one is releasing yet."""
+        in_flight = self.in_flight
+        return len(self.holds) - (in_flight.pending is Pending.RELEASE) - in_flight.releases_due
+
+    def taken(self) -> bool:
+        """As :meth:`in_use`, without a last release that is completed in the background: its owner is done with it."""
+        in_flight = self.in_flight
+        if in_flight.pending is Pending.RELEASE and in_flight.of_block and not self.expired and self.unclaimed() <= 0:
+            return False
+        return self.in_use()
+
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0

@@ -6,13 +6,13 @@ behind the script that took it and on the same connection, narrows that: it does
 Rules kept here:
 
 1. Only what takes something waits for replicas; what gives back or renews never does, so it cannot fail for them.
-2. Asked for are ``Config.min_replicas``, connected or not; without that, one, if any is connected. Where there is none
-   nothing more is sent.
+2. Asked for are ``Config.min_replicas``, connected or not; without that, one, if any is connected and past its first
+   synchronisation. Where there is none nothing more is sent.
 3. Too few acknowledged in time: the hold is released, exactly once, and the caller gets an error.
 4. Of a node of a quorum only ``Config.min_replicas`` is asked for, within that node's small timeout; too few, and the
    node has no vote. Without it the other nodes are what replicas are elsewhere.
 5. Each new connection says whether there are replicas; it is asked again after a ``WAIT`` that failed. A client
-   that has seen replicas once, and sees none now, looks every ``LOOK_AGAIN`` seconds whether they are back.
+   that has seen replicas once, and sees none in step now, looks every ``LOOK_AGAIN`` seconds whether they are back.
 
 Source: Redisson's ``syncedEval``. What differs on purpose: nothing is waited for, or undone, where nothing was taken; a
 number of replicas can be demanded.
@@ -126,7 +126,7 @@ class Replicas:
         if self._least:
             return self._least
         facts = self._client.server.facts
-        return 1 if self._checks and not self._unsupported and facts is not None and facts.replicas else 0
+        return 1 if self._checks and not self._unsupported and facts is not None and facts.in_step else 0
 
     def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:
         self._seen = self._seen or facts.replicas > 0
@@ -170,7 +170,7 @@ class Replicas:
 
     async def _look_again(self, timeout: float) -> None:
         facts = self._client.server.facts
-        if facts is None or facts.replicas or self._least:
+        if facts is None or facts.in_step or self._least:
             return
         if self._client.runtime.now() - facts.seen_at >= LOOK_AGAIN:
             await self._ask_who_is_there(timeout)

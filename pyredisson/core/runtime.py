@@ -73,6 +73,9 @@ class Ask:
         self.timeout: float = timeout
         self.sync: Acknowledging | None = sync
 
+    def connected(self) -> None:
+        """Note that a connection had to be made for it: how far away the server is, is known now."""
+
 
 class Acknowledging(Protocol):
     """What replicas have to say to one request."""

@@ -29,6 +29,7 @@ class ServerFacts:
         product: ``"redis"`` or ``"valkey"``, or whatever else it calls itself.
         role: ``"master"`` or ``"slave"``; empty if it does not say.
         replicas: How many are connected.
+        syncing: How many of these have yet to finish their first synchronisation; 0 if it does not say.
         eviction: Its ``maxmemory-policy``; ``None`` if it does not say.
         aof: Whether it appends what it does to a file; ``None`` if it does not say.
         rdb_saves: Whether it saves snapshots by itself; ``None``: not known, ``INFO`` does not tell.
@@ -42,11 +43,17 @@ class ServerFacts:
     product: str
     role: str
     replicas: int
+    syncing: int
     eviction: str | None
     aof: bool | None
     rdb_saves: bool | None
     replication_id: str
     seen_at: float
+
+    @property
+    def in_step(self) -> int:
+        """How many replicas can acknowledge a write."""
+        return max(0, self.replicas - self.syncing)
 
 
 Learned: TypeAlias = Callable[[ServerFacts, "ServerFacts | None"], object]
@@ -68,6 +75,7 @@ def read_info(info: bytes, now: float) -> ServerFacts:
         product=said.get("server_name") or ("valkey" if "valkey_version" in said else "redis"),
         role=said.get("role", ""),
         replicas=_whole(said.get("connected_slaves")),
+        syncing=sum(name[5:].isdecimal() and "state=online" not in said[name] for name in said if name[:5] == "slave"),
         eviction=said.get("maxmemory_policy"),
         aof=None if aof is None else aof == "1",
         rdb_saves=None,
@@ -138,6 +146,8 @@ class Server:
     Attributes:
         facts: As of the newest connection that gave them; ``None`` before the first.
         refusal: Why the server would not tell, the last time it was asked; ``None`` if it did.
+        round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
+            sooner since; 0: not known.
         on_learned: Called with the facts of each new connection.
     """
 
@@ -156,14 +166,21 @@ class Server:
         self._told: set[str] = set()
         self.facts: ServerFacts | None = None
         self.refusal: Exception | None = None
+        self.round_trip: float = 0.0
         self.on_learned: list[Learned] = []
 
-    def inspect(self, reply: object) -> None:
-        """Take the reply to ``INFO`` on a new connection, or the error that was one.
+    def inspect(self, reply: object, took: float | None = None) -> None:
+        """Take the reply to ``INFO``, or the error that was one.
+
+        Args:
+            reply: The reply.
+            took: The seconds that it took on a new connection; ``None``: it was not the first request there.
 
         Raises:
             Rejected: ``Config.strict_server`` does not let this server be used.
         """
+        if took is not None:
+            self.round_trip = took
         if isinstance(reply, bytes):
             facts = self.learned(reply, self._now())
             for complaint in complaints(facts):
@@ -182,6 +199,10 @@ class Server:
         for learn in tuple(self.on_learned):
             learn(facts, before)
         return facts
+
+    def answered_within(self, seconds: float) -> None:
+        """Note that a request was answered sooner than the first one on its connection."""
+        self.round_trip = seconds
 
     def refused(self, error: Exception) -> None:
         """Note that a server does not say anything of itself. Raises as :meth:`inspect`."""
@@ -202,15 +223,20 @@ class Server:
         """
         if self._strict:
             raise Rejected(RedissonError(f"strict_server: {complaint.text}"))
+        if self.first(complaint.setting):
+            self._complain(complaint)
+
+    def first(self, setting: str) -> bool:
+        """Note that something is wrong with a setting. Returns whether that is news to this client."""
         with self._mutex:
-            if complaint.setting in self._told:
-                return
-            self._told.add(complaint.setting)
-        self._complain(complaint)
+            known = setting in self._told
+            self._told.add(setting)
+        return not known
 
     def forget(self, mutex: AbstractContextManager[Any]) -> None:
         """Know nothing: this is another client now, on connections of its own; a thread of the former may be inside."""
         self._mutex = mutex
         self.facts = None
         self.refusal = None
+        self.round_trip = 0.0
         self._told = set()

@@ -141,9 +141,9 @@ class LockCore:
         return self._caller
 
     def taken(self, who: Caller) -> bool:
-        """Return whether this owner holds the lock, or has a request in flight."""
+        """Return whether this owner holds the lock, or has a request in flight that it has a use for."""
         ownership = self.client.ownerships.find((self.names.name, self.kind.field(who.number)))
-        return ownership is not None and ownership.in_use()
+        return ownership is not None and ownership.taken()
 
     def mine(self) -> Ownership:
         """Return the ownership of the caller."""

@@ -293,7 +293,7 @@ class SideCore(LockCore):
         client = self.client
         fields = owner_field(client.id, who.number), writer_field(client.id, who.number)
         ownerships = [client.ownerships.find((self.names.name, field)) for field in fields]
-        return any(ownership is not None and ownership.in_use() for ownership in ownerships)
+        return any(ownership is not None and ownership.taken() for ownership in ownerships)
 
     async def remain_time_to_live(self) -> float | None:
         """See :meth:`LockCore.remain_time_to_live`; ``None`` if this side is free."""

@@ -117,10 +117,10 @@ class ClusterLink:
 
         return await self._execute(request.slot, send, timeout), acked
 
-    def _inspected(self, reply: object) -> None:
+    def _inspected(self, reply: object, took: float) -> None:
         """Take what a node says of itself. A replica is no node that locks are asked of."""
         if self.inspect is not None and not (isinstance(reply, bytes) and b"\nrole:slave" in reply):
-            self.inspect(reply)
+            self.inspect(reply, took)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:

@@ -13,6 +13,7 @@ from pyredisson.net.resp import pack
 __all__ = [
     "CONNECTING",
     "INFO",
+    "WAIT_AGAIN",
     "Inspect",
     "Introduce",
     "Link",
@@ -25,11 +26,18 @@ __all__ = [
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
 
+#: Seconds after which ``WAIT`` is sent again: it asks only those replicas that are in step when it is sent. Others
+#: report what they have by themselves, but only once a second.
+WAIT_AGAIN = 0.1
+
 #: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
 INFO = pack("INFO")
 
-Inspect: TypeAlias = Callable[[object], None]
-"""Takes the reply to ``INFO`` on a new connection. Raises a ``Failure`` if the connection is not to be used."""
+Inspect: TypeAlias = Callable[[object, float], None]
+"""Takes the reply to ``INFO`` on a new connection, and the seconds that it took.
+
+Raises a ``Failure`` if the connection is not to be used.
+"""
 
 Introduce: TypeAlias = Callable[[], Sequence[bytes]]
 """Returns the commands by which a new connection of ours says whose it is; see :mod:`pyredisson.net.introduction`."""

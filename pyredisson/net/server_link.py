@@ -21,7 +21,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.core.runtime import Acknowledging, Reply
-from pyredisson.net.link import CONNECTING, INFO, Inspect, Introduce, Stream, ignore, wait_command
+from pyredisson.net.link import CONNECTING, INFO, WAIT_AGAIN, Inspect, Introduce, Stream, ignore, wait_command
 from pyredisson.net.resp import (
     ASKING,
     Packed,
@@ -138,13 +138,21 @@ class ServerLink:
             if isinstance(reply, Exception) or not (replicas := sync.asked(reply)):
                 return [reply, 0]
             try:
-                acked = await wire.call(wait_command(replicas, sync_timeout), timeout + sync_timeout)
+                acked = await self._wait_for_replicas(wire, replicas, timeout, sync_timeout)
             except Failure as failure:
                 return [reply, Unanswered(failure.cause)]  # Whether or not the question left.
             return [reply, self._failure(acked) if isinstance(acked, Exception) else acked]
 
         reply, acked = await self._exchange(talk, timeout, self._alone)
         return self._checked(reply), acked
+
+    async def _wait_for_replicas(self, wire: Wire, replicas: int, timeout: float, sync_timeout: float) -> Any:
+        over = self._now() + sync_timeout
+        while True:
+            left = over - self._now()
+            acked = await wire.call(wait_command(replicas, min(left, WAIT_AGAIN)), timeout + left)
+            if not isinstance(acked, int) or acked >= replicas or self._now() >= over:
+                return acked
 
     def _failure(self, error: Exception) -> Failure:
         return error if isinstance(error, Failure) else failure_of(error, found=self._sentinels is not None)
@@ -231,6 +239,7 @@ class ServerLink:
         """Let the server at the end of a connection say who it is. Raises a ``Failure`` if it is not to be used."""
         if self.inspect is None:
             return
+        asked = self._now()
         try:
             if self.introduce is None or not self._transport.direct:  # Those of the user's pool keep their names.
                 said = await wire.call(INFO, timeout)
@@ -238,7 +247,7 @@ class ServerLink:
                 said = (await wire.call_many((*self.introduce(), INFO), timeout))[-1]
             if isinstance(said, Failure):
                 raise said
-            self.inspect(inspected(said, found=self._sentinels is not None))
+            self.inspect(inspected(said, found=self._sentinels is not None), self._now() - asked)
         except Unanswered as failure:
             raise NotSent(failure.cause) from None
         except NotNow:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["certain_until", "free_in_ms", "majority", "node_timeout", "spread"]
+__all__ = ["certain_until", "free_in_ms", "majority", "node_timeout", "spread", "weakness_of"]
 
-#: What a node gets to answer: a two-hundredth of the lease, within these bounds, in seconds.
+#: What a node gets to answer at least: a two-hundredth of the lease, within these bounds, in seconds.
 NODE_TIMEOUT_SHARE = 1 / 200
 NODE_TIMEOUT_MIN = 0.005
 NODE_TIMEOUT_MAX = 0.05
+
+#: What it gets if it is farther away: so many round trips, but at most this share of the lease.
+NODE_TIMEOUT_ROUND_TRIPS = 4
+NODE_TIMEOUT_LARGEST_SHARE = 1 / 10
 
 #: Between two rounds: at least so much chance, in seconds, doubled each time that votes were split, up to so much.
 SPREAD_MIN = 0.002
@@ -25,11 +29,29 @@ def majority(nodes: int) -> int:
     return nodes // 2 + 1
 
 
-def node_timeout(lease_ms: int, configured: float | None) -> float:
-    """Seconds that one node gets to answer; ``configured`` is ``Config.quorum_node_timeout``."""
+def weakness_of(nodes: int, quorum: int) -> str | None:
+    """Say what a majority of so many nodes tolerates, if fewer nodes would do as well; else ``None``."""
+    if quorum != majority(nodes) or (nodes % 2 and nodes > 1):
+        return None
+    spare = nodes - quorum
+    failed = f"{spare or 'no'} failed node{'s' * (spare > 1)}"
+    fewer = f", as a quorum of {nodes - 1} would" if nodes > 2 else ", as a lock on one server"
+    return f"a quorum of {nodes} node{'s' * (nodes > 1)} tolerates {failed}{fewer}: use three or five nodes"
+
+
+def node_timeout(lease_ms: int, configured: float | None, round_trip: float) -> float:
+    """Seconds that one node gets to answer.
+
+    Args:
+        lease_ms: The lease that is asked for.
+        configured: ``Config.quorum_node_timeout``.
+        round_trip: Seconds that a request to this node takes; 0: not known.
+    """
     if configured is not None:
         return configured
-    return min(max(lease_ms / 1000 * NODE_TIMEOUT_SHARE, NODE_TIMEOUT_MIN), NODE_TIMEOUT_MAX)
+    lease = lease_ms / 1000
+    least = min(max(lease * NODE_TIMEOUT_SHARE, NODE_TIMEOUT_MIN), NODE_TIMEOUT_MAX)
+    return max(least, min(round_trip * NODE_TIMEOUT_ROUND_TRIPS, lease * NODE_TIMEOUT_LARGEST_SHARE))
 
 
 def certain_until(deadlines: Iterable[float], quorum: int) -> float:

@@ -147,7 +147,7 @@ class Keeper:
 
     def _may_come_along(self, owned: MultiOwnership, now: float) -> bool:
         """Whether one that is not due yet is renewed with those that are, so that all of them come together."""
-        if self._client.config.quorum_max_extensions is not None or not now < owned.renew_at < math.inf:
+        if not now < owned.renew_at < math.inf:
             return False
         return owned.renewable() and owned.renew_at <= now + owned.lease_ms() / 6000 and self._to_renew(owned)
 
@@ -156,8 +156,7 @@ class Keeper:
             self.drop(owned)
             self._client.emit(events.HolderGone(owned.name, owned.owner, gone_hint(owned)))
             return False
-        bound = self._client.config.quorum_max_extensions
-        if not owned.renewable() or (bound is not None and owned.taking is None and owned.extensions >= bound):
+        if not owned.renewable() or (owned.taking is None and owned.extended_enough()):
             owned.renew_at = math.inf  # It ends by itself, and its holder hears of it then.
             return False
         return True

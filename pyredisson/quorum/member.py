@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Stale
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.core.server import Server
     from pyredisson.kinds.lock import LockCore
 
 __all__ = ["Member", "MemberAsk", "send"]
@@ -39,23 +40,24 @@ class Member:
         client: The client.
         kind: The kind of lock.
         name: Its name.
-        last_lease_ms: A lease that was asked for, so that its timeout need not be found again.
-        last_timeout: The timeout for that.
+        quick: As above.
         replicated: Whether replicas of its server have to acknowledge what is acquired.
+        server: What is known of its server.
     """
 
-    __slots__ = ("_lock", "_quick", "client", "kind", "last_lease_ms", "last_timeout", "name", "replicated")
+    __slots__ = ("_last", "_lock", "client", "kind", "name", "quick", "replicated", "server")
 
     def __init__(self, lock: LockCore, *, quick: bool) -> None:
         self._lock = lock
-        self._quick = quick
+        self.quick: bool = quick
         self.client: ClientCore = lock.client
         self.kind: LockKind = lock.kind
         self.name: str = lock.names.name
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         self.replicated: bool = self.client.config.min_replicas > 0
-        self.last_lease_ms: int = 0
-        self.last_timeout: float = 0.0
+        self.server: Server = self.client.server
+        #: A lease that was asked for and the round trip of that time, and the timeout that they make.
+        self._last: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def ownership_of(self, who: Caller) -> Ownership:
         """What an owner holds of it."""
@@ -67,13 +69,15 @@ class Member:
 
     def timeout(self, lease_ms: int) -> float:
         """How long its server has to answer: one that does not answer must not keep the others waiting."""
-        if self.last_lease_ms != lease_ms:
-            if self._quick:
-                self.last_timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout)
+        last_lease_ms, last_round_trip, timeout = self._last
+        round_trip = self.server.round_trip
+        if last_lease_ms != lease_ms or last_round_trip != round_trip:
+            if self.quick:
+                timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout, round_trip)
             else:
-                self.last_timeout = self.client.attempt_timeout(lease_ms)
-            self.last_lease_ms = lease_ms
-        return self.last_timeout
+                timeout = self.client.attempt_timeout(lease_ms)
+            self._last = (lease_ms, round_trip, timeout)
+        return timeout
 
 
 class MemberAsk(Ask, Generic[CallT]):
@@ -97,11 +101,15 @@ class MemberAsk(Ask, Generic[CallT]):
         # Without super(): five of these are made for an acquire of five nodes.
         self.runtime: Runtime = member.client.runtime
         self.request: Request = request
-        self.timeout = member.last_timeout if call.lease_ms == member.last_lease_ms else member.timeout(call.lease_ms)
+        self.timeout = member.timeout(call.lease_ms)
         self.sync = sync
         self.member: Member = member
         self.call: CallT = call
         self.repeat: bool = repeat
+
+    def connected(self) -> None:
+        """See :meth:`Ask.connected`."""
+        self.timeout = self.member.timeout(self.call.lease_ms)
 
     def take(self, answer: Any, sent: float, *, last: bool) -> bool:
         """Take the answer to a copy that was ``sent`` then. Returns whether to send one more; not after the last."""
@@ -168,8 +176,11 @@ async def send(
 
     sent = runtime.now()
     answers = await runtime.fan_out(map(made, items))
+    took = runtime.now() - sent
     again: list[MemberAsk[CallT]] = []
     for ask, answer in zip(begun, answers, strict=True):
+        if took < ask.member.server.round_trip and not isinstance(answer, Failure):
+            ask.member.server.answered_within(took)
         if (answer is None or type(answer) is int) and ask.sync is None:  # As a rule.
             ask.sent = sent
             ask.answer = answer

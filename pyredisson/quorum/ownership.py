@@ -167,6 +167,11 @@ class MultiOwnership(Owned):
             wanted.append(self.taking.lease_ms)
         return max(wanted)
 
+    def extended_enough(self) -> bool:
+        """Whether it is a quorum's, and was extended as often as it may be."""
+        bound = self.client.config.quorum_max_extensions
+        return bound is not None and self.members[0].quick and self.extensions >= bound
+
     def in_the_middle(self) -> bool:
         """Whether a call may be at work on it."""
         return self.taking is not None
@@ -189,7 +194,9 @@ class MultiOwnership(Owned):
             if not self.holds or self.loss is not None or now < self.deadline():
                 return False
             if any(hold.watched for hold in self.holds):
-                self.loss = "too few of its members are certain to be held"
+                bound = f"it was extended {self.extensions} times, as often as Config.quorum_max_extensions allows"
+                enough = self.extended_enough() and self.renewable()
+                self.loss = bound if enough else "too few of its members are certain to be held"
                 return True
             self.over = min(self.over + len(self.holds), REMEMBERED)
             self.holds.clear()

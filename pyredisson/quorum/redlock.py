@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyredisson.core import events
 from pyredisson.core.acquire import check_not_stuck
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.by_message import may_list
@@ -20,6 +21,7 @@ from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
+from pyredisson.quorum.decisions import weakness_of
 from pyredisson.quorum.listed import ListedOnNodes
 from pyredisson.quorum.release import undo
 from pyredisson.quorum.requests import Wanted, acquire_each
@@ -65,6 +67,9 @@ class Redlock:
         self._announced = all(kind.waiting.announced for kind in self._kinds)
         # A side of a lock may be free for some of those who wait, and not for others.
         self._listed = all(kind.listed and not kind.one_sided for kind in self._kinds)
+        weakness = weakness_of(len(members), quorum)
+        if weakness is not None and self._client.server.first(f"{len(members)} nodes"):
+            self._client.emit(events.ServerUnsafe("nodes", weakness))
 
     def _node(self, index: int) -> str:
         address = self._members[index].client.address
@@ -117,7 +122,7 @@ class Redlock:
             state = states.get(node := self._node(index))
             if isinstance(state, Exception) and now() < over:
                 states[node] = await explain_type(member.client, state, member.name, member.kind.layout)
-        raise unreachable(owned, states, within)
+        raise unreachable(owned, states, within, last)
 
     # ---- one round -----------------------------------------------------------------------------------------------
 
@@ -145,10 +150,11 @@ class Redlock:
         if error is not None:
             raise error
         refused = {index: each for index, each in enumerate(said) if isinstance(each, Refused)}
-        # Enough said yes, and too late for it to be of use: as good as not having been reached.
         reached = granted + len(refused) >= self._quorum > granted
         rejected = {index: each for index, each in enumerate(said) if isinstance(each, Rejected)}
-        return Round(False, reached, refused, states, runtime.now() - began, yes, rejected)
+        allowed = max(member.timeout(hold.lease_ms) for member in self._members)
+        late = granted >= self._quorum  # Too late to be of use: as good as not having been reached.
+        return Round(False, reached, refused, states, runtime.now() - began, yes, rejected, allowed, late)
 
     def _with_one_token(self) -> list[LockKind]:
         """The kinds for one round: the algorithm stores one random value on all nodes."""

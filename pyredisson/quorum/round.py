@@ -31,6 +31,8 @@ class Round(NamedTuple):
         took: Seconds.
         granted: Which members said yes.
         rejected: What those said that did not let it be asked, by member.
+        allowed: Seconds that a node had to answer; of several, the most.
+        late: Whether enough said yes, but only when the lease was over.
     """
 
     acquired: bool
@@ -40,6 +42,8 @@ class Round(NamedTuple):
     took: float
     granted: Sequence[int] = ()
     rejected: Mapping[int, Rejected] = {}
+    allowed: float = 0.0
+    late: bool = False
 
     def free_in(self, members: int, quorum: int) -> int | None:
         """For how many ms asking again is sure to be in vain; ``None``: until a release."""
@@ -60,15 +64,29 @@ def state_of(said: Said) -> object:
     return said.cause if isinstance(said, Failure) else said
 
 
-def unreachable(owned: MultiOwnership, states: dict[str, object], within: str) -> QuorumUnreachableError:
-    """The error for too few nodes, with what each of them said."""
+def unreachable(
+    owned: MultiOwnership, states: dict[str, object], within: str, last: Round | None = None
+) -> QuorumUnreachableError:
+    """The error for too few nodes, with what each of them said; ``last``: the last round, if all are asked at once."""
     text = "; ".join(f"{node}: {state}" for node, state in states.items())
-    return QuorumUnreachableError(
-        f"multi-lock {owned.name!r} needs {owned.quorum} of {len(owned.members)} nodes, but too few could be reached "
-        f"{within} ({text}); what they granted is released",
-        name=owned.name,
-        nodes=states,
-    )
+    name, quorum, count = owned.name, owned.quorum, len(owned.members)
+    if last is not None and last.late:
+        message = (
+            f"multi-lock {name!r} needs {quorum} of {count} nodes, but {len(last.granted)} granted it after its lease "
+            f"had expired ({text}); what they granted is released. Ask for a longer lease, or set "
+            "Config.quorum_node_timeout to at most a tenth of it"
+        )
+    else:
+        message = (
+            f"multi-lock {name!r} needs {quorum} of {count} nodes, but too few could be reached {within} ({text}); "
+            "what they granted is released"
+        )
+        if last is not None and any("timeout" in type(state).__name__.lower() for state in states.values()):
+            message += (
+                f". A node has {last.allowed:.3g} s to answer: if that is too short for the network, set "
+                "Config.quorum_node_timeout to several round trips"
+            )
+    return QuorumUnreachableError(message, name=name, nodes=states)
 
 
 class Pace:

@@ -78,13 +78,12 @@ class Posted:
 class Dialled:
     """A request for which a connection has to be made first."""
 
-    def __init__(self, link: ServerLink, pool: Pool, request: Packed, timeout: float) -> None:
+    def __init__(self, link: ServerLink, pool: Pool, ask: Ask) -> None:
         self._link = link
         self._pool = pool
-        self._request = request
-        self._timeout = timeout
+        self._ask = ask
         # A server that was away a moment ago is not waited for longer than one that does not answer.
-        self._until = monotonic() + (timeout if link.away else max(timeout, CONNECTING))
+        self._until = monotonic() + (ask.timeout if link.away else max(ask.timeout, CONNECTING))
         self._dial: Dial = pool.dial()
 
     async def receive(self) -> Reply:
@@ -97,7 +96,8 @@ class Dialled:
         if dial.failure is not None:
             self._link.away = True
             raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
-        begun = _begin(self._link, self._pool, self._request, self._timeout)
+        self._ask.connected()
+        begun = _begin(self._link, self._pool, self._ask)
         if isinstance(begun, Dialled):  # Somebody was quicker, and the next one is being made.
             begun.drop()
             raise NotSent(rx.ConnectionError("the connection was used for something else"))
@@ -144,12 +144,13 @@ class InThread:
         pass
 
 
-def _begin(link: ServerLink, pool: Pool, request: Packed, timeout: float) -> Begun:
+def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
     """Send a request now, or begin to connect for it."""
+    request, timeout = ask.request, ask.timeout
     while True:
         wire: Any = pool.get()
         if wire is None:
-            return Dialled(link, pool, request, timeout)
+            return Dialled(link, pool, ask)
         until = monotonic() + timeout
         try:
             wire.post(request.data, timeout)
@@ -174,7 +175,7 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
         for ask in asks:
             link: Link = ask.runtime.link  # type: ignore[attr-defined]
             pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
-            begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask.request, ask.timeout))  # type: ignore[arg-type]
+            begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask))  # type: ignore[arg-type]
         for each in begun:
             try:
                 answers.append(await each.receive())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -251,8 +252,16 @@ def test_extensions_can_be_bounded(world: World) -> None:
     lock.lock()
     world.until(lambda: lost == ["orders"] * 3, within=5)
     assert lock.validity() == 0
-    with pytest.raises(LockLostError):
+    with pytest.raises(LockLostError, match=r"extended 1 times, as often as Config.quorum_max_extensions"):
         lock.unlock()
+
+
+def test_the_bound_of_extensions_is_for_quorums_alone(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=1.5, quorum_max_extensions=0)
+    lock = on_one_server(world.actor(), client, "a", "b")
+    lock.lock()
+    world.renewed("a", "b", times=2)
+    lock.unlock()
 
 
 def test_a_lost_quorum_is_reported_to_every_client_involved(world: World) -> None:
@@ -322,6 +331,31 @@ def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
     assert lock.get_hold_count() == 1
     lock.unlock()
     assert left(world, 0) == set()
+
+
+def test_a_slow_first_answer_of_a_node_is_forgotten_with_the_next_quick_one(world: World) -> None:
+    clients = nodes(world, 3)
+    lock = multi(world.actor(), clients)
+    for client in clients:
+        client.real._core.server.round_trip = 60.0
+    lock.lock()
+    assert all(0 < client.real._core.server.round_trip < 60 for client in clients)
+    lock.unlock()
+
+
+@pytest.mark.parametrize(
+    ("count", "tolerates"), [(1, "no failed"), (2, "no failed"), (3, None), (4, "1 failed"), (5, None)]
+)
+def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(
+    world: World, caplog: pytest.LogCaptureFixture, count: int, tolerates: str | None
+) -> None:
+    clients = nodes(world, count)
+    with caplog.at_level(logging.WARNING, "pyredisson.server"):
+        for _ in range(3):
+            clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients])
+    warned = [record.getMessage() for record in caplog.records if "quorum" in record.getMessage()]
+    assert len(warned) == (tolerates is not None)
+    assert all(f"a quorum of {count} node" in text and f"tolerates {tolerates}" in text for text in warned)
 
 
 def test_a_members_own_hold_is_not_touched(world: World) -> None:

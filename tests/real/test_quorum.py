@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.events import GivenBack, Lost
 from tests.real import programs
@@ -181,6 +182,32 @@ def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
     assert not world.losses
 
 
+@pytest.mark.parametrize("failure", ["stopped", "killed"])
+def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_waiting_again(
+    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str, failure: str
+) -> None:
+    alice, bob = world.actor(), world.actor()
+    clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
+    theirs = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
+    alice.do(lambda: over(clients, unique_name).lock())
+    if failure == "stopped":
+        stopped(0)
+    else:
+        fleet.servers[0].kill()
+    alice.do(lambda: over(clients, unique_name).unlock())
+    assert clients[0]._core.ownerships.held(), "the release of the failed node is settled, so nothing is tested"
+    for _ in range(2):
+        bob.do(theirs.lock)
+        waiting = alice.start(lambda: over(clients, unique_name).lock())  # A new handle, as `with RedLock(...)` makes.
+        client = clients[1]
+        until(lambda client=client: client._core.wakeups.waiting(LockNames(unique_name).channel), what="she waits")
+        assert not waiting.done()
+        bob.do(theirs.unlock)
+        waiting.result(20)
+        assert len(clients[0]._core.ownerships) == 1, "she is one owner, not one more with each handle"
+        alice.do(lambda: over(clients, unique_name).unlock())
+
+
 # --- slow, or cut off in one direction ---
 
 
@@ -197,6 +224,21 @@ def test_a_slow_node_does_not_keep_the_others_waiting(world: ClockWorld, fleet: 
     until(lambda: fleet.holders(unique_name)[2], what="taken there, though nobody has heard of it")
     alice.do(lock.unlock)
     slow.latency(0)
+    fleet.free(unique_name)
+
+
+def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    for index in range(NODES):
+        fleet.proxy(index).latency(0.06)
+    alice, bob = world.actor(), world.actor()
+    mine, theirs = (fleet.lock(world, unique_name, quorum_node_timeout=None) for _ in range(2))
+    assert alice.do(mine.try_lock, 20)
+    assert alice.do(mine.validity) > 20
+    waiting = bob.start(theirs.try_lock, 20)
+    until(lambda: fleet.listeners(unique_name), what="he waits")
+    alice.do(mine.unlock)
+    assert waiting.result(25)
+    bob.do(theirs.unlock)
     fleet.free(unique_name)
 
 

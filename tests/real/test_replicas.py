@@ -312,6 +312,50 @@ def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     until(lambda: once() == 1, what="asked again")
 
 
+def test_a_replica_in_its_first_synchronisation_is_waited_for_once_that_is_over(
+    world: ClockWorld,
+    fresh_server: Callable[..., Server],
+    unique_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyredisson.core.replicas.LOOK_AGAIN", 0.2)
+    master = fresh_server(VALKEY, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "1000")
+    fresh_server(VALKEY, "--replicaof", HOST, str(master.port))
+    load_scripts(master)
+    with master.client(decode_responses=True) as direct:
+        until(lambda: direct.info("replication").get("slave0", {}).get("state") == "wait_bgsave", within=30)
+        client, actor = world.from_url(master.url, **PATIENT), world.actor()
+        lock = client.get_lock(unique_name)
+
+        def once() -> int:
+            before = waits(direct)
+            actor.do(lock.lock)
+            actor.do(lock.unlock)
+            return waits(direct) - before
+
+        assert once() == 0
+        direct.config_set("repl-diskless-sync-delay", 0)
+        until(lambda: once() > 0, within=30, what="asked now that it is in step")
+
+
+def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    """Else it would say so within a second, of its own accord."""
+    master = fresh_server(VALKEY, "--repl-diskless-sync-delay", "0")
+    load_scripts(master)
+    actor = world.actor()
+    lock = world.from_url(master.url, min_replicas=1, slaves_sync_timeout=25.0).get_lock(unique_name)
+    with master.client(decode_responses=True) as direct:
+        taking = actor.start(lock.lock)
+        until(lambda: waits(direct) >= 3, what="the request for acknowledgement is repeated")
+        assert not taking.done()
+        fresh_server(VALKEY, "--replicaof", HOST, str(master.port))
+        taking.result(20)
+        actor.do(lock.unlock)
+        assert not direct.exists(unique_name)
+
+
 def test_a_wait_without_answer_is_a_wait_that_failed(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:

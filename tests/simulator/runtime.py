@@ -351,7 +351,7 @@ class SimulatedRuntime(Seam):
             raise NotSent(rx.ConnectionError("Connection refused."))
         if not self._known and self._inspect is not None and not node.redis.paused:
             # It takes no time here, and no chance: histories are the same with and without it.
-            self._inspect(node.redis.command("INFO"))
+            self._inspect(node.redis.command("INFO"), 2 * world.latency)
             self._known = True
         self.requests += 1
         reply: Promise[Any] = Promise()

@@ -47,7 +47,7 @@ def test_the_defaults() -> None:
         "max_wait_without_check": 10.0,
         "quorum_node_timeout": None,
         "quorum_retry_timeout": 30.0,
-        "quorum_max_extensions": None,
+        "quorum_max_extensions": 8640,
         "restart_guard": True,
         "fence_from_clock": False,
         "sharded_subscription_mode": "AUTO",

@@ -236,6 +236,25 @@ def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: 
     assert not ownership.take_released_behind()
 
 
+@pytest.mark.parametrize(
+    ("levels", "block", "taken", "unclaimed"),
+    [
+        ([BLOCK], True, False, 0),  # The background completes it.
+        ([PLAIN], False, True, 0),  # Its owner may call unlock() again.
+        ([BLOCK, BLOCK], True, True, 1),
+    ],
+)
+def test_a_last_release_that_is_left_to_the_background_takes_nothing(
+    ownership: Ownership, levels: list[Hold], block: bool, taken: bool, unclaimed: int
+) -> None:
+    take(ownership, *levels)
+    assert ownership.taken()
+    begun = ownership.begin_release(block=block)
+    ownership.doubt(begun.request_id)
+    assert ownership.in_use()
+    assert (ownership.taken(), ownership.unclaimed()) == (taken, unclaimed)
+
+
 # ---- settling --------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.quorum.decisions import node_timeout, weakness_of
 from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 from tests.unit.fake import FakeOwner
@@ -26,6 +27,46 @@ def test_locks_of_the_other_form_are_refused() -> None:
         pyredisson.MultiLock(threads.get_lock("a"), tasks.get_lock("a"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"pyredisson\.asyncio"):
         pyredisson.asyncio.MultiLock(tasks.get_lock("a"), threads.get_lock("a"))  # type: ignore[arg-type]
+
+
+# ---- decisions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lease", "configured", "round_trip", "timeout"),
+    [
+        (30.0, None, 0.0, 0.05),  # A two-hundredth of the lease, within its bounds.
+        (4.0, None, 0.0, 0.02),
+        (0.1, None, 0.0, 0.005),
+        (30.0, None, 0.001, 0.05),  # Near nodes change nothing.
+        (4.0, None, 0.005, 0.02),
+        (30.0, None, 0.06, 0.24),  # Several round trips to nodes that are far away.
+        (4.0, None, 0.06, 0.24),
+        (30.0, None, 2.0, 3.0),  # At most a tenth of the lease,
+        (1.0, None, 0.06, 0.1),
+        (0.01, None, 0.06, 0.005),  # but never less than for near ones.
+        (30.0, 0.02, 0.06, 0.02),  # What is configured stands.
+        (1.0, 5.0, 0.0, 5.0),
+    ],
+)
+def test_what_a_node_gets_to_answer(lease: float, configured: float | None, round_trip: float, timeout: float) -> None:
+    assert node_timeout(round(1000 * lease), configured, round_trip) == pytest.approx(timeout)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "quorum", "said"),
+    [
+        (1, 1, "a quorum of 1 node tolerates no failed node, as a lock on one server: use three or five nodes"),
+        (2, 2, "a quorum of 2 nodes tolerates no failed node, as a lock on one server: use three or five nodes"),
+        (4, 3, "a quorum of 4 nodes tolerates 1 failed node, as a quorum of 3 would: use three or five nodes"),
+        (6, 4, "a quorum of 6 nodes tolerates 2 failed nodes, as a quorum of 5 would: use three or five nodes"),
+        (3, 2, None),
+        (5, 3, None),
+        (4, 4, None),  # Somebody has asked for that.
+    ],
+)
+def test_what_a_quorum_tolerates(nodes: int, quorum: int, said: str | None) -> None:
+    assert weakness_of(nodes, quorum) == said
 
 
 # ---- the table of holds ----------------------------------------------------------------------------------------------

@@ -43,12 +43,28 @@ def test_what_a_server_says_is_read() -> None:
         product="redis",
         role="master",
         replicas=2,
+        syncing=0,
         eviction="noeviction",
         aof=True,
         rdb_saves=None,
         replication_id="bbbb",
         seen_at=12.5,
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "syncing", "in_step"),
+    [
+        ("online", 0, 2),
+        ("wait_bgsave", 1, 1),
+        ("send_bulk", 1, 1),
+        ("send_bulk_and_stream", 1, 1),
+        ("bg_transfer", 1, 1),
+    ],
+)
+def test_a_replica_in_its_first_synchronisation_is_not_in_step(state: str, syncing: int, in_step: int) -> None:
+    known = facts(REDIS.replace(b"state=online", f"state={state},offset=0,lag=0".encode()))
+    assert (known.replicas, known.syncing, known.in_step) == (2, syncing, in_step)
 
 
 def test_valkey_is_recognised_by_its_own_name_and_version() -> None:
