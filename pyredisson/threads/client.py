@@ -23,6 +23,7 @@ from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_known,
     check_settings,
     cluster_at,
     known_url,
@@ -131,7 +132,7 @@ class Redisson(NotPortable):
 
         Raises:
             ValueError: The URL is not valid.
-            TypeError: The URL is not a ``str``; or a setting belongs in ``config``.
+            TypeError: The URL is not a ``str``; or a setting belongs in ``config``, or is unknown.
         """
         check_settings(redis_kwargs)
         url = known_url(url)
@@ -140,10 +141,13 @@ class Redisson(NotPortable):
         cluster = cluster_at(url, redis_kwargs, redis.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
+        sentinels = None
         if (found := parse_sentinel_url(url)) is not None:
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
-            return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
-        return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
+            url = found.data
+        client = redis.Redis.from_url(url, **redis_kwargs)
+        check_known(client.connection_pool, redis_kwargs)
+        return cls._made(client, config, None, sentinels)
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
@@ -157,9 +161,10 @@ class Redisson(NotPortable):
             config: The settings that differ from the defaults.
 
         Raises:
-            ValueError: The URL is not valid.
+            ValueError: The URL is not valid; with the name of the variable.
         """
-        return cls.from_url(url_from_env(), config=config)
+        with url_from_env() as url:
+            return cls.from_url(url, config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:
