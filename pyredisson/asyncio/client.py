@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import redis.asyncio
 
@@ -33,6 +33,7 @@ from pyredisson.net.urls import (
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.shared import living, process
+from pyredisson.shared.arguments import own_keywords, refuse
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ __all__ = ["Redisson"]
 
 
 @final
+@own_keywords
 class Redisson(Factory, NotPortable):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
@@ -68,8 +70,13 @@ class Redisson(Factory, NotPortable):
     """
 
     def __init__(
-        self, redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None, *, config: Config | None = None
+        self,
+        redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,
+        *,
+        config: Config | None = None,
+        **unknown: NoReturn,
     ) -> None:
+        refuse(self.__init__, unknown)
         self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
 
     def _start(

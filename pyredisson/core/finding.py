@@ -65,12 +65,14 @@ class Found(NamedTuple):
         held_for: Seconds since it was acquired; ``None``: not known.
         waiting: How many clients wait for it (of a fair lock, how many calls); ``None``: not known.
         foreign: Whether no connected client of pyredisson is the holder's.
+        free: Whether it is known that no one holds it.
     """
 
     holder: Holder | None = None
     held_for: float | None = None
     waiting: int | None = None
     foreign: bool = False
+    free: bool = False
 
     def describe(self) -> str | None:
         """Say it, for the message of an error; ``None`` if there is nothing to say."""
@@ -78,7 +80,7 @@ class Found(NamedTuple):
         if self.holder is not None:
             since = "" if self.held_for is None else f" for {self.held_for:.1f} s"
             kind = ", a client of Redisson or one that has ended" if self.foreign else ""
-            parts.append(f"held{since} by {self.holder}{kind}")
+            parts.append(f"held by {self.holder}{kind}{since}")
             if self.holder.remaining == math.inf:
                 parts.append("it never expires")
             elif self.holder.remaining is not None:
@@ -186,6 +188,7 @@ class Search:
     async def run(self) -> None:
         """Find out what there is to find, the most important first."""
         kind = await self.ask("TYPE", self._key)
+        self.found = Found(free=kind == b"none")
         if kind == b"hash":
             fields = _fields(await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS))
             owner = next((match for each in fields if (match := _OWNER.fullmatch(each))), None)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
-from pyredisson.core.failures import is_interruption
+from pyredisson.core.failures import gives_way
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.ownership import Hold, Ownership
@@ -171,7 +171,7 @@ class Block:
         try:
             held.released(core.client, await core.leave_block(self._release, error, progress))
         except Exception as ours:
-            if error is None or is_interruption(ours):
+            if not gives_way(ours, error):
                 raise
         call.granted = False
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.failures import is_interruption
+from pyredisson.core.failures import gives_way
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.replies import read_int, unusable
@@ -97,7 +97,7 @@ class SemaphoreCore(PermitsCore):
         try:
             await self.leave_block(self.releasing(1), error, progress)
         except Exception as ours:
-            if error is None or is_interruption(ours):
+            if not gives_way(ours, error):
                 raise
 
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:

@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast, final
 
 import redis
 
@@ -34,7 +34,7 @@ from pyredisson.net.urls import (
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.shared import kinds, living, process
-from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.arguments import backoff_of, own_keywords, refuse
 from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
 from pyredisson.shared.patching import check_patched, is_patched
@@ -69,6 +69,7 @@ R = TypeVar("R")
 
 
 @final
+@own_keywords
 class Redisson(NotPortable):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
@@ -87,7 +88,14 @@ class Redisson(NotPortable):
         config: The settings that differ from the defaults.
     """
 
-    def __init__(self, redis: redis.Redis | redis.RedisCluster | None = None, *, config: Config | None = None) -> None:
+    def __init__(
+        self,
+        redis: redis.Redis | redis.RedisCluster | None = None,
+        *,
+        config: Config | None = None,
+        **unknown: NoReturn,
+    ) -> None:
+        refuse(self.__init__, unknown)
         self._start(_default() if redis is None else redis, config, None)
 
     def _start(

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pickle
+import re
 import socket
 import time
 from typing import Any
@@ -326,11 +327,24 @@ def test_errors_name_the_holder_of_another_client(world: ClockWorld) -> None:
         two.lock(mine).unlock()
     assert refused.value.holder is not None
     assert refused.value.holder.client_id == theirs.real.id
-    assert "held for" in str(refused.value)
+    assert "s; its lease ends in" in str(refused.value)
     assert pickle.loads(pickle.dumps(refused.value)).holder == refused.value.holder
 
-    with pytest.raises(LockError, match=r"holds a hash.* It is held for .* by web@"):
+    with pytest.raises(LockError, match=r"holds a hash.* It is held by web@"):
         two.get(mine, "semaphore", "orders").acquire()
+
+
+def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWorld) -> None:
+    theirs, mine = world.client(), world.client()
+    one, two = world.actors(2)
+    one.lock(theirs, "stock").lock()
+    locks = [mine.real.get_lock(name) for name in ("stock", "orders")]
+    both = Remote(mine.real.get_multi_lock(*locks), two)
+    for wait in (0, 0.05):
+        error = not_acquired(both, wait)
+        assert re.search(r"multi-lock 'orders \+ stock'.*; 'stock' is held by .*; its lease ends", str(error))
+        assert error.holder is not None
+        assert error.holder.client_id == theirs.real.id
 
 
 def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
@@ -341,7 +355,7 @@ def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
     assert error.holder is not None
     assert (error.holder.client_id, error.holder.thread_id) == (client.real.id, one.number)
     assert error.holder.pid == os.getpid()
-    assert "of this client holds it" in str(error)
+    assert "held by thread" in str(error) or "held by task" in str(error)
     with pytest.raises(LockNotOwnedError) as refused:
         two.lock(client).unlock()
     assert refused.value.holder is not None
