@@ -46,7 +46,8 @@ class Config:
             ``min_replicas`` is set. ``None``: lease / 200, between 5 and 50 ms.
         quorum_retry_timeout: Seconds for which ``lock()`` on a quorum tries to reach enough nodes.
         quorum_max_extensions: How often the watchdog extends a hold of a multi-lock. ``None``: no limit.
-        restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.
+        restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds. ``False``:
+            it votes, and that a node keeps no data is not warned of.
         fence_from_clock: Whether fencing tokens are taken from the server's clock, so that they keep growing if the
             server loses its data.
         sharded_subscription_mode: Whether to use sharded publish/subscribe on a cluster: ``"AUTO"``, ``"ON"`` or

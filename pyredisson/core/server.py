@@ -200,13 +200,17 @@ class Server:
         Raises:
             Rejected: ``Config.strict_server``.
         """
+        if self.is_new(complaint):
+            self._complain(complaint)
+
+    def is_new(self, complaint: Complaint) -> bool:
+        """Return whether this is the first of its setting, which is then to be reported. Raises as :meth:`object`."""
         if self._strict:
             raise Rejected(RedissonError(f"strict_server: {complaint.text}"))
         with self._mutex:
-            if complaint.setting in self._told:
-                return
+            known = complaint.setting in self._told
             self._told.add(complaint.setting)
-        self._complain(complaint)
+            return not known
 
     def forget(self, mutex: AbstractContextManager[Any]) -> None:
         """Know nothing: this is another client now, on connections of its own; a thread of the former may be inside."""

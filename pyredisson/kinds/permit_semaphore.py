@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import Failure
+from pyredisson.core.first_contact import unreached
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
 from pyredisson.core.ownership import Hold
@@ -177,7 +178,7 @@ class PermitSemaphoreCore(PermitsCore):
             )
         except Failure as failure:
             # Nothing is in doubt: counting twice does no harm.
-            error = await explain_type(client, failure.cause, names.name, self.kind)
+            error = await explain_type(client, unreached(client, failure), names.name, self.kind)
             raise error from error.__cause__
         match reply:
             case [None, int() as taken]:
