@@ -166,9 +166,17 @@ class PermitSemaphoreCore(PermitsCore):
 
     async def _count(self) -> tuple[int | None, int]:
         """Return how many permits are available (``None``: the semaphore has none yet), and how many are acquired."""
-        client, names = self.client, self.names
-        client.check_open()
+        self.client.check_open()
         await self.first_use()
+        return await self._count_now()
+
+    async def known_total(self) -> tuple[int, bool]:
+        """See :meth:`PermitsCore.known_total`."""
+        available, taken = await self._count_now()
+        return (available or 0) + taken, True
+
+    async def _count_now(self) -> tuple[int | None, int]:
+        client, names = self.client, self.names
         client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
         try:
             reply = await client.perform(

@@ -112,6 +112,10 @@ class SemaphoreCore(PermitsCore):
         drain = Operation("a drain_permits", Script("semaphore_drain"), read_int, self.undoing)
         return await self.begin(drain).once()
 
+    async def known_total(self) -> tuple[int, bool]:
+        """See :meth:`PermitsCore.known_total`. Who holds permits is not stored."""
+        return number_in(await self.client.query("GET", self.names.raw), self.names), False
+
     async def available_permits(self) -> int:
         """Return how many permits are available."""
         await self.first_use()

@@ -71,18 +71,30 @@ def _log_lock_event(event: events.LockEvent) -> None:
                 logging.INFO,
                 "lock %r of %s: an unanswered request was settled, and what it may have acquired was released",
             )
-        case events.PermitsNeverSet():
-            text = (
-                "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or make "
-                "the handle with permits=n"
-            )
-            _of(event, logging.WARNING, text)
+        case events.PermitsNeverSet() | events.PermitsDiffer():
+            _log_permits(event)
         case events.HeldTooLong(held=seconds, stack=stack):
             _of(event, logging.WARNING, "lock %r of %s has been held for %.1f s%s", seconds, _doing(stack))
         case events.WaitingTooLong(waited=seconds, stack=stack):
             _of(event, logging.WARNING, "lock %r: %s has been waiting for %.1f s%s", seconds, _doing(stack))
         case _:
             pass
+
+
+def _log_permits(event: events.PermitsNeverSet | events.PermitsDiffer) -> None:
+    match event:
+        case events.PermitsNeverSet():
+            text = (
+                "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or make "
+                "the handle with permits=n"
+            )
+            _of(event, logging.WARNING, text)
+        case events.PermitsDiffer(wanted=wanted, permits=permits):
+            text = (
+                "semaphore %r: %s asked for permits=%d, but it has %d: permits= sets them only where there are none. "
+                "Change the number with add_permits(n), or make all handles with the same"
+            )
+            _of(event, logging.WARNING, text, wanted, permits)
 
 
 def _log_client_event(event: events.Event) -> None:
