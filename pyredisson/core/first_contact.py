@@ -15,6 +15,9 @@ __all__ = ["unreached", "waits_through"]
 UNREACHED = ("ConnectionError", "TimeoutError")
 REFUSED = "AuthenticationError"
 
+#: What servers answer to a client that has no password.
+NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
+
 
 def unreached(client: ClientCore, failure: Failure) -> Exception:
     """Return the error to show for a request that had no effect: that of the connection, with the server's address.
@@ -26,7 +29,12 @@ def unreached(client: ClientCore, failure: Failure) -> Exception:
     if address is None or address in text or kind not in (*UNREACHED, REFUSED):
         return error
     server = client.server
-    if kind == REFUSED or server.facts is not None or server.refusal is not None:
+    if kind == REFUSED and any(each in text for each in NO_PASSWORD):
+        error.args = (
+            f"the server at {address} requires a password, and this client has none: "
+            "Redisson.from_url('redis://:password@host:port')",
+        )
+    elif kind == REFUSED or server.facts is not None or server.refusal is not None:
         error.args = (f"{text} ({address})",)
     else:
         tls = ""

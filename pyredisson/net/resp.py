@@ -122,8 +122,6 @@ _IN_SCRIPT = re.compile(
 )
 #: What a server says that has become a replica between what it was asked to do and ``WAIT``.
 _NO_LONGER_MASTER = "ERR WAIT cannot be used with replica instances"
-#: What servers say, or redis-py makes of it, to a client that has given no password.
-_NO_PASSWORD = re.compile(r"(?:NOAUTH )?(?:HELLO must be called with|Authentication required)")
 #: What servers say, without a code, of a command in a script that the user may not run.
 _NOT_PERMITTED = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't run)")
 
@@ -145,11 +143,6 @@ def failure_of(error: Any, *, found: bool = False) -> Failure:
     if type(error) is rx.ResponseError:
         inner = reply_error(str(error))  # redis-py's own reader, which a borrowed connection has, does not look inside.
         error = error if type(inner) is rx.ResponseError and str(inner) == str(error) else inner
-    if isinstance(error, rx.AuthenticationError) and _NO_PASSWORD.match(str(error)):
-        error = rx.AuthenticationError(
-            "NOAUTH the server requires a password, and this client has none: "
-            "Redisson.from_url('redis://:password@host:port')"
-        )
     code = str(error).split(" ", 1)[0]
     if found and (code in _NO_MASTER or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError))):
         return NotNow(error)

@@ -173,7 +173,7 @@ def test_a_missing_password_is_asked_for(world: ClockWorld, fresh_server: Callab
     without, actor = world.from_url(f"redis://127.0.0.1:{server.port}{protocol}"), world.actor()
     with pytest.raises(AuthenticationError, match=r"requires a password.*:password@") as error:
         actor.do(without.get_lock("orders").try_lock)
-    assert f"(redis://127.0.0.1:{server.port}/0)" in str(error.value)
+    assert f"at redis://127.0.0.1:{server.port}/0 " in str(error.value)
     wrong = world.from_url(f"redis://:hunter2@127.0.0.1:{server.port}{protocol}")
     with pytest.raises(AuthenticationError, match=f"127.0.0.1:{server.port}") as error:
         actor.do(wrong.get_lock("orders").try_lock)
