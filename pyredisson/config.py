@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import random
@@ -9,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
-from pyredisson.core.deadline import MAX_SECONDS, check_meant, seconds
+from pyredisson.core.deadline import MAX_SECONDS, check_meant, check_watchdog_timeout, seconds
 from pyredisson.core.event import Event
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
@@ -24,8 +25,8 @@ class Config:
     """The settings of a client, named as in Redisson. Times are in seconds; give more than a day as a ``timedelta``.
 
     Args:
-        lock_watchdog_timeout: Lease of a lock acquired without ``lease_time``. The watchdog renews it every third of
-            this time.
+        lock_watchdog_timeout: Lease of a lock acquired without ``lease_time``, from 0.1 to 3,600 seconds; give a longer
+            one as a ``timedelta``. The watchdog renews it every third of this time.
         timeout: Seconds for one request, including its retries.
         on_lock_lost: Callback for a lost lock; it runs on a worker thread of the client, or as a task.
         client_name: What the application is called, in the names of the client's connections and in what it tells of
@@ -69,7 +70,8 @@ class Config:
         quorum_max_extensions: How often the watchdog extends a hold of a quorum, which is lost afterwards: a holder
             that hangs must not keep it indefinitely, as "Distributed Locks with Redis" demands. The default makes a day
             with the default ``lock_watchdog_timeout``. ``None``: no limit.
-        restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds.
+        restart_guard: Whether a recently restarted node of a quorum has no vote; a number sets the seconds. ``False``:
+            it votes, and that a node keeps no data is not warned of.
 
     Reports:
         listeners: Callbacks for the events of ``pyredisson.events``. They run where the event occurs, so they must
@@ -122,7 +124,7 @@ class Config:
             checked = seconds(value, name)
             if not 0 < checked <= MAX_SECONDS:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
-            check_meant(checked, name)
+            (check_watchdog_timeout if name == "lock_watchdog_timeout" else check_meant)(checked, name)
             object.__setattr__(self, name, checked)
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
             value = getattr(self, name)
@@ -150,11 +152,14 @@ class Config:
                 raise ValueError("client_name must not be empty")
         if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
             raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
-        if self.on_lock_lost is not None and not callable(self.on_lock_lost):
-            raise TypeError("on_lock_lost must be callable")
-        object.__setattr__(self, "listeners", tuple(self.listeners))
-        if not all(callable(listener) for listener in self.listeners):
-            raise TypeError("every listener must be callable")
+        if self.on_lock_lost is not None:
+            _check_callback("on_lock_lost", self.on_lock_lost, "the lock's name", "the thread's number")
+        listeners: object = self.listeners
+        if isinstance(listeners, str) or not isinstance(listeners, Iterable):
+            raise TypeError("listeners must be a tuple of functions: listeners=(listener,)")
+        object.__setattr__(self, "listeners", tuple(listeners))
+        for listener in self.listeners:
+            _check_callback("every listener", listener, "the event")
 
 
 _TIMES = tuple(
@@ -165,6 +170,23 @@ _TIMES = tuple(
 )
 _MAY_BE_NONE = frozenset({"quorum_node_timeout", "warn_held_longer_than", "warn_waiting_longer_than"})
 _FLAGS = ("check_lock_synced_slaves", "fence_from_clock", "presence", "strict_server", "wait_while_unreachable")
+
+
+def _check_callback(name: str, callback: object, *args: str) -> None:
+    """Raise ``TypeError`` for what cannot be called with these arguments, as far as that is known of it."""
+    if not callable(callback):
+        raise TypeError(f"{name} must be callable, not {callback!r}")
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):
+        return  # Some that are written in C have none.
+    try:
+        signature.bind(*args)
+    except TypeError:
+        raise TypeError(
+            f"{name} is called with {len(args)} argument{'s'[: len(args) != 1]}, {' and '.join(args)}: {callback!r} "
+            f"takes {signature}"
+        ) from None
 
 
 def _check_text(name: str, text: object) -> None:

@@ -126,7 +126,7 @@ class QuorumUnreachableError(LockError, ConnectionError):
     """Too few nodes of a quorum could be reached.
 
     Attributes:
-        nodes: The answer of each node: its state (``"taken"``, ``"held by another for 3.2 s"``) or the exception.
+        nodes: The answer of each node: its state (``"granted"``, ``"held by another for 3.2 s"``) or the exception.
     """
 
     def __init__(

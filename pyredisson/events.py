@@ -26,6 +26,7 @@ __all__ = [
     "Lost",
     "NodeBarred",
     "OutcomeUnknown",
+    "PermitsDiffer",
     "PermitsNeverSet",
     "PresenceRefused",
     "QuorumIsYoung",
@@ -177,6 +178,22 @@ class OutcomeUnknown(LockEvent):
 @dataclass(frozen=True, eq=False, repr=False)
 class GivenBack(LockEvent):
     """An unanswered request was settled: what it may have acquired was released."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PermitsDiffer(LockEvent):
+    """A semaphore has another number of permits than its handle was made with. Emitted once per client and number.
+
+    A ``PermitExpirableSemaphore`` knows its number of permits. Of a ``Semaphore`` only the available ones are known, so
+    it is reported if these are more.
+
+    Attributes:
+        wanted: The number with which the handle was made: ``get_semaphore(name, permits=wanted)``.
+        permits: The number that it has; of a ``Semaphore``, at least.
+    """
+
+    wanted: int
+    permits: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import redis.asyncio
 
@@ -22,6 +22,7 @@ from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_known,
     check_settings,
     cluster_at,
     known_url,
@@ -32,6 +33,7 @@ from pyredisson.net.urls import (
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.shared import living, process
+from pyredisson.shared.arguments import own_keywords, refuse
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ __all__ = ["Redisson"]
 
 
 @final
+@own_keywords
 class Redisson(Factory, NotPortable):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
@@ -67,8 +70,13 @@ class Redisson(Factory, NotPortable):
     """
 
     def __init__(
-        self, redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None, *, config: Config | None = None
+        self,
+        redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,
+        *,
+        config: Config | None = None,
+        **unknown: NoReturn,
     ) -> None:
+        refuse(self.__init__, unknown)
         self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
 
     def _start(
@@ -112,7 +120,7 @@ class Redisson(Factory, NotPortable):
 
         Raises:
             ValueError: The URL is not valid.
-            TypeError: The URL is not a ``str``; or a setting belongs in ``config``.
+            TypeError: The URL is not a ``str``; or a setting belongs in ``config``, or is unknown.
         """
         check_settings(redis_kwargs)
         url = known_url(url)
@@ -121,10 +129,13 @@ class Redisson(Factory, NotPortable):
         cluster = cluster_at(url, redis_kwargs, redis.asyncio.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
+        sentinels = None
         if (found := parse_sentinel_url(url)) is not None:
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
-            return cls._made(_from_url(found.data, **redis_kwargs), config, None, sentinels)
-        return cls._made(_from_url(url, **redis_kwargs), config, None)
+            url = found.data
+        client = _from_url(url, **redis_kwargs)
+        check_known(client.connection_pool, redis_kwargs)
+        return cls._made(client, config, None, sentinels)
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
@@ -138,9 +149,10 @@ class Redisson(Factory, NotPortable):
             config: The settings that differ from the defaults.
 
         Raises:
-            ValueError: The URL is not valid.
+            ValueError: The URL is not valid; with the name of the variable.
         """
-        return cls.from_url(url_from_env(), config=config)
+        with url_from_env() as url:
+            return cls.from_url(url, config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, final
 from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
+from pyredisson.shared.arguments import check_times
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
@@ -47,6 +48,7 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
         skip: bool,
         cancel_on_loss: bool,
     ) -> None:
+        check_times(wait_time, lease_time)
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time

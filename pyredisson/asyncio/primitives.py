@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson.asyncio.hold import HoldContext as Hold
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import cores_of, wait_of
+from pyredisson.shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND
 
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 
+@own_keywords
 class AnyLock(Handle):
     """The methods that :class:`Lock` and :class:`MultiLock` share."""
 
@@ -44,7 +45,7 @@ class AnyLock(Handle):
 
     _core: LockCore | MultiLockCore
 
-    async def lock(self, lease_time: Seconds | None = None) -> None:
+    async def lock(self, lease_time: Seconds | None = None, **unknown: NoReturn) -> None:
         """Acquire the lock, waiting without a time limit.
 
         If the calling task already holds the lock, acquire it once more. :meth:`hold` is simpler: it
@@ -71,9 +72,12 @@ class AnyLock(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        refuse(self.lock, unknown)
         await self._core.lock(lease_time)
 
-    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+    async def try_lock(
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn
+    ) -> bool:
         """Try to acquire the lock, waiting at most ``wait_time`` seconds.
 
         Example::
@@ -97,6 +101,7 @@ class AnyLock(Handle):
             QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
             LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
         """
+        refuse(self.try_lock, unknown)
         return await self._core.try_lock(wait_time, lease_time)
 
     async def unlock(self) -> None:
@@ -177,7 +182,7 @@ class AnyLock(Handle):
         """
         return await self._core.get_hold_count()
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    async def acquire(self, blocking: bool = True, timeout: float = -1, **unknown: NoReturn) -> bool:
         """Acquire the lock as ``threading.Lock.acquire`` does, with the same rules for its arguments.
 
         Example::
@@ -196,6 +201,7 @@ class AnyLock(Handle):
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
         """
+        refuse(self.acquire, unknown)
         return await self._core.acquire(wait_of(blocking, timeout))
 
     async def release(self) -> None:
@@ -254,6 +260,7 @@ class AnyLock(Handle):
         *,
         skip: bool = False,
         cancel_on_loss: bool = False,
+        **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
 
@@ -279,6 +286,7 @@ class AnyLock(Handle):
             LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
@@ -392,6 +400,7 @@ class SpinLock(Lock):
 
 
 @final
+@own_keywords
 class FencedLock(Lock):
     """A :class:`Lock` that gives each hold a fencing token, greater than the tokens of all earlier holds.
 
@@ -410,7 +419,7 @@ class FencedLock(Lock):
 
     _core: FencedLockCore  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    async def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
+    async def lock_and_get_token(self, lease_time: Seconds | None = None, **unknown: NoReturn) -> int:
         """Acquire the lock as :meth:`lock` does, and return the token of the hold.
 
         Example::
@@ -418,10 +427,11 @@ class FencedLock(Lock):
             token = await lock.lock_and_get_token()
             await lock.unlock()
         """
+        refuse(self.lock_and_get_token, unknown)
         return await self._core.lock_and_get_token(lease_time)
 
     async def try_lock_and_get_token(
-        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn
     ) -> int | None:
         """Try to acquire the lock as :meth:`try_lock` does.
 
@@ -434,6 +444,7 @@ class FencedLock(Lock):
         Returns:
             The token of the hold, or ``None`` if the lock was not acquired in time.
         """
+        refuse(self.try_lock_and_get_token, unknown)
         return await self._core.try_lock_and_get_token(wait_time, lease_time)
 
     @overload  # type: ignore[override]  # The token is what makes the difference.
@@ -463,6 +474,7 @@ class FencedLock(Lock):
         *,
         skip: bool = False,
         cancel_on_loss: bool = False,
+        **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
 
@@ -471,6 +483,7 @@ class FencedLock(Lock):
             async with lock.hold(wait_time=5) as lease:
                 print(lease.token)
         """
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:

@@ -90,7 +90,7 @@ class TaskLoop:
                 pause = await self._step()
             except Exception:
                 # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("the %s failed and continues", self._name)
+                _log.exception("pyredisson: the %s failed and continues", self._name)
                 pause = 1.0
             await self._nudged.wait(min(pause, self._runtime.callbacks.look()))
 
@@ -220,7 +220,7 @@ class AsyncioRuntime(BaseRuntime):
             if inspect.iscoroutine(result):
                 asyncio.run_coroutine_threadsafe(_await(result, callback), loop)
         except Exception:
-            _log.exception("the callback %r failed", callback)
+            _log.exception("pyredisson: the callback %r failed", callback)
 
     # ---- awaiting ------------------------------------------------------------------------------------------------
 
@@ -327,4 +327,4 @@ async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., obje
     try:
         await work
     except Exception:
-        _log.exception("the callback %r failed", callback)
+        _log.exception("pyredisson: the callback %r failed", callback)

@@ -9,6 +9,7 @@ from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
 from pyredisson.core.finding import Finder
+from pyredisson.core.first_contact import unreached
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -340,13 +341,12 @@ class ClientCore:
             except (Unanswered, NotNow) as failure:
                 tells = not isinstance(failure, Connecting), given  # Any answer tells more than a slow connection.
                 if telling is None or tells >= most:
-                    most, telling = tells, failure.cause
+                    most, telling = tells, failure
                 if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
-                    raise telling from None
+                    raise unreached(self, telling) from None
             except Failure as failure:
-                error = await explain_type(
-                    self, failure.cause, command[1].removeprefix(self.config.prefix), key=command[1]
-                )
+                error = unreached(self, failure)
+                error = await explain_type(self, error, command[1].removeprefix(self.config.prefix), key=command[1])
                 raise error from error.__cause__
             await runtime.sleep(RETRY.pause(0, runtime.jitter))
 
@@ -356,7 +356,7 @@ class ClientCore:
         One that may have taken effect is settled in the background from here on.
         """
         if not isinstance(failure, Unanswered):
-            return failure.cause
+            return unreached(self, failure)
         self.settle_later(ownership, lease_ms)
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(

@@ -17,6 +17,7 @@ __all__ = [
     "Seconds",
     "certain_for",
     "check_meant",
+    "check_watchdog_timeout",
     "lease_ms",
     "meant",
     "seconds",
@@ -36,12 +37,15 @@ DRIFT_FLOOR = 0.002
 MAX_SECONDS = 1e12
 
 
-#: A lease beyond it, given as a plain number, is taken for one in milliseconds.
+#: A time beyond it, given as a plain number, is taken for one in milliseconds.
 DAY = 86_400
+
+#: The same for the lease that a watchdog renews: Redisson's default is 30,000 ms.
+HOUR = 3600
 
 
 class Meant(float):
-    """Seconds beyond a day that were given as a ``timedelta``, whose unit is not mistaken."""
+    """Seconds beyond an hour that were given as a ``timedelta``, whose unit is not mistaken."""
 
     __slots__ = ()
 
@@ -60,6 +64,18 @@ def check_meant(value: float, what: str) -> None:
         )
 
 
+def check_watchdog_timeout(value: float, what: str) -> None:
+    """Raise ``ValueError`` for a watchdog's lease that looks like milliseconds, or that it could not renew in time."""
+    if value > HOUR and not isinstance(value, Meant):
+        raise ValueError(
+            f"{what}={value:g} is more than an hour ({value / 3600:.1f} hours): it is in seconds, not in milliseconds "
+            f"as Redisson's lockWatchdogTimeout. Did you mean {value / 1000:g}? If it is intended, pass "
+            f"timedelta(seconds={value:g})"
+        )
+    if value < 0.1:
+        raise ValueError(f"{what}={value:g} is too short to be renewed in time: it is in seconds, and at least 0.1")
+
+
 def seconds(value: object, what: str) -> float:
     """Return ``value`` (a :data:`Seconds`, or else an error) in seconds.
 
@@ -71,7 +87,7 @@ def seconds(value: object, what: str) -> float:
         return value
     if isinstance(value, timedelta):
         total = value.total_seconds()
-        return total if total <= DAY else Meant(total)
+        return total if total <= HOUR else Meant(total)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
     try:

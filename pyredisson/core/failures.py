@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pyredisson.errors import RedissonError
+from pyredisson.errors import LockLostError, RedissonError
 
 __all__ = [
     "OUR_ERRORS",
@@ -16,6 +16,7 @@ __all__ = [
     "Unanswered",
     "Unusable",
     "count_as_ours",
+    "gives_way",
     "is_interruption",
 ]
 
@@ -78,3 +79,18 @@ def is_interruption(error: BaseException) -> bool:
     behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
     """
     return not isinstance(error, tuple(OUR_ERRORS))
+
+
+def gives_way(ours: Exception, error: BaseException | None) -> bool:
+    """Return whether an error on leaving a block gives way to the one that ended the block; a loss is noted on that.
+
+    Args:
+        ours: What was raised on leaving.
+        error: What the block raised; ``None``: nothing.
+    """
+    if error is None or is_interruption(ours):
+        return False
+    add_note = getattr(error, "add_note", None)  # Python 3.11 and later.
+    if add_note is not None and isinstance(ours, LockLostError):
+        add_note(str(ours))
+    return True

@@ -65,12 +65,14 @@ class Found(NamedTuple):
         held_for: Seconds since it was acquired; ``None``: not known.
         waiting: How many clients wait for it (of a fair lock, how many calls); ``None``: not known.
         foreign: Whether no connected client of pyredisson is the holder's.
+        free: Whether it is known that no one holds it.
     """
 
     holder: Holder | None = None
     held_for: float | None = None
     waiting: int | None = None
     foreign: bool = False
+    free: bool = False
 
     def describe(self) -> str | None:
         """Say it, for the message of an error; ``None`` if there is nothing to say."""
@@ -78,7 +80,7 @@ class Found(NamedTuple):
         if self.holder is not None:
             since = "" if self.held_for is None else f" for {self.held_for:.1f} s"
             kind = ", a client of Redisson or one that has ended" if self.foreign else ""
-            parts.append(f"held{since} by {self.holder}{kind}")
+            parts.append(f"held by {self.holder}{kind}{since}")
             if self.holder.remaining == math.inf:
                 parts.append("it never expires")
             elif self.holder.remaining is not None:
@@ -129,18 +131,35 @@ class Finder:
             name: The name.
             asked: Whether the user asks; else it is to explain an error.
         """
+        search = Search(self, self._client, self._client.key_of(name))
+        if self._may_search(asked):
+            try:
+                await search.run()
+            except Exception:
+                pass  # It would hide the error that is about to be raised.
+        return search.found
+
+    async def find_permits(self, name: str) -> tuple[int | None, list[Holder]]:
+        """Look how many permits of a semaphore are available (``None``: not known), and which blocks hold some.
+
+        Raises as little as :meth:`find`.
+        """
+        search = Search(self, self._client, self._client.key_of(name))
+        if self._may_search(False):
+            try:
+                await search.look_at_permits()
+            except Exception:
+                pass  # As above.
+        return search.available, search.holders
+
+    def _may_search(self, asked: bool) -> bool:
         if self._client.closed or not (asked or self._client.config.presence):
-            return Found()
+            return False
         now, began = self._client.runtime.now(), self._began
         if not asked and len(began) == MOST_SEARCHES and now - began[0] < 1:
-            return Found()
+            return False
         began.append(now)
-        search = Search(self, self._client, self._client.key_of(name))
-        try:
-            await search.run()
-        except Exception:
-            pass  # It would hide the error that is about to be raised.
-        return search.found
+        return True
 
     async def names(self, search: Search) -> dict[str, Connected] | None:
         """Return the clients that are connected, by their ids; ``None``: not known."""
@@ -160,6 +179,8 @@ class Search:
 
     Attributes:
         found: What is known so far.
+        available: The permits of a semaphore that are available.
+        holders: Those of its permits.
     """
 
     def __init__(self, finder: Finder, client: ClientCore, key: str) -> None:
@@ -170,6 +191,8 @@ class Search:
         self._over = client.runtime.now() + BUDGET
         self._one_server = client.runtime.place("") is None
         self.found: Found = Found()
+        self.available: int | None = None
+        self.holders: list[Holder] = []
 
     async def ask(self, *command: str) -> Reply:
         """Ask the server; ``None`` if it refuses. Raises ``Failure`` if there is no time left, or no answer."""
@@ -186,6 +209,7 @@ class Search:
     async def run(self) -> None:
         """Find out what there is to find, the most important first."""
         kind = await self.ask("TYPE", self._key)
+        self.found = Found(free=kind == b"none")
         if kind == b"hash":
             fields = _fields(await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS))
             owner = next((match for each in fields if (match := _OWNER.fullmatch(each))), None)
@@ -200,6 +224,25 @@ class Search:
                 self.found = Found(Holder())
                 await self._left()
                 await self._by_token(token_id(token))
+
+    async def look_at_permits(self) -> None:
+        """Find out how many permits are available, and which blocks hold some."""
+        available = await self.ask("GET", self._key)
+        self.available = int(available) if isinstance(available, bytes) else 0
+        here = [client for client in self._runtime.clients() if client.address == self._client.address]
+        for client in here:
+            for entry in client.presence.held():
+                if client.key_of(entry.name) == self._key:
+                    number, thread = entry.who.number, entry.who.name
+                    self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
+        names = await self._finder.names(self) if self._one_server else None
+        ids = [each for each in names or () if each not in {client.id for client in here}][:MOST_ASKED]
+        told = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids)) if ids else []
+        for client_id, each in zip(ids, told if isinstance(told, list) else (), strict=False):
+            said = _presence(each)
+            for hold in _entries(said):
+                if hold.get("name") == self._key:
+                    self.holders.append(_holder(said, client_id, _whole(hold, "id"), _text(hold, "thread")))
 
     async def _left(self) -> None:
         left = await self.ask("PTTL", self._key)
@@ -243,9 +286,7 @@ class Search:
         self, said: Mapping[str, Any], client_id: str, wanted: Callable[[Mapping[str, Any]], bool]
     ) -> bool:
         """Learn what a client has told of the lock, or of itself. Returns whether it was of the lock."""
-        holds = said.get("holds")
-        entries = [each for each in holds if isinstance(each, dict)] if isinstance(holds, list) else []
-        entry = next((each for each in entries if each.get("name") == self._key and wanted(each)), None)
+        entry = next((each for each in _entries(said) if each.get("name") == self._key and wanted(each)), None)
         holder = self.found.holder
         if entry is None and (holder is None or holder.client_id != client_id):
             return False
@@ -304,6 +345,16 @@ def _presence(reply: Reply) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def _entries(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what a client has told of its holds."""
+    holds = said.get("holds")
+    return [each for each in holds if isinstance(each, dict)] if isinstance(holds, list) else []
+
+
+def _holder(said: Mapping[str, Any], client_id: str, number: int | None, thread: str | None) -> Holder:
+    return Holder(client_id, number, _text(said, "app"), _text(said, "host"), _whole(said, "pid"), thread)
 
 
 def _text(said: Mapping[str, Any], name: str) -> str | None:

@@ -9,7 +9,43 @@ from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = ["waits_through"]
+__all__ = ["unreached", "waits_through"]
+
+#: The classes of redis-py's errors for a server that could not be reached, and for one that let us in no further.
+UNREACHED = ("ConnectionError", "TimeoutError")
+REFUSED = "AuthenticationError"
+
+#: What servers answer to a client that has no password.
+NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
+
+
+def unreached(client: ClientCore, failure: Failure) -> Exception:
+    """Return the error to show for a request that had no effect: that of the connection, with the server's address.
+
+    As long as the client has never reached its server, the error says what to do, too.
+    """
+    error, address = failure.cause, client.address
+    text, kind = str(error), type(error).__name__
+    if address is None or address in text or kind not in (*UNREACHED, REFUSED):
+        return error
+    server = client.server
+    if kind == REFUSED and any(each in text for each in NO_PASSWORD):
+        error.args = (
+            f"the server at {address} requires a password, and this client has none: "
+            "Redisson.from_url('redis://:password@host:port')",
+        )
+    elif kind == REFUSED or server.facts is not None or server.refusal is not None:
+        error.args = (f"{text} ({address})",)
+    else:
+        tls = ""
+        if address.startswith("redis") and "connecting to" not in text:  # Something is there.
+            tls = ", and does it speak TLS" if address.startswith("rediss") else " (with TLS it is rediss://)"
+        error.args = (
+            f"{text.rstrip('.')}. Is a server running at {address}{tls}? "
+            f"`pyredisson doctor --url {address}` examines it; Redisson.from_url(url) connects to another one, and "
+            "Redisson.embedded() starts a private one",
+        )
+    return error
 
 
 async def waits_through(client: ClientCore, failure: Failure, wait: float | None, began: float) -> bool:

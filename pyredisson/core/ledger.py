@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Key", "Ledger", "Open"]
 
-#: The number of semaphores without permits whose names are remembered, to be reported once.
+#: The number of things that are remembered, to be reported once.
 REMEMBERED = 1000
 
 Key: TypeAlias = tuple[str, str]
@@ -55,19 +55,19 @@ class Ledger:
         self._open: dict[Key, list[Open]] = {}
         self.asking: dict[Key, object] = {}
         self.seen_open: dict[str, float] = {}
-        self._missed: set[str] = set()
+        self._reported: set[tuple[object, ...]] = set()
 
     def number(self) -> int:
         """A number greater than all before it."""
         return next(self._numbers)
 
-    def is_first_to_miss(self, name: str) -> bool:
-        """Whether no one here has waited yet for permits of this semaphore, which was never given any."""
+    def is_first_of(self, report: tuple[object, ...]) -> bool:
+        """Return whether this was not asked before: what is to be reported once, and of which semaphore."""
         with self._mutex:
-            if len(self._missed) >= REMEMBERED:
-                self._missed.clear()
-            known = name in self._missed
-            self._missed.add(name)
+            if len(self._reported) >= REMEMBERED:
+                self._reported.clear()
+            known = report in self._reported
+            self._reported.add(report)
             return not known
 
     def note(self, key: Key, left: Open) -> None:

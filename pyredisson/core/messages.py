@@ -18,7 +18,7 @@ INTERRUPTED = (
 
 def held_here(holder: Caller, layout: str = "", wanted: str = "") -> str:
     """Say who of this client holds a lock and, if it is not of the ``wanted`` layout, as what."""
-    text = f"{holder.describe()} of this client holds it"
+    text = f"held by {holder.describe()} of this client"
     return text if layout == wanted else f"{text} as a {layout} (a {wanted} needs another name)"
 
 
@@ -32,14 +32,29 @@ def never_expires(name: str, others: str) -> str:
 
 def timed_out(what: str, name: str, wait: float | None, why: str | None) -> str:
     """The message for who did not get a lock in time. ``why``: what is known of that, or ``None``."""
-    return f"timed out after {wait} s waiting for {what} {name!r}{f'; {why}' if why else ''}"
+    if wait != 0:
+        return f"timed out after {wait} s waiting for {what} {name!r}{f'; {why}' if why else ''}"
+    if why is not None and why.startswith("held by "):
+        return f"{what} {name!r} is {why}"
+    return f"{what} {name!r} is held by another owner{f'; {why}' if why else ''}"
 
 
-def not_held(what: str, name: str, who: Caller, held: str | None) -> str:
-    """The message for who releases a lock that it does not hold. ``held``: that another of this client holds it."""
-    there = f" {held}, and" if held else ""
+def not_held(what: str, name: str, who: Caller, held: str | None, *, free: bool = False) -> str:
+    """The message for who releases a lock that it does not hold.
+
+    Args:
+        what: What kind of lock it is.
+        name: The lock.
+        who: Its caller.
+        held: That another owner of this client holds it.
+        free: Whether it is known that no one holds it.
+    """
+    start = f"{what} {name!r} is not held by {who.describe()} (number {who.number})"
+    if free:
+        return f"{start}: no one holds it (released twice, or never acquired?)"
+    there = f" it is {held}, and" if held else ""
     return (
-        f"{what} {name!r} is not held by {who.describe()} (number {who.number}):{there} only the thread or task that "
+        f"{start}:{there} only the thread or task that "
         "acquired it can release it. To release it elsewhere use hold(), whose block may be left in any thread or "
         "task, or get_lock(name, owner=client.new_owner())"
     )

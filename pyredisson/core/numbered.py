@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 from pyredisson.core import events
 from pyredisson.core.calls import PERMITS
 from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption
+from pyredisson.core.first_contact import unreached
 from pyredisson.core.ledger import Open
 from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.names import left_field, owner_field
@@ -222,7 +223,7 @@ class NumberedCall(Generic[T]):
         except Failure as failure:
             if insist and self._doubt is None and not isinstance(failure, Rejected):
                 self._settle_later()
-                raise failure.cause from None
+                raise unreached(self._client, failure) from None
             raise await self.explain(failure) from failure.cause
         except GeneratorExit:
             self.leave_later()
@@ -271,7 +272,7 @@ class NumberedCall(Generic[T]):
 
     async def explain(self, failure: Failure) -> Exception:
         """Return the error to show to the user. An unknown outcome is settled in the background from here on."""
-        error = failure.cause if self._doubt is None else self._unknown(failure)
+        error = unreached(self._client, failure) if self._doubt is None else self._unknown(failure)
         return await explain_type(self._client, error, self.key[0], self._kind)
 
     def _unknown(self, failure: Failure) -> OutcomeUnknownError:

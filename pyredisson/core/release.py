@@ -117,7 +117,7 @@ async def release(
                     await settle_on_leaving(client, ownership)
             resume(client, ownership)  # In any case: it may have been released, and be watched still.
         elif type(error) is LockNotOwnedError and error.holder is None:
-            raise await _with_holder(client, error) from None
+            raise await _with_holder(client, ownership, error) from None
         raise
 
 
@@ -233,9 +233,12 @@ async def who_else(client: ClientCore, kind: LockKind, ownership: Ownership) -> 
     return found.describe(), found.holder
 
 
-async def _with_holder(client: ClientCore, error: LockNotOwnedError) -> LockNotOwnedError:
+async def _with_holder(client: ClientCore, ownership: Ownership, error: LockNotOwnedError) -> LockNotOwnedError:
     """Return the error, with the holder if it is another client's."""
-    found = await client.finder.find(error.name or "")
+    name = ownership.name
+    found = await client.finder.find(name)
+    if found.free:
+        return LockNotOwnedError(not_held("lock", name, ownership.who, None, free=True), name=name)
     if found.holder is None:
         return error
     return LockNotOwnedError(f"{error}. The lock is {found.describe()}", name=error.name, holder=found.holder)

@@ -221,10 +221,14 @@ class Server:
         Raises:
             Rejected: ``Config.strict_server``.
         """
+        if self.is_new(complaint):
+            self._complain(complaint)
+
+    def is_new(self, complaint: Complaint) -> bool:
+        """Return whether this is the first of its setting, which is then to be reported. Raises as :meth:`object`."""
         if self._strict:
             raise Rejected(RedissonError(f"strict_server: {complaint.text}"))
-        if self.first(complaint.setting):
-            self._complain(complaint)
+        return self.first(complaint.setting)
 
     def first(self, setting: str) -> bool:
         """Note that something is wrong with a setting. Returns whether that is news to this client."""

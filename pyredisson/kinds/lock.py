@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyredisson.core.acquire import acquire, is_callers
 from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
-from pyredisson.core.failures import is_interruption
+from pyredisson.core.failures import gives_way
 from pyredisson.core.force import force_unlock
 from pyredisson.core.kind import LockKind
 from pyredisson.core.messages import never_expires, timed_out
@@ -271,7 +271,7 @@ class LockCore:
         try:
             await self._leave(progress, lease)
         except Exception as ours:
-            if error is None or is_interruption(ours):
+            if not gives_way(ours, error):
                 raise
 
     async def _leave(self, progress: Progress | None, lease: Lease | None) -> None:

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
-from pyredisson.core.failures import is_interruption
+from pyredisson.core.failures import gives_way
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.ownership import Hold, Ownership
-from pyredisson.errors import LockError, LockTimeoutError
+from pyredisson.errors import LockError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Block:
         self.lease = None
         if self._skip:
             return None
-        raise LockTimeoutError(f"timed out after {self._wait} s waiting for permits of {self.name!r}", name=self.name)
+        raise await core.timeout_error(held.count, self._wait)
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Release the permits. The ``error`` of the block's body goes before any error of ours.
@@ -173,7 +173,7 @@ class Block:
         try:
             held.released(core.client, await core.leave_block(self._release, error, progress))
         except Exception as ours:
-            if error is None or is_interruption(ours):
+            if not gives_way(ours, error):
                 raise
         call.granted = False
 

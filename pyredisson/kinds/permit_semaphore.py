@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import Failure
+from pyredisson.core.first_contact import unreached
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
 from pyredisson.core.ownership import Hold
@@ -165,9 +166,17 @@ class PermitSemaphoreCore(PermitsCore):
 
     async def _count(self) -> tuple[int | None, int]:
         """Return how many permits are available (``None``: the semaphore has none yet), and how many are acquired."""
-        client, names = self.client, self.names
-        client.check_open()
+        self.client.check_open()
         await self.first_use()
+        return await self._count_now()
+
+    async def known_total(self) -> tuple[int, bool]:
+        """See :meth:`PermitsCore.known_total`."""
+        available, taken = await self._count_now()
+        return (available or 0) + taken, True
+
+    async def _count_now(self) -> tuple[int | None, int]:
+        client, names = self.client, self.names
         client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
         try:
             reply = await client.perform(
@@ -177,7 +186,7 @@ class PermitSemaphoreCore(PermitsCore):
             )
         except Failure as failure:
             # Nothing is in doubt: counting twice does no harm.
-            error = await explain_type(client, failure.cause, names.name, self.kind)
+            error = await explain_type(client, unreached(client, failure), names.name, self.kind)
             raise error from error.__cause__
         match reply:
             case [None, int() as taken]:

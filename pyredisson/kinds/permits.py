@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from pyredisson.core import events
 from pyredisson.core.by_message import Listed, may_list
 from pyredisson.core.deadline import Deadline
-from pyredisson.core.failures import Failure, is_interruption
+from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting import HeardOn, until_taken
+from pyredisson.errors import LockTimeoutError
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
@@ -136,11 +137,41 @@ class PermitsCore(NumberedCore, ABC):
             return wait
         now = self.client.runtime.now
         began = now()
-        await self.try_set_permits(first)
+        if not await self.try_set_permits(first) and self.client.ledger.is_first_of(("total", self.names.name, first)):
+            await self._compare(first)
         self._first = None
         return None if wait is None else max(0.0, wait - (now() - began))
 
+    @abstractmethod
+    async def known_total(self) -> tuple[int, bool]:
+        """Return the number of permits in all; or, as the second value says, a number that it is not below."""
+
+    async def _compare(self, wanted: int) -> None:
+        """Report a number of permits that differs from the one that this handle was made with."""
+        client, name = self.client, self.names.name
+        try:
+            total, exact = await self.known_total()
+        except tuple(OUR_ERRORS):
+            return  # It was only to be compared.
+        if total > wanted or (exact and total < wanted):
+            client.emit(
+                events.PermitsDiffer(name, owner_field(client.id, client.runtime.owner().number), wanted, total)
+            )
+
     # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    async def timeout_error(self, wanted: int, wait: float | None) -> LockTimeoutError:
+        """Return the error for a block that did not acquire so many permits within ``wait`` seconds."""
+        name = self.names.name
+        permits = f"{wanted} permits of {name!r}" if wanted > 1 else f"permits of {name!r}"
+        text = f"timed out after {wait} s waiting for {permits}" if wait != 0 else f"not enough {permits} are available"
+        available, holders = await self.client.finder.find_permits(name)
+        if available is not None and wanted > 1:
+            text += f"; {available} of {wanted} are available"
+        if holders:
+            more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+            text += f"; held by {', '.join(map(str, holders[:3]))}{more}"
+        return LockTimeoutError(text, name=name, holder=holders[0] if holders else None)
 
     async def acquire_for(
         self, call: NumberedCall[PermitOutcome], wait: float | None, *, each: int = 1, certain: float = math.inf
@@ -214,7 +245,7 @@ class PermitsCore(NumberedCore, ABC):
     def tell_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""
         client = self.client
-        if client.ledger.is_first_to_miss(self.names.name):
+        if client.ledger.is_first_of(("never set", self.names.name)):
             owner = owner_field(client.id, client.runtime.owner().number)
             client.emit(events.PermitsNeverSet(self.names.name, owner))
 

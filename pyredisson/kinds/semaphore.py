@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.failures import is_interruption
+from pyredisson.core.failures import gives_way
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.replies import read_int, unusable
@@ -97,7 +97,7 @@ class SemaphoreCore(PermitsCore):
         try:
             await self.leave_block(self.releasing(1), error, progress)
         except Exception as ours:
-            if error is None or is_interruption(ours):
+            if not gives_way(ours, error):
                 raise
 
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
@@ -111,6 +111,10 @@ class SemaphoreCore(PermitsCore):
         await self.first_use()
         drain = Operation("a drain_permits", Script("semaphore_drain"), read_int, self.undoing)
         return await self.begin(drain).once()
+
+    async def known_total(self) -> tuple[int, bool]:
+        """See :meth:`PermitsCore.known_total`. Who holds permits is not stored."""
+        return number_in(await self.client.query("GET", self.names.raw), self.names), False
 
     async def available_permits(self) -> int:
         """Return how many permits are available."""

@@ -101,7 +101,7 @@ class Pool:
             finally:
                 self.leave_dial(dial)
             if not over:
-                raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+                raise Connecting(rx.TimeoutError("no connection yet; it is still being made"))
             if dial.failure is not None:
                 raise dial.failure
             if (wire := self.get()) is not None:  # Unless somebody was quicker, or its server has closed it.

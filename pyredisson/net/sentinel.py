@@ -18,6 +18,7 @@ import redis.exceptions as rx
 from pyredisson.core.failures import NotSent
 from pyredisson.net.addresses import Address, read_address, unexpected_reply
 from pyredisson.net.resp import as_redis_error
+from pyredisson.net.urls import is_database
 
 __all__ = [
     "ASK_AGAIN",
@@ -81,8 +82,8 @@ def parse_sentinel_url(url: object) -> SentinelUrl | None:
     service, _, db = parts.path.lstrip("/").partition("/")
     if not service:
         raise ValueError(f"the service is missing, whose master the sentinels report: {SCHEME}host:port/service")
-    if db and not db.isdecimal():
-        raise ValueError(f"the database after the service must be a number, not {db!r}")
+    if not is_database(db):
+        raise ValueError(f"the database after the service must be a number: {SCHEME}host:port/service/1")
     behind = f"?{parts.query}" if parts.query else ""
     data = f"redis://{login + '@' if login else ''}sentinel:0/{db or 0}{behind}"
     secret = ":***" if colon else ""

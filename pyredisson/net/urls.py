@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
 import redis.connection
 
 from pyredisson.config import Config
@@ -16,11 +21,14 @@ __all__ = [
     "DEFAULT_URL",
     "NOT_OURS",
     "SCHEMES",
+    "accepted_by",
     "asks_for_embedded",
     "check_client",
+    "check_known",
     "check_settings",
     "cluster_at",
     "cluster_url",
+    "is_database",
     "kept_settings",
     "known_url",
     "own_settings",
@@ -76,13 +84,16 @@ def known_url(url: str) -> str:
 
     Raises:
         TypeError: It is not a ``str``.
-        ValueError: It begins with nothing that is known. What follows is not repeated: it may be a password.
+        ValueError: It begins with nothing that is known, or cannot be read. What stands there is not repeated: it may
+            be a password.
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
     if separator and scheme in SCHEMES:
-        return f"{SCHEMES[scheme]}://{rest}"
+        known = f"{SCHEMES[scheme]}://{rest}"
+        _check_readable(known)
+        return known
     if url == "embedded:":
         return url
     accepted = ", ".join(f"{each}://" for each in SCHEMES)
@@ -90,9 +101,20 @@ def known_url(url: str) -> str:
     raise ValueError(f"a URL must begin with one of {accepted}; {begins}. An example: {DEFAULT_URL}")
 
 
-def url_from_env() -> str:
-    """Return the URL that the environment names: ``PYREDISSON_URL``, else ``REDIS_URL``, else the default."""
-    return os.environ.get("PYREDISSON_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
+@contextmanager
+def url_from_env() -> Iterator[str]:
+    """Give the URL that the environment names: ``PYREDISSON_URL``, else ``REDIS_URL``, else the default.
+
+    Raises:
+        ValueError: The block found it to be wrong; with the name of the variable.
+    """
+    variable = next((name for name in ("PYREDISSON_URL", "REDIS_URL") if os.environ.get(name)), None)
+    try:
+        yield os.environ[variable] if variable is not None else DEFAULT_URL
+    except ValueError as error:
+        if variable is None:
+            raise
+        raise ValueError(f"the environment variable {variable} is not a valid URL: {error}") from None
 
 
 def check_settings(settings: dict[str, Any]) -> None:
@@ -108,17 +130,47 @@ def check_settings(settings: dict[str, Any]) -> None:
         )
 
 
+def accepted_by(connection_class: type[Any]) -> frozenset[str]:
+    """Return the names of the settings that a connection class of redis-py takes."""
+    bases = [base for base in connection_class.__mro__ if base is not object]
+    return frozenset(name for base in bases for name in inspect.signature(base).parameters)
+
+
+def check_known(pool: Any, given: Mapping[str, Any]) -> None:
+    """Raise an error for a setting that the connections of a pool do not take: redis-py does so at first use.
+
+    Args:
+        pool: The pool.
+        given: The settings that were given as arguments; all others are the URL's.
+
+    Raises:
+        TypeError: An argument is no setting.
+        ValueError: Something in the URL is no setting.
+    """
+    kind, settings = pool.connection_class, pool.connection_kwargs
+    if kind.__module__.partition(".")[0] != "redis":
+        return  # The user's own, which may take others.
+    accepted = accepted_by(kind) | NOT_OURS
+    unknown = next((name for name in settings if name not in accepted), None)
+    if unknown is not None:
+        import difflib  # Slow to import.
+
+        near = difflib.get_close_matches(unknown, accepted, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        text = f"{unknown!r} is not a setting of redis-py's connections{hint}"
+        raise TypeError(text) if unknown in given else ValueError(text)
+
+
 def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
     """Whether a URL asks for a private server of the client's own.
 
     Raises:
         TypeError: The URL is not a ``str``, or there are settings for a server that takes none.
-        ValueError: The URL says more than that, or cannot be read. What it says of a login is not repeated.
+        ValueError: The URL says more than that.
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
     if not url.startswith("embedded:"):
-        _check_readable(url)
         return False
     if url not in ("embedded:", "embedded://"):
         raise ValueError("embedded:// takes no host, port or path: the server is private to this client")
@@ -128,7 +180,10 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
 
 
 def _check_readable(url: str) -> None:
-    """Raise ``ValueError`` for a URL whose parts cannot be distinguished. Python's own error may quote a password."""
+    """Raise ``ValueError`` for a URL whose parts cannot be read. What stands there may be part of a password.
+
+    redis-py drops what is not a digit from the database, or all of it.
+    """
     if url.partition("://")[0] not in ("redis", "rediss"):
         return  # Of no single host; its own parser says what is wrong with it.
     try:
@@ -139,6 +194,13 @@ def _check_readable(url: str) -> None:
             "the URL is not valid: its port is not a number from 0 to 65535, or its host is wrong. In a user's name "
             "or password, percent-encode characters such as # / ? : @ [ ] %: urllib.parse.quote(password, safe='')"
         ) from None
+    if not is_database(parts.path.removeprefix("/")):
+        raise ValueError(f"the path of the URL must be the number of a database, such as {DEFAULT_URL}/1")
+
+
+def is_database(text: str) -> bool:
+    """Return whether a part of a URL names a database: by one decimal number, or not at all."""
+    return re.fullmatch("[0-9]*", text) is not None
 
 
 _CLUSTER_SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
@@ -201,11 +263,15 @@ def _login(settings: dict[str, Any]) -> str:
 
 def check_client(client: object, kind: type) -> None:
     """Raise ``TypeError`` if what the user gave is not a client of this form."""
-    if not isinstance(client, kind):
-        raise TypeError(
-            f"redis must be a {kind.__module__.removesuffix('.client')}.{kind.__name__}, not "
-            f"{type(client).__module__}.{type(client).__name__}; Redisson.from_url() takes a URL"
-        )
+    if isinstance(client, kind):
+        return
+    form, given = kind.__module__.removesuffix(".client"), f"{type(client).__module__}.{type(client).__name__}"
+    instead = "Redisson.from_url() takes a URL"
+    if isinstance(client, (redis.Redis, redis.RedisCluster)):
+        instead = "pyredisson.Redisson takes one for threads"
+    elif given.startswith("redis.asyncio."):
+        instead = "pyredisson.asyncio.Redisson takes one for asyncio"
+    raise TypeError(f"redis must be a {form}.{kind.__name__}, not {given}; {instead}")
 
 
 def settings_of(config: object) -> Config:
@@ -262,6 +328,7 @@ def cluster_at(url: str, settings: dict[str, Any], pool_class: type[Any]) -> Clu
     seeds, first = read
     remap = settings.pop("address_remap", None)
     pool = pool_class.from_url(first, **settings)
+    check_known(pool, settings)
     if pool.connection_kwargs.get("db"):
         raise ValueError("a cluster has only database 0")
     return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)

@@ -5,14 +5,13 @@ The package is a fork of redis-py, so its settings carry the same names. It need
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
-from pyredisson.net.urls import NOT_OURS
+from pyredisson.net.urls import NOT_OURS, accepted_by
 
 __all__ = ["as_redis_client"]
 
@@ -63,7 +62,7 @@ def as_redis_client(client: Any, api: ModuleType) -> Any:
 
 def _settings_for(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of valkey's settings that a connection class of redis-py takes."""
-    accepted = {name for base in made.__mro__ if base is not object for name in inspect.signature(base).parameters}
+    accepted = accepted_by(made)
     return {
         name: value
         for name, value in given.items()

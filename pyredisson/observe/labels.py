@@ -83,6 +83,6 @@ class PerLabel(Generic[T]):
             # Not propagated: the event would not be counted, and an error be logged for each.
             if not self._complained:
                 self._complained = True
-                _logger.exception("the label of lock %r failed; it counts as %r from now on", name, OTHER)
+                _logger.exception("pyredisson: the label of lock %r failed; it counts as %r from now on", name, OTHER)
             return OTHER
         return value if type(value) is str else str(value)

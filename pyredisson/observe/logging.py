@@ -1,5 +1,6 @@
 """Log the events of a client, by the loggers ``pyredisson.lock``, ``.renewal``, ``.pubsub`` and ``.server``.
 
+Each line begins with ``pyredisson:``: if logging is not configured, Python prints warnings without the logger's name.
 For structured logs, ``extra`` contains the lock and its owner as ``lock`` and ``owner``.
 """
 
@@ -70,12 +71,8 @@ def _log_lock_event(event: events.LockEvent) -> None:
                 logging.INFO,
                 "lock %r of %s: an unanswered request was settled, and what it may have acquired was released",
             )
-        case events.PermitsNeverSet():
-            text = (
-                "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or make "
-                "the handle with permits=n"
-            )
-            _of(event, logging.WARNING, text)
+        case events.PermitsNeverSet() | events.PermitsDiffer():
+            _log_permits(event)
         case events.HeldTooLong(held=seconds, stack=stack):
             _of(event, logging.WARNING, "lock %r of %s has been held for %.1f s%s", seconds, _doing(stack))
         case events.WaitingTooLong(waited=seconds, stack=stack):
@@ -84,43 +81,62 @@ def _log_lock_event(event: events.LockEvent) -> None:
             pass
 
 
+def _log_permits(event: events.PermitsNeverSet | events.PermitsDiffer) -> None:
+    match event:
+        case events.PermitsNeverSet():
+            text = (
+                "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or make "
+                "the handle with permits=n"
+            )
+            _of(event, logging.WARNING, text)
+        case events.PermitsDiffer(wanted=wanted, permits=permits):
+            text = (
+                "semaphore %r: %s asked for permits=%d, but it has %d: permits= sets them only where there are none. "
+                "Change the number with add_permits(n), or make all handles with the same"
+            )
+            _of(event, logging.WARNING, text, wanted, permits)
+
+
 def _log_client_event(event: events.Event) -> None:
     match event:
         case events.Renewed(locks=locks, requests=requests):
-            _renewal.debug("renewed %d locks with %d requests", locks, requests)
+            _renewal.debug("pyredisson: renewed %d locks with %d requests", locks, requests)
         case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
             level = _once_an_outage(attempt)
-            _renewal.log(level, "the renewal of %d locks was not answered (%s); retrying", locks, error)
+            _renewal.log(level, "pyredisson: the renewal of %d locks was not answered (%s); retrying", locks, error)
         case events.WatchdogLate(seconds=seconds):
             text = (
-                "the watchdog is %.1f s late, so locks may have expired while they were held. With uWSGI set "
-                "--enable-threads; otherwise the process was stopped, overloaded, or its event loop was blocked"
+                "pyredisson: the watchdog is %.1f s late, so locks may have expired while they were held. With uWSGI "
+                "set --enable-threads; otherwise the process was stopped, overloaded, or its event loop was blocked"
             )
             _renewal.warning(text, seconds)
         case events.PresenceRefused(error=error):
             text = (
-                "the server refused what this client wrote about its locks (%s): others cannot see what it holds. "
-                "Allow SET and DEL on the keys %r, or set Config(presence=False)"
+                "pyredisson: the server refused what this client wrote about its locks (%s): others cannot see what it "
+                "holds. Allow SET and DEL on the keys %r, or set Config(presence=False)"
             )
             _server.warning(text, error, PRESENCE_KEYS)
         case events.ConnectionDown(error=error, attempt=attempt):
-            _pubsub.log(_once_an_outage(attempt), "subscriber: %s; reconnecting", error)
+            _pubsub.log(_once_an_outage(attempt), "pyredisson: subscriber: %s; reconnecting", error)
         case events.ConnectionUp(channels=channels):
-            _pubsub.debug("subscribed to %d channels", channels)
+            _pubsub.debug("pyredisson: subscribed to %d channels", channels)
         case events.ServerUnsafe(text=text):
-            _server.warning("%s", text)
+            _server.warning("pyredisson: %s", text)
         case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
-            text = "quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
+            text = "pyredisson: quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
             _server.warning(text, name, node, uptime, seconds)
         case events.QuorumIsYoung(name=name, nodes=nodes, uptime=uptime):
-            text = "quorum %r: all %d nodes were started within the last %d s; treated as a first start, so they vote"
+            text = (
+                "pyredisson: quorum %r: all %d nodes were started within the last %d s; treated as a first start, so "
+                "they vote"
+            )
             _server.info(text, name, nodes, uptime)
         case events.ClientCollected():
             pass  # It was logged where it was detected; see log_collected().
         case events.CallbackFailed(callback=callback, error=error):
-            _lock.error("the callback %s failed: %r", callback, error)
+            _lock.error("pyredisson: the callback %s failed: %r", callback, error)
         case events.BackgroundFailed(what=what, error=error):
-            _lock.error("settling %s failed and will be retried: %r", what, error, exc_info=error)
+            _lock.error("pyredisson: settling %s failed and will be retried: %r", what, error, exc_info=error)
         case _:
             pass
 
@@ -130,8 +146,8 @@ def log_collected(event: events.ClientCollected) -> None:
     names = ", ".join(map(repr, event.names))
     more = "" if event.held <= len(event.names) else f" and {event.held - len(event.names)} more"
     _lock.warning(
-        "client %s was garbage-collected while it held %s%s: they can no longer be released and expire with their "
-        "leases. Keep a reference to the client, and release its locks or close() it",
+        "pyredisson: client %s was garbage-collected while it held %s%s, which can no longer be released: each expires "
+        "with its lease. Keep a reference to the client, and release its locks or close() it",
         event.client_id,
         names,
         more,
@@ -141,7 +157,7 @@ def log_collected(event: events.ClientCollected) -> None:
 def _of(event: events.LockEvent, level: int, text: str, *args: object) -> None:
     if _lock.isEnabledFor(level):
         extra = {"lock": event.name, "owner": event.owner}
-        _lock.log(level, text, event.name, event.owner, *args, extra=extra)
+        _lock.log(level, "pyredisson: " + text, event.name, event.owner, *args, extra=extra)
 
 
 def _doing(stack: tuple[str, ...]) -> str:

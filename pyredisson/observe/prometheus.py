@@ -43,6 +43,7 @@ OTHERS = (
     "HolderGone",
     "LeftBehind",
     "NodeBarred",
+    "PermitsDiffer",
     "PermitsNeverSet",
     "PresenceRefused",
     "QuorumIsYoung",

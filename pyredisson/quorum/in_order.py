@@ -91,7 +91,7 @@ class InOrder:
 
 def _states(owned: MultiOwnership, failure: Failure) -> dict[str, object]:
     states: dict[str, object] = {
-        f"{member.name!r}": "taken" if ownership.holds else "not asked" for member, ownership in owned.parts()
+        f"{member.name!r}": "granted" if ownership.holds else "not asked" for member, ownership in owned.parts()
     }
     states["the one that failed"] = failure.cause
     return states

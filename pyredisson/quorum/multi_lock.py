@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyredisson.core import events
 from pyredisson.core.acquire import is_callers
 from pyredisson.core.deadline import lease_ms, wait_seconds
-from pyredisson.core.failures import is_interruption
+from pyredisson.core.failures import gives_way, is_interruption
 from pyredisson.core.holder import lost_error
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
@@ -322,7 +322,7 @@ class MultiLockCore:
         try:
             await self._unlock(lease, progress)
         except Exception as ours:
-            if error is None or is_interruption(ours):
+            if not gives_way(ours, error):
                 raise
 
     def _hand_over(self, lease: Lease | None) -> None:

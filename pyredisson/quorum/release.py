@@ -143,9 +143,10 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     if hold is None:
         if owned.take_ended():
             raise lost_error(owned, "its lease expired")
-        text, holder = await who_else(owned)
+        text, holder, free = await who_else(owned)
         held = text if other_here(owned) is not None else None
-        raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, held), name=owned.name, holder=holder)
+        text = not_held("multi-lock", owned.name, owned.who, held, free=free)
+        raise LockNotOwnedError(text, name=owned.name, holder=holder)
     before = [len(ownership.holds) for ownership in owned.ownerships]
     try:
         if progress is not None:
@@ -276,22 +277,33 @@ def other_here(owned: MultiOwnership) -> MultiOwnership | None:
     return next((each for each in others if each.holds and each.who is not owned.who), None)
 
 
-async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None]:
-    """Find out who holds it, or one of its members. Returns that in words, and the holder."""
+async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None, bool]:
+    """Find out who holds it, or one of its members.
+
+    Returns:
+        That in words, the holder, and whether it is known that no one holds any member.
+    """
     other = other_here(owned)
     if other is not None:
         held = next((each for each in other.ownerships if each.holds), other.ownerships[0])
-        return held_here(other.who), found_here(other.client, held).holder
+        return held_here(other.who), found_here(other.client, held).holder, False
     now = owned.client.runtime.now
     over = now() + BUDGET
+    free = 0
     for member in owned.members:
         found = await member.client.finder.find(member.name)
+        free += found.free
         if found.holder is not None or now() >= over:
-            return found.describe(), found.holder
-    return None, None
+            text = found.describe()
+            return (
+                text if member.name == owned.name or text is None else f"{member.name!r} is {text}",
+                found.holder,
+                False,
+            )
+    return None, None, free == len(owned.members)
 
 
 async def timeout_error(owned: MultiOwnership, wait: float | None) -> LockTimeoutError:
     """Return the error for an owner that did not acquire it within ``wait`` seconds."""
-    why, holder = await who_else(owned)
+    why, holder, _ = await who_else(owned)
     return LockTimeoutError(timed_out("multi-lock", owned.name, wait, why), name=owned.name, holder=holder)

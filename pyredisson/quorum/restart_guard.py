@@ -157,6 +157,8 @@ class RestartGuard:
                 )
 
     def _tell(self, facts: tuple[ServerFacts | None, ...], delays: list[float]) -> None:
+        lacking: Complaint | None = None
+        forgetful: list[str] = []  # The nodes that keep nothing: one warning for all of them.
         for index, client in enumerate(self._clients):
             each = facts[index]
             if client.server.refusal is not None:
@@ -172,14 +174,21 @@ class RestartGuard:
                 continue
             if each is None or each is self._facts[index]:
                 continue
-            lacking = lack_of_persistence(each)
-            if lacking is not None:
-                client.server.object(lacking)
+            complaint = lack_of_persistence(each)
+            config = client.config
+            wanted = config.strict_server or config.restart_guard  # Without a guard its user cares for restarts.
+            if complaint is not None and wanted and client.server.is_new(complaint):
+                forgetful.append(self._label(index))
+                lacking = complaint
             if self._until[index] > each.seen_at and self._barred.get(index) != each.run_id:
                 self._barred[index] = each.run_id  # Once: each connection tells another uptime, to the second.
                 client.emit(
                     events.NodeBarred(self._name, self._label(index), each.uptime, self._until[index] - each.seen_at)
                 )
+        if lacking is not None:
+            where = ", ".join(forgetful)
+            text = f"quorum {self._name!r}, {where}: {lacking.text}"
+            self._clients[0].emit(events.ServerUnsafe(lacking.setting, text))
         known = [each for each in facts if each is not None and each.run_id]
         young = len(known) == len(facts) and all(each.uptime < delay for each, delay in zip(known, delays, strict=True))
         if young and not self._young and max(self._until) == -math.inf:

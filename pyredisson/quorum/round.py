@@ -57,7 +57,7 @@ ACQUIRED = Round(True, True, {}, {}, 0.0)
 def state_of(said: Said) -> object:
     """Describe the outcome of asking one node, for messages."""
     if isinstance(said, Acquired):
-        return "taken"
+        return "granted"
     if isinstance(said, Refused):
         ms = said.retry_in_ms
         return "held by another" if ms is None else f"held by another for {ms / 1000:.3f} s"

@@ -2,26 +2,85 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.config import Backoff, ExponentialBackoff
+from pyredisson.config import Backoff, Config, ExponentialBackoff
+from pyredisson.core.deadline import lease_ms, wait_seconds
 
 if TYPE_CHECKING:
     from pyredisson.core.backoff import Uniform
+    from pyredisson.core.deadline import Seconds
     from pyredisson.core.polling import Delays
     from pyredisson.kinds.lock import LockCore
 
-__all__ = ["backoff_of", "cores_of", "wait_of"]
+__all__ = ["backoff_of", "check_times", "cores_of", "own_keywords", "refuse", "wait_of"]
+
+ClassT = TypeVar("ClassT", bound=type)
+
+#: What a time to wait, and a lease, are called here and elsewhere.
+WAITS = ("wait_time", "timeout", "blocking_timeout", "wait", "max_wait")
+LEASES = ("lease_time", "lease", "ttl", "expire", "ex", "px")
 
 
-def wait_of(blocking: bool, timeout: float) -> float | None:
+def own_keywords(kind: ClassT) -> ClassT:
+    """Show the methods of a class without ``**unknown``, which they have for :func:`refuse` only."""
+    for method in vars(kind).values():
+        if inspect.isfunction(method) and "unknown" in method.__code__.co_varnames:
+            signature = inspect.signature(method)
+            known = [each for each in signature.parameters.values() if each.name != "unknown"]
+            method.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
+    return kind
+
+
+def refuse(method: Callable[..., Any], unknown: Mapping[str, object]) -> None:
+    """Raise ``TypeError`` for keywords that a method does not have, and name the right one.
+
+    Python would name the class in which the method is written. A wrapper that looked before the method is called would
+    leave a moment in which a signal handler's exception loses what the method has acquired.
+    """
+    if unknown:
+        wrong, accepted = next(iter(unknown)), inspect.signature(method).parameters
+        kind, name = type(method.__self__).__name__, method.__name__  # type: ignore[attr-defined]
+        called = kind if name == "__init__" else f"{kind}.{name}"
+        raise TypeError(f"{called}() has no keyword argument {wrong!r}: {_instead(name, wrong, accepted)}")
+
+
+def _instead(method: str, wrong: str, accepted: Collection[str]) -> str:
+    """Return what to write instead of a wrong keyword."""
+    if method == "__init__":
+        in_config = any(field.name == wrong for field in fields(Config))
+        return f"use config=Config({wrong}=...)" if in_config else "use Redisson.from_url(url)"
+    names = next((names for names in (WAITS, LEASES) if wrong in names), ())
+    meant = next((name for name in names if name in accepted), None)
+    if meant is not None:
+        return f"use {meant}"
+    elsewhere = f"; try_lock() and hold() take {names[0]}" if names and method in ("acquire", "lock") else ""
+    return f"it takes {' and '.join(accepted)}{elsewhere}"
+
+
+def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for a wait or a lease that is invalid."""
+    wait_seconds(wait_time)
+    if lease_time is not None:
+        lease_ms(lease_time)
+
+
+def wait_of(blocking: bool, timeout: float | timedelta) -> float | None:
     """Return for how many seconds ``acquire(blocking, timeout)`` has to wait; ``None``: without end.
 
     Raises:
         ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
     """
+    if isinstance(timeout, timedelta):
+        raise TypeError(
+            "timeout must be a number of seconds, as for threading.Lock.acquire(), not a timedelta; "
+            "try_lock(wait_time=...) takes one"
+        )
     if blocking is True and type(timeout) is int and timeout == -1:
         return None
     threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
@@ -67,8 +126,13 @@ def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
     """
     for lock in locks:
         if not isinstance(lock, kind):
-            form = kind.__module__.removesuffix(".primitives")
-            raise TypeError(
-                f"a multi-lock is made of locks of {form}, not of {type(lock).__module__}.{type(lock).__qualname__}"
-            )
+            form, given = _package_of(kind), _package_of(type(lock))
+            raise TypeError(f"a multi-lock of {form} takes locks of {form}, not a {given}.{type(lock).__name__}")
     return [lock._core for lock in locks]
+
+
+def _package_of(kind: type) -> str:
+    """Return the package in which a user finds a class."""
+    if not kind.__module__.startswith("pyredisson."):
+        return kind.__module__
+    return "pyredisson.asyncio" if kind.__module__.startswith("pyredisson.asyncio.") else "pyredisson"

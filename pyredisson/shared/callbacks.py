@@ -77,7 +77,7 @@ class Callbacks:
             self._worker = None
             self._threads -= 1
             if not self._starved:
-                _log.error("no thread is available to call %r (%s); retrying", self._queue[0][0], error)
+                _log.error("pyredisson: no thread is available to call %r (%s); retrying", self._queue[0][0], error)
             self._starved = True
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class Callbacks:
                 except SystemExit:
                     pass  # It would end a thread of its own without a word.
                 except Exception:
-                    _log.exception("the callback %r failed", callback)
+                    _log.exception("pyredisson: the callback %r failed", callback)
         finally:
             with self._changed:
                 self._threads -= 1

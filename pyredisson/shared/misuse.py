@@ -21,11 +21,16 @@ class NotPortable:
         kind = type(self).__name__
         name = getattr(self, "name", None)
         url = getattr(getattr(self, "_client", self), "url", None)
-        masked = ", with the password in place of ***" if url is not None and ":***@" in url else ""
+        if url is None:
+            raise TypeError(
+                f"a {kind} cannot be pickled or copied: it belongs to this process. Another process makes a client of "
+                "its own, and acquires the lock itself"
+            )
+        masked = ", with the password in place of ***" if ":***@" in url else ""
         made = f".get_{_snake_case(kind)}({name!r})" if isinstance(name, str) else ""
         raise TypeError(
             f"a {kind} cannot be pickled or copied: it belongs to its client in this process. In another process make "
-            f"a client from its URL{masked}: Redisson.from_url({url or 'url'!r}){made}"
+            f"a client from its URL{masked}: Redisson.from_url({url!r}){made}"
         )
 
 

@@ -57,7 +57,7 @@ def _run_callbacks() -> None:
                 try:
                     callback()
                 except Exception:
-                    _log.exception("%r failed in the child of a fork", callback)
+                    _log.exception("pyredisson: %r failed in the child of a fork", callback)
         except BaseException:
             _begun = before  # Interrupted: the next check does it again.
             raise

@@ -40,6 +40,7 @@ class Key:
     def __init__(self, template: str, function: Callable[..., object]) -> None:
         check_name(template)
         self._template = template
+        self._function = function.__qualname__
         self._signature = inspect.signature(function)
         for field in _fields(template):
             self._check(field, function)
@@ -55,10 +56,21 @@ class Key:
             )
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The name for a call. Raises ``TypeError``, as the call itself would, if the arguments do not fit."""
+        """The name for a call.
+
+        Raises:
+            TypeError: The arguments do not fit, as the call itself would say.
+            ValueError: They do not have what the template names.
+        """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return string.Formatter().vformat(self._template, (), bound.arguments)
+        try:
+            return string.Formatter().vformat(self._template, (), bound.arguments)
+        except Exception as error:
+            raise ValueError(
+                f"no name of a lock can be made of {self._template!r} for this call of {self._function}(): "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
 
 def _fields(template: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast, final
 
 import redis
 
@@ -23,6 +23,7 @@ from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
+    check_known,
     check_settings,
     cluster_at,
     known_url,
@@ -33,7 +34,7 @@ from pyredisson.net.urls import (
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
 from pyredisson.shared import kinds, living, process
-from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.arguments import backoff_of, own_keywords, refuse
 from pyredisson.shared.made_owners import Owner, caller_of
 from pyredisson.shared.misuse import NotPortable
 from pyredisson.shared.patching import check_patched, is_patched
@@ -68,6 +69,7 @@ R = TypeVar("R")
 
 
 @final
+@own_keywords
 class Redisson(NotPortable):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
@@ -86,7 +88,14 @@ class Redisson(NotPortable):
         config: The settings that differ from the defaults.
     """
 
-    def __init__(self, redis: redis.Redis | redis.RedisCluster | None = None, *, config: Config | None = None) -> None:
+    def __init__(
+        self,
+        redis: redis.Redis | redis.RedisCluster | None = None,
+        *,
+        config: Config | None = None,
+        **unknown: NoReturn,
+    ) -> None:
+        refuse(self.__init__, unknown)
         self._start(_default() if redis is None else redis, config, None)
 
     def _start(
@@ -131,7 +140,7 @@ class Redisson(NotPortable):
 
         Raises:
             ValueError: The URL is not valid.
-            TypeError: The URL is not a ``str``; or a setting belongs in ``config``.
+            TypeError: The URL is not a ``str``; or a setting belongs in ``config``, or is unknown.
         """
         check_settings(redis_kwargs)
         url = known_url(url)
@@ -140,10 +149,13 @@ class Redisson(NotPortable):
         cluster = cluster_at(url, redis_kwargs, redis.ConnectionPool)
         if cluster is not None:
             return cls._made(cluster, config, None)
+        sentinels = None
         if (found := parse_sentinel_url(url)) is not None:
             sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
-            return cls._made(redis.Redis.from_url(found.data, **redis_kwargs), config, None, sentinels)
-        return cls._made(redis.Redis.from_url(url, **redis_kwargs), config, None)
+            url = found.data
+        client = redis.Redis.from_url(url, **redis_kwargs)
+        check_known(client.connection_pool, redis_kwargs)
+        return cls._made(client, config, None, sentinels)
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
@@ -157,9 +169,10 @@ class Redisson(NotPortable):
             config: The settings that differ from the defaults.
 
         Raises:
-            ValueError: The URL is not valid.
+            ValueError: The URL is not valid; with the name of the variable.
         """
-        return cls.from_url(url_from_env(), config=config)
+        with url_from_env() as url:
+            return cls.from_url(url, config=config)
 
     @classmethod
     def embedded(cls, *, config: Config | None = None) -> Self:

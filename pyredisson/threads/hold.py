@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, final
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
+from pyredisson.shared.arguments import check_times
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
@@ -42,6 +43,7 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
     __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
 
     def __init__(self, lock: Handle, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
+        check_times(wait_time, lease_time)
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time

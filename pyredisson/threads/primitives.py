@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import cores_of, wait_of
+from pyredisson.shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND
 from pyredisson.threads.hold import HoldContext as Hold
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+@own_keywords
 class AnyLock(Handle):
     """The methods that :class:`Lock` and :class:`MultiLock` share."""
 
@@ -45,7 +46,7 @@ class AnyLock(Handle):
 
     _core: LockCore | MultiLockCore
 
-    def lock(self, lease_time: Seconds | None = None) -> None:
+    def lock(self, lease_time: Seconds | None = None, **unknown: NoReturn) -> None:
         """Acquire the lock, waiting without a time limit.
 
         If the calling thread already holds the lock, acquire it once more. :meth:`hold` is simpler: it
@@ -72,9 +73,10 @@ class AnyLock(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        refuse(self.lock, unknown)
         run(self._core.lock(lease_time))
 
-    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn) -> bool:
         """Try to acquire the lock, waiting at most ``wait_time`` seconds.
 
         Example::
@@ -98,6 +100,7 @@ class AnyLock(Handle):
             QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
             LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
         """
+        refuse(self.try_lock, unknown)
         return run(self._core.try_lock(wait_time, lease_time))
 
     def unlock(self) -> None:
@@ -168,7 +171,7 @@ class AnyLock(Handle):
         """
         return run(self._core.get_hold_count())
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1, **unknown: NoReturn) -> bool:
         """Acquire the lock as ``threading.Lock.acquire`` does, with the same rules for its arguments.
 
         Example::
@@ -187,6 +190,7 @@ class AnyLock(Handle):
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
         """
+        refuse(self.acquire, unknown)
         return run(self._core.acquire(wait_of(blocking, timeout)))
 
     def release(self) -> None:
@@ -229,7 +233,12 @@ class AnyLock(Handle):
     ) -> Hold[Lease[None] | None]: ...
 
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
 
@@ -254,6 +263,7 @@ class AnyLock(Handle):
             LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip)
 
 
@@ -367,6 +377,7 @@ class SpinLock(Lock):
 
 
 @final
+@own_keywords
 class FencedLock(Lock):
     """A :class:`Lock` that gives each hold a fencing token, greater than the tokens of all earlier holds.
 
@@ -385,7 +396,7 @@ class FencedLock(Lock):
 
     _core: FencedLockCore  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def lock_and_get_token(self, lease_time: Seconds | None = None) -> int:
+    def lock_and_get_token(self, lease_time: Seconds | None = None, **unknown: NoReturn) -> int:
         """Acquire the lock as :meth:`lock` does, and return the token of the hold.
 
         Example::
@@ -393,9 +404,12 @@ class FencedLock(Lock):
             token = lock.lock_and_get_token()
             lock.unlock()
         """
+        refuse(self.lock_and_get_token, unknown)
         return run(self._core.lock_and_get_token(lease_time))
 
-    def try_lock_and_get_token(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> int | None:
+    def try_lock_and_get_token(
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn
+    ) -> int | None:
         """Try to acquire the lock as :meth:`try_lock` does.
 
         Example::
@@ -407,6 +421,7 @@ class FencedLock(Lock):
         Returns:
             The token of the hold, or ``None`` if the lock was not acquired in time.
         """
+        refuse(self.try_lock_and_get_token, unknown)
         return run(self._core.try_lock_and_get_token(wait_time, lease_time))
 
     @overload  # type: ignore[override]  # The token is what makes the difference.
@@ -420,7 +435,12 @@ class FencedLock(Lock):
     ) -> Hold[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
 
@@ -429,6 +449,7 @@ class FencedLock(Lock):
             with lock.hold(wait_time=5) as lease:
                 print(lease.token)
         """
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip)
 
     def get_token(self) -> int | None:

@@ -81,7 +81,7 @@ class LoopTicket(ThreadTicket):
         self._quiet_for -= first
         if self._quiet_for <= 0:
             _log.warning(
-                "a call has been waiting for %r for %g s, and blocks the event loop of its thread: use "
+                "pyredisson: a call has been waiting for %r for %g s, and blocks the event loop of its thread: use "
                 "pyredisson.asyncio in coroutines, and await the lock",
                 self._lock_name,
                 LOOP_BLOCKED_WARNING,
@@ -125,7 +125,7 @@ class ThreadLoop:
                 pause = run(self._step())
             except Exception:
                 # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("the %s failed and continues", self._name)
+                _log.exception("pyredisson: the %s failed and continues", self._name)
                 pause = 1.0
             run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
         end_inherited_thread(thread)
@@ -286,4 +286,4 @@ def _call(callback: Callable[..., object], args: tuple[object, ...]) -> None:
         if inspect.iscoroutine(result):
             asyncio.run(result)
     except Exception:
-        _log.exception("the callback %r failed", callback)
+        _log.exception("pyredisson: the callback %r failed", callback)

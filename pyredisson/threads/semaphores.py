@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.lease import Lease
+from pyredisson.shared.arguments import own_keywords, refuse
 from pyredisson.shared.handle import Handle
 from pyredisson.threads.permit_hold import PermitHold
 
@@ -72,6 +73,7 @@ class AnySemaphore(Handle):
 
 
 @final
+@own_keywords
 class Semaphore(AnySemaphore):
     """A number of permits that threads of any number of processes acquire and release.
 
@@ -94,7 +96,7 @@ class Semaphore(AnySemaphore):
 
     _core: SemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def acquire(self, permits: int = 1, *, timeout: Seconds | None = None) -> bool:
+    def acquire(self, permits: int = 1, *, timeout: Seconds | None = None, **unknown: NoReturn) -> bool:
         """Acquire ``permits`` permits, all or none, waiting for them if necessary.
 
         Example::
@@ -116,9 +118,10 @@ class Semaphore(AnySemaphore):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
+        refuse(self.acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(timeout, "timeout")))
 
-    def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0) -> bool:
+    def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0, **unknown: NoReturn) -> bool:
         """Try to acquire ``permits`` permits, all or none, waiting at most ``wait_time`` seconds.
 
         Example::
@@ -136,6 +139,7 @@ class Semaphore(AnySemaphore):
         Raises:
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`.
         """
+        refuse(self.try_acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(wait_time)))
 
     def release(self, permits: int = 1) -> None:
@@ -174,7 +178,9 @@ class Semaphore(AnySemaphore):
         self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool
     ) -> PermitHold[Lease[None] | None]: ...
 
-    def hold(self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False) -> PermitHold[Any]:
+    def hold(
+        self, permits: int = 1, wait_time: Seconds | None = None, *, skip: bool = False, **unknown: NoReturn
+    ) -> PermitHold[Any]:
         """Return a context manager that holds ``permits`` permits, all or none, for its block.
 
         The permits belong to the block and are released when it is left, in any thread.
@@ -200,6 +206,7 @@ class Semaphore(AnySemaphore):
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
+        refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     def __enter__(self) -> bool:
@@ -212,6 +219,7 @@ class Semaphore(AnySemaphore):
 
 
 @final
+@own_keywords
 class PermitExpirableSemaphore(AnySemaphore):
     """A semaphore whose permits have an id each, are released by that id, and may expire.
 
@@ -244,7 +252,7 @@ class PermitExpirableSemaphore(AnySemaphore):
         """
         run(self._core.set_permits(n))
 
-    def acquire(self, lease_time: Seconds | None = None) -> str:
+    def acquire(self, lease_time: Seconds | None = None, **unknown: NoReturn) -> str:
         """Acquire a permit, waiting without a time limit.
 
         Example::
@@ -265,9 +273,12 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        refuse(self.acquire, unknown)
         return run(self._core.acquire(lease_time))
 
-    def try_acquire(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> str | None:
+    def try_acquire(
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn
+    ) -> str | None:
         """Try to acquire a permit, waiting at most ``wait_time`` seconds.
 
         Example::
@@ -288,6 +299,7 @@ class PermitExpirableSemaphore(AnySemaphore):
                 it refused the request.
             OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
         """
+        refuse(self.try_acquire, unknown)
         return run(self._core.try_acquire(wait_time, lease_time))
 
     def release(self, permit_id: str) -> None:
@@ -369,7 +381,12 @@ class PermitExpirableSemaphore(AnySemaphore):
     ) -> PermitHold[Lease[None] | None]: ...
 
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool = False
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool = False,
+        **unknown: NoReturn,
     ) -> PermitHold[Any]:
         """Return a context manager that holds a permit for its block.
 
@@ -396,10 +413,12 @@ class PermitExpirableSemaphore(AnySemaphore):
                 takes precedence.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
+        refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
 @final
+@own_keywords
 class CountDownLatch(Handle):
     """A latch that lets all waiters, in any number of processes, proceed once it has been counted down to zero.
 
@@ -461,7 +480,7 @@ class CountDownLatch(Handle):
         """
         return run(self._core.get_count())
 
-    def wait(self, timeout: Seconds | None = None) -> bool:
+    def wait(self, timeout: Seconds | None = None, **unknown: NoReturn) -> bool:
         """Wait until the count is 0.
 
         Example::
@@ -480,4 +499,5 @@ class CountDownLatch(Handle):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
+        refuse(self.wait, unknown)
         return run(self._core.wait(timeout))

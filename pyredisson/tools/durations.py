@@ -68,12 +68,14 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # Not generic before
 
     Args:
         zero: Whether it may be 0.
+        least: The seconds that it must last at least.
     """
 
     name = "duration"
 
-    def __init__(self, *, zero: bool = False) -> None:
+    def __init__(self, *, zero: bool = False, least: float = 0) -> None:
         self._zero = zero
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds, or fail with a message for the user."""
@@ -83,4 +85,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # Not generic before
             self.fail(str(error), param, ctx)
         if seconds <= 0 and not self._zero:
             self.fail(f"must be longer than 0, {EXAMPLES}", param, ctx)
+        if seconds < self._least:
+            self.fail(f"must be at least {duration_text(self._least)}", param, ctx)
         return seconds

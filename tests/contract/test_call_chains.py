@@ -190,7 +190,7 @@ def test_a_release_for_another_owner_raises_naming_the_holder_and_hold(world: Th
         with pytest.raises(LockNotOwnedError) as caught:
             request.run(who, lock.unlock)
         said = str(caught.value)
-        assert f"thread {name!r} of this client holds it" in said
+        assert f"held by thread {name!r} of this client" in said
         assert "hold()" in said
         assert "new_owner()" in said
     thread.do(held.run, lock.unlock)

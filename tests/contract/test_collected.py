@@ -58,7 +58,8 @@ def test_a_client_that_is_collected_while_it_holds_tells_what(
         world.until(lambda: len(lost) == 2)
     assert sorted(lost) == [("job", alice.number), ("turn", alice.number)]
     (said,) = collected(caplog)
-    assert "'job', 'turn'" in said
+    assert said.startswith("pyredisson: client ")
+    assert "'job', 'turn', which can no longer be released: each expires with its lease" in said
     world.until(lambda: any(type(event).__name__ == "ClientCollected" for event in happened))
     (event,) = [event for event in happened if type(event).__name__ == "ClientCollected"]
     assert event.names == ("job", "turn")

@@ -67,6 +67,40 @@ def test_wrong_numbers_of_permits_are_refused_at_once(world: World, kind: str) -
         world.actor().get(client, kind, "seats", permits="3")
 
 
+@pytest.mark.parametrize(
+    ("kind", "there", "wanted", "told"),
+    [
+        ("permit_expirable_semaphore", 2, 5, 2),
+        ("permit_expirable_semaphore", 5, 2, 5),
+        ("permit_expirable_semaphore", 3, 3, None),
+        ("semaphore", 5, 2, 4),  # One of them is held, which is stored nowhere.
+        ("semaphore", 2, 5, None),
+        ("semaphore", 3, 3, None),
+    ],
+)
+def test_another_number_of_permits_is_logged_once_where_it_is_known(
+    world: World, kind: str, there: int, wanted: int, told: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice = world.actor()
+    before = alice.get(client, kind, "seats", permits=there)
+    assert before.acquire()
+    with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
+        for _ in range(3):
+            mine = alice.get(client, kind, "seats", permits=wanted)
+            assert mine.available_permits() == there - 1
+            with mine.hold():
+                pass
+    differ = [event for event in happened if isinstance(event, events.PermitsDiffer)]
+    assert [(event.name, event.wanted, event.permits) for event in differ] == [("seats", wanted, told)][
+        : told is not None
+    ]
+    assert [f"permits={wanted}, but it has {told}" in record.getMessage() for record in caplog.records] == [True] * len(
+        differ
+    )
+
+
 @each_kind
 def test_a_waiter_for_permits_that_were_never_set_is_logged_once(
     world: World, kind: str, caplog: pytest.LogCaptureFixture

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
-from pyredisson import LockError, LockLostError, LockTimeoutError
+from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import World
-from tests.worlds.environments import asyncio_only, each_runtime
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -76,6 +77,8 @@ def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, wait: float
     assert isinstance(refusal.value, TimeoutError)
     assert isinstance(refusal.value, LockError)
     assert refusal.value.name == "orders"
+    assert str(refusal.value).startswith("timed out after 0.2 s" if wait else "lock 'orders' is held by ")
+    assert " of this client" in str(refusal.value)
 
 
 def test_a_block_waits_without_a_limit_by_default(world: World) -> None:
@@ -112,6 +115,51 @@ def test_an_exception_of_the_body_goes_first(world: World) -> None:
         raise ZeroDivisionError
     mine.lock()
     assert mine.get_hold_count() == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
+@pytest.mark.parametrize("kind", ["lock", "multi_lock", "permit_expirable_semaphore"])
+def test_a_loss_is_noted_on_an_exception_of_the_body(world: World, kind: str) -> None:
+    client, actor = world.client(), world.actor()
+    if kind == "multi_lock":
+        members = [client.real.get_lock("orders"), client.real.get_lock("stock")]
+        mine = Remote(client.real.get_multi_lock(*members), actor)
+    else:
+        mine = actor.get(client, kind)
+    if kind == "permit_expirable_semaphore":
+        mine.try_set_permits(1)
+    with pytest.raises(ZeroDivisionError) as error, mine.hold():
+        for name in world.redis.everything():
+            world.redis.delete(name)
+        raise ZeroDivisionError
+    (note,) = error.value.__notes__
+    assert "was lost by" in note
+    assert "Work done since then" in note
+    with pytest.raises(ZeroDivisionError) as error, actor.lock(client, "other").hold():
+        raise ZeroDivisionError
+    assert not hasattr(error.value, "__notes__")
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "multi_lock", "write_lock"])
+def test_an_unlock_too_many_says_that_no_one_holds_it(world: World, kind: str) -> None:
+    client, actor = world.client(), world.actor()
+    if kind == "multi_lock":
+        real = client.real.get_multi_lock(client.real.get_lock("orders"), client.real.get_lock("stock"))
+    elif kind == "write_lock":
+        real = client.real.get_read_write_lock("orders").write_lock()
+    else:
+        real = getattr(client.real, f"get_{kind}")("orders")
+    mine = Remote(real, actor)
+    mine.lock()
+    mine.unlock()
+    with pytest.raises(LockNotOwnedError, match=r"is not held by .*: no one holds it \(released twice") as refusal:
+        mine.unlock()
+    assert "only the thread" not in str(refusal.value)
+    mine.lock()
+    with pytest.raises(LockNotOwnedError, match=r"held by .* of this client, and only the thread") as refusal:
+        Remote(real, world.actor()).unlock()
+    assert "no one" not in str(refusal.value)
 
 
 @each_runtime

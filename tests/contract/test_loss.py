@@ -44,6 +44,7 @@ def test_a_loss_is_reported_by_a_callback_a_warning_and_an_event(
     assert lost == [("orders", number)]
     [record] = [record for record in caplog.records if "was lost" in record.getMessage()]
     assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
+    assert record.getMessage().startswith("pyredisson: lock 'orders' of ")
     assert (record.lock, record.owner) == ("orders", f"{client.id}:{number}")
     [event] = [event for event in happened if isinstance(event, events.Lost)]
     assert (event.name, event.owner) == ("orders", f"{client.id}:{number}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -57,9 +59,12 @@ def test_clients_leases_and_blocks_cannot_be_pickled_or_copied(
     lock = world.actor().lock(client)
     hold = lock.hold()
     with hold as lease:
-        for thing in (client.real, hold.real, lease, world.api.MultiLock(lock.real)):
-            with pytest.raises(TypeError, match=r"cannot be pickled or copied.*Redisson\.from_url\("):
+        with pytest.raises(TypeError, match=r"cannot be pickled or copied.*Redisson\.from_url\("):
+            make_copy(client.real)
+        for thing in (hold.real, lease, world.api.MultiLock(lock.real)):
+            with pytest.raises(TypeError, match=r"cannot be pickled or copied.*acquires the lock itself") as refusal:
                 make_copy(thing)
+            assert "from_url" not in str(refusal.value)
 
 
 def test_a_password_is_not_shown(world: ClockWorld) -> None:
@@ -103,3 +108,98 @@ def test_synchronized_without_parentheses_is_refused_at_once(world: ClockWorld) 
             client.synchronized(function)
     with pytest.raises(TypeError, match=r"@client\.synchronized\("):
         client.synchronized(7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "wrong", "says"),
+    [
+        ("lock", "try_lock", "timeout", "Lock.try_lock() has no keyword argument 'timeout': use wait_time"),
+        (
+            "fair_lock",
+            "hold",
+            "blocking_timeout",
+            "FairLock.hold() has no keyword argument 'blocking_timeout': use wait_t",
+        ),
+        ("fenced_lock", "hold", "timeout", "FencedLock.hold() has no keyword argument 'timeout': use wait_time"),
+        ("fenced_lock", "try_lock_and_get_token", "timeout", "use wait_time"),
+        ("fenced_lock", "lock_and_get_token", "ttl", "use lease_time"),
+        (
+            "token_lock",
+            "acquire",
+            "blocking_timeout",
+            "TokenLock.acquire() has no keyword argument 'blocking_timeout': us",
+        ),
+        ("spin_lock", "acquire", "wait_time", "use timeout"),
+        ("lock", "acquire", "lease_time", "it takes blocking and timeout; try_lock() and hold() take lease_time"),
+        ("lock", "lock", "timeout", "Lock.lock() has no keyword argument 'timeout': it takes lease_time; try_lock()"),
+        (
+            "lock",
+            "try_lock",
+            "patience",
+            "Lock.try_lock() has no keyword argument 'patience': it takes wait_time and le",
+        ),
+        ("semaphore", "acquire", "wait_time", "Semaphore.acquire() has no keyword argument 'wait_time': use timeout"),
+        (
+            "semaphore",
+            "try_acquire",
+            "timeout",
+            "Semaphore.try_acquire() has no keyword argument 'timeout': use wait_time",
+        ),
+        ("semaphore", "hold", "timeout", "use wait_time"),
+        (
+            "permit_expirable_semaphore",
+            "try_acquire",
+            "timeout",
+            "PermitExpirableSemaphore.try_acquire() has no keyword",
+        ),
+        ("permit_expirable_semaphore", "hold", "ttl", "use lease_time"),
+        (
+            "count_down_latch",
+            "wait",
+            "wait_time",
+            "CountDownLatch.wait() has no keyword argument 'wait_time': use timeout",
+        ),
+    ],
+)
+def test_a_wrong_keyword_names_the_right_one(world: ClockWorld, kind: str, method: str, wrong: str, says: str) -> None:
+    handle = world.actor().get(world.client(), kind)
+    with pytest.raises(TypeError) as refusal:
+        getattr(handle, method)(**{wrong: 5})
+    assert says in str(refusal.value)
+    assert "unknown" not in str(inspect.signature(getattr(handle.real, method)))
+
+
+def test_a_wrong_keyword_of_a_multi_lock_names_the_right_one(world: ClockWorld) -> None:
+    client, actor = world.client().real, world.actor()
+    both = client.get_multi_lock(client.get_lock("a"), client.get_lock("b"))
+    with pytest.raises(TypeError, match=r"MultiLock\.try_lock\(\) has no keyword argument 'timeout': use wait_time"):
+        actor.do(both.try_lock, timeout=5)
+
+
+def test_a_wrong_keyword_of_a_client_says_where_it_belongs(world: ClockWorld) -> None:
+    with pytest.raises(TypeError, match=r"Redisson\(\) has no keyword argument 'url': use Redisson\.from_url\(url\)"):
+        world.api.Redisson(url="redis://h")
+    with pytest.raises(TypeError, match=r"use config=Config\(timeout=\.\.\.\)"):
+        world.api.Redisson(timeout=5)
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "semaphore", "permit_expirable_semaphore"])
+def test_an_invalid_time_of_a_hold_is_refused_when_it_is_made(world: ClockWorld, kind: str) -> None:
+    handle = getattr(world.client().real, f"get_{kind}")("orders")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # It was never made, so that it was never entered is no news.
+        for wait in (-1, float("nan")):
+            with pytest.raises(ValueError, match="wait_time"):
+                handle.hold(wait_time=wait)
+        with pytest.raises(TypeError, match="wait_time"):
+            handle.hold(wait_time="5")
+        if kind != "semaphore":
+            with pytest.raises(ValueError, match="lease_time"):
+                handle.hold(lease_time=0)
+        gc.collect()
+
+
+def test_a_timedelta_is_no_timeout_of_threading(world: ClockWorld) -> None:
+    lock = world.actor().lock(world.client())
+    with pytest.raises(TypeError, match=r"not a timedelta; try_lock\(wait_time=...\) takes one"):
+        lock.acquire(timeout=timedelta(seconds=1))

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pickle
+import re
 import socket
 import time
 from typing import Any
@@ -297,7 +298,7 @@ def test_presence_that_hangs_keeps_no_lock_waiting(world: ClockWorld, proxy: Pro
 
 def not_acquired(lock: Remote, wait: float = 0.05) -> LockTimeoutError:
     with pytest.raises(LockTimeoutError) as error:
-        lock.hold(wait).__enter__()
+        lock.hold(wait_time=wait).__enter__()
     return error.value
 
 
@@ -326,11 +327,47 @@ def test_errors_name_the_holder_of_another_client(world: ClockWorld) -> None:
         two.lock(mine).unlock()
     assert refused.value.holder is not None
     assert refused.value.holder.client_id == theirs.real.id
-    assert "held for" in str(refused.value)
+    assert "s; its lease ends in" in str(refused.value)
     assert pickle.loads(pickle.dumps(refused.value)).holder == refused.value.holder
 
-    with pytest.raises(LockError, match=r"holds a hash.* It is held for .* by web@"):
+    with pytest.raises(LockError, match=r"holds a hash.* It is held by web@"):
         two.get(mine, "semaphore", "orders").acquire()
+
+
+def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWorld) -> None:
+    theirs, mine = world.client(), world.client()
+    one, two = world.actors(2)
+    one.lock(theirs, "stock").lock()
+    locks = [mine.real.get_lock(name) for name in ("stock", "orders")]
+    both = Remote(mine.real.get_multi_lock(*locks), two)
+    for wait in (0, 0.05):
+        error = not_acquired(both, wait)
+        assert re.search(r"multi-lock 'orders \+ stock'.*; 'stock' is held by .*; its lease ends", str(error))
+        assert error.holder is not None
+        assert error.holder.client_id == theirs.real.id
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+@pytest.mark.parametrize("same_client", [True, False])
+def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world: ClockWorld, kind: str, same_client: bool) -> None:
+    theirs = world.client(client_name="web", **SOON)
+    mine = theirs if same_client else world.client()
+    one, two = world.actors(2)
+    with one.get(theirs, kind, "seats", permits=1).hold():
+        world.until(lambda: told(world, theirs))
+        for wait in (0, 0.05):
+            error = not_acquired(two.get(mine, kind, "seats"), wait)
+            assert f"; held by web@{socket.gethostname()} pid {os.getpid()} thread" in str(error)
+            assert str(error).startswith("timed out" if wait else "not enough permits of 'seats' are available")
+            assert error.holder is not None
+            assert error.holder.client_id == theirs.real.id
+            assert error.holder.thread_id == one.number
+
+
+def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world: ClockWorld) -> None:
+    semaphore = world.actor().get(world.client(), "semaphore", "seats", permits=3)
+    with pytest.raises(LockTimeoutError, match=r"waiting for 5 permits of 'seats'; 3 of 5 are available$"):
+        semaphore.hold(5, wait_time=0.05).enter()
 
 
 def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
@@ -341,7 +378,7 @@ def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
     assert error.holder is not None
     assert (error.holder.client_id, error.holder.thread_id) == (client.real.id, one.number)
     assert error.holder.pid == os.getpid()
-    assert "of this client holds it" in str(error)
+    assert "held by thread" in str(error) or "held by task" in str(error)
     with pytest.raises(LockNotOwnedError) as refused:
         two.lock(client).unlock()
     assert refused.value.holder is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -203,6 +204,15 @@ def test_a_name_that_no_lock_can_have(world: World) -> None:
     call = decorated(client, lambda x: None, "{x}")
     with pytest.raises(ValueError, match="must not be empty"):
         world.actor().do(call, "")
+
+
+@each_runtime
+@pytest.mark.parametrize("template", ["o:{x.id}", "o:{x[id]}", "o:{x[7]}", "o:{x:d}"])
+def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_template(world: World, template: str) -> None:
+    call = decorated(world.client(), lambda x: None, template)
+    with pytest.raises(ValueError, match=f"{re.escape(repr(template))} for this call of .*<lambda>") as refusal:
+        world.actor().do(call, "a")
+    assert isinstance(refusal.value.__cause__, (AttributeError, TypeError, IndexError, ValueError))
 
 
 @each_runtime

@@ -120,10 +120,10 @@ def test_a_timeout_says_nothing_of_the_key_of_a_lock(world: World, kind: str) ->
 @pytest.mark.parametrize(
     ("held", "wanted", "told"),
     [
-        ("write_lock", "lock", "holds it as a read-write lock (a lock needs another name)"),
-        ("read_lock", "fair_lock", "holds it as a read-write lock (a lock needs another name)"),
-        ("lock", "write_lock", "holds it as a lock (a read-write lock needs another name)"),
-        ("spin_lock", "read_lock", "holds it as a lock (a read-write lock needs another name)"),
+        ("write_lock", "lock", "of this client as a read-write lock (a lock needs another name)"),
+        ("read_lock", "fair_lock", "of this client as a read-write lock (a lock needs another name)"),
+        ("lock", "write_lock", "of this client as a lock (a read-write lock needs another name)"),
+        ("spin_lock", "read_lock", "of this client as a lock (a read-write lock needs another name)"),
     ],
 )
 def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(
@@ -191,7 +191,7 @@ def test_too_few_nodes_say_what_their_keys_hold(world: World, kind: str) -> None
             use()
         for node, state in error.value.nodes.items():
             if node.startswith("node 2"):
-                assert state == "taken"
+                assert state == "granted"
                 continue
             assert isinstance(state, LockError)
             assert f"the key 'orders' holds a list, but a {NAMED[kind]} is stored differently: no lock of" in str(state)

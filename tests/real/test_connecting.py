@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -97,3 +103,79 @@ def test_many_clients_that_start_at_once_on_a_slow_server(
     stopped.resume()
     for call in calls:
         call.result(20)
+
+
+# ---- what the errors say ---------------------------------------------------------------------------------------------
+
+USES: dict[str, Callable[[Any], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
+    "lock": lambda client: (client.get_lock("orders").try_lock, ()),
+    "query": lambda client: (client.get_lock("orders").is_locked, ()),
+    "unlock": lambda client: (client.get_lock("orders").force_unlock, ()),
+    "semaphore": lambda client: (client.get_semaphore("seats").try_acquire, ()),
+    "permits": lambda client: (client.get_permit_expirable_semaphore("seats").get_permits, ()),
+}
+
+
+@pytest.fixture(params=["refuses", "is silent", "closes"])
+def no_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An address at which no server is to be found: nothing listens, or something else does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        if request.param == "refuses":
+            listener.close()
+        if request.param == "closes":
+
+            def close_each() -> None:
+                with contextlib.suppress(OSError):
+                    while True:
+                        listener.accept()[0].close()
+
+            threading.Thread(target=close_each, daemon=True).start()
+        yield address
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_server_that_is_not_there_is_named_with_what_to_do(
+    world: ClockWorld, no_server: str, scheme: str, use: str
+) -> None:
+    client, actor = world.from_url(f"{scheme}://:hunter2@{no_server}", timeout=0.6), world.actor()
+    call, args = USES[use](client)
+    with pytest.raises(AWAY) as error:
+        actor.do(call, *args)
+    text = str(error.value)
+    url = f"{scheme}://:***@{no_server}/0"
+    for part in (f"Is a server running at {url}", f"`pyredisson doctor --url {url}`", "from_url(", "embedded()"):
+        assert text.count(part) == 1
+    assert "hunter2" not in text
+    assert ("TLS" in text) is ("connecting to" not in text)
+
+
+def test_a_server_that_went_away_is_named_without_advice_for_beginners(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client, actor = world.from_url(server.url, timeout=0.6), world.actor()
+    lock = client.get_lock(unique_name)
+    assert actor.do(lock.try_lock)
+    server.kill()
+    with pytest.raises(AWAY, match=re.escape(f"({client.url})")) as error:
+        actor.do(lock.is_locked)
+    assert "embedded()" not in str(error.value)
+
+
+@pytest.mark.parametrize("protocol", ["", "?protocol=2", "?protocol=3"])
+def test_a_missing_password_is_asked_for(world: ClockWorld, fresh_server: Callable[..., Server], protocol: str) -> None:
+    server = fresh_server()
+    server.client().config_set("requirepass", "sesame")
+    without, actor = world.from_url(f"redis://127.0.0.1:{server.port}{protocol}"), world.actor()
+    with pytest.raises(AuthenticationError, match=r"requires a password.*:password@") as error:
+        actor.do(without.get_lock("orders").try_lock)
+    assert f"at redis://127.0.0.1:{server.port}/0 " in str(error.value)
+    wrong = world.from_url(f"redis://:hunter2@127.0.0.1:{server.port}{protocol}")
+    with pytest.raises(AuthenticationError, match=f"127.0.0.1:{server.port}") as error:
+        actor.do(wrong.get_lock("orders").try_lock)
+    assert "requires a password" not in str(error.value)
+    assert "hunter2" not in str(error.value)

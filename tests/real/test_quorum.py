@@ -100,7 +100,7 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(
             node, said = state
             assert node == f"node {number} ({server.url})"
             assert node in str(error)
-            assert said == "taken" if number > 3 else isinstance(said, Exception)
+            assert said == "granted" if number > 3 else isinstance(said, Exception)
         assert "3 of 5" in str(error)
     for server in fleet.servers[3:]:
         with server.client() as direct:

@@ -211,6 +211,27 @@ def test_the_first_start_of_all_nodes_votes_and_is_logged_once(
     assert unique_name in line.getMessage()
 
 
+@pytest.mark.parametrize("guard", [True, False])
+def test_nodes_that_keep_no_data_are_warned_of_together_unless_there_is_no_guard(
+    world: ClockWorld, fleet: Fleet, unique_name: str, guard: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = world.actor()
+    clients = clients_of(world, fleet, tuple(range(NODES)), restart_guard=guard)
+    for client in clients:
+        alice.do(client.get_lock(unique_name).is_locked)  # It is connected, so that the first round reaches all nodes.
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for name in (unique_name, f"{unique_name}:2"):
+            lock = over(clients, name)
+            alice.do(lock.lock)
+            alice.do(lock.unlock)
+    lines = [record.getMessage() for record in caplog.records if "appendonly" in record.getMessage()]
+    assert len(lines) == guard
+    for index, client in enumerate(clients):
+        for line in lines:
+            assert f"node {index + 1} ({client.url})" in line
+    assert len([each for each in world.heard(ServerUnsafe) if each.setting == "appendonly"]) == guard
+
+
 @pytest.fixture
 def silent(fresh_server: Callable[..., Server]) -> Server:
     """A node whose user may not run INFO."""

@@ -10,6 +10,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -98,16 +99,41 @@ def test_every_setting_is_covered_here() -> None:
 
 
 @pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize(
-    ("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (86_400, 86_400.0)]
-)
+@pytest.mark.parametrize(("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (3600, 3600.0)])
 def test_times_are_kept_in_seconds(name: str, value: Any, kept: float) -> None:
     result = getattr(Config(**{name: value}), name)
     assert result == kept
     assert type(result) is float
 
 
-@pytest.mark.parametrize("name", [*TIMES, "restart_guard"])
+@pytest.mark.parametrize("name", [name for name in TIMES if name != "lock_watchdog_timeout"])
+def test_a_plain_number_may_be_a_day(name: str) -> None:
+    assert getattr(Config(**{name: 86_400}), name) == 86_400.0
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(30_000, "30"), (3600.1, "3.6001"), (86_400, "86.4")])
+def test_a_watchdog_timeout_in_milliseconds_is_refused(value: float, seconds: str) -> None:
+    with pytest.raises(ValueError, match="in seconds, not in milliseconds as Redisson") as refusal:
+        Config(lock_watchdog_timeout=value)
+    assert f"Did you mean {seconds}?" in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", [0.01, 0.0999, timedelta(milliseconds=99)], ids=repr)
+def test_a_watchdog_timeout_that_cannot_be_renewed_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"in seconds, and at least 0\.1"):
+        Config(lock_watchdog_timeout=value)
+
+
+@pytest.mark.parametrize("value", [0.1, 3600, timedelta(milliseconds=100), timedelta(hours=2)], ids=repr)
+def test_a_watchdog_timeout_that_is_intended_is_kept(value: Any) -> None:
+    config = Config(lock_watchdog_timeout=value)
+    wanted = value.total_seconds() if isinstance(value, timedelta) else value
+    assert config.lock_watchdog_timeout == wanted
+    assert dataclasses.replace(config, timeout=1) == Config(lock_watchdog_timeout=value, timeout=1)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize("name", [*(name for name in TIMES if name != "lock_watchdog_timeout"), "restart_guard"])
 def test_a_plain_number_beyond_a_day_is_asked_about(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}=.*seconds\?"):
         Config(**{name: 100_000})
@@ -186,6 +212,19 @@ def test_callbacks_are_callable() -> None:
         Config(on_lock_lost="print")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="listener"):
         Config(listeners=(print, "print"))  # type: ignore[arg-type]
+    for odd in (print, None, "print"):
+        with pytest.raises(TypeError, match=r"listeners=\(listener,\)"):
+            Config(listeners=odd)  # type: ignore[arg-type]
+
+
+def test_callbacks_take_what_they_are_called_with() -> None:
+    for wrong in (lambda: None, lambda name: None, lambda name, thread_id, more: None, len):
+        with pytest.raises(TypeError, match="on_lock_lost is called with 2 arguments, the lock's name and the thread"):
+            Config(on_lock_lost=wrong)
+    with pytest.raises(TypeError, match="every listener is called with 1 argument, the event"):
+        Config(listeners=(print, lambda: None))  # type: ignore[arg-type]
+    for right in (lambda *told: None, lambda told, more=None: None, print, max, mock.Mock()):
+        Config(on_lock_lost=right, listeners=(right,))
 
 
 def test_listeners_are_kept_from_changing() -> None:

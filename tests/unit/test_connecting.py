@@ -8,6 +8,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
 import pyredisson
 import pyredisson.asyncio
@@ -35,6 +37,37 @@ def test_several_settings_are_named_together(api: ModuleType) -> None:
 @both
 def test_settings_of_the_connection_are_not(api: ModuleType) -> None:
     assert api.Redisson.from_url("redis://h", socket_keepalive=True, db=3).url == "redis://h:6379/3"
+
+
+PLACES = ["redis://h", "valkeys://h/1", "unix:///run/s", "redis+cluster://h", "redis+sentinel://h/service"]
+
+
+@both
+@pytest.mark.parametrize("url", PLACES)
+def test_an_unknown_setting_is_refused_at_once(api: ModuleType, url: str) -> None:
+    with pytest.raises(TypeError, match=r"'sockt_timeout' is not a setting .* did you mean 'socket_timeout'"):
+        api.Redisson.from_url(url, sockt_timeout=1)
+    with pytest.raises(TypeError, match=r"'frobnicate' is not a setting of redis-py's connections$"):
+        api.Redisson.from_url(url, frobnicate=1)
+    with pytest.raises(ValueError, match=r"'sockt_timeout' is not a setting .* did you mean 'socket_timeout'"):
+        api.Redisson.from_url(f"{url}?sockt_timeout=1")
+
+
+@both
+@pytest.mark.parametrize("url", PLACES)
+def test_known_settings_are_accepted(api: ModuleType, url: str) -> None:
+    settings: dict[str, Any] = {"socket_timeout": 1, "health_check_interval": 5, "retry_on_timeout": True}
+    assert api.Redisson.from_url(url, client_name="web", max_connections=5, decode_responses=True, **settings).url
+
+
+def test_a_client_of_the_other_form_is_led_there() -> None:
+    with pytest.raises(TypeError, match=r"not redis\.asyncio.*; pyredisson\.asyncio\.Redisson"):
+        pyredisson.Redisson(redis.asyncio.Redis())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not redis\.client.*; pyredisson\.Redisson"):
+        pyredisson.asyncio.Redisson(redis.Redis())  # type: ignore[arg-type]
+    for wrong in ("redis://h", 5, object()):
+        with pytest.raises(TypeError, match="from_url"):
+            pyredisson.Redisson(wrong)  # type: ignore[arg-type]
 
 
 @both
@@ -95,8 +128,56 @@ def test_the_environment_says_where(
 @both
 def test_a_wrong_url_in_the_environment_is_an_error(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYREDISSON_URL", "localhost")
-    with pytest.raises(ValueError, match="redis://"):
+    with pytest.raises(ValueError, match=r"PYREDISSON_URL.*redis://"):
         api.Redisson.from_env()
+    monkeypatch.delenv("PYREDISSON_URL")
+    monkeypatch.setenv("REDIS_URL", "redis://h?db=abc")
+    with pytest.raises(ValueError, match="REDIS_URL"):
+        api.Redisson.from_env()
+
+
+DATABASES = ["l", "xx", "1/2", "1/", "/1", "-1", "+1", "1.0", "1_0", " 1", "0x1", "%31", "\u0661", "1l", "l1"]
+URLS = ["redis://h/", "rediss://h/", "valkey://h/", "valkeys://h/", "redis+cluster://h/", "redis+sentinel://h/service/"]
+
+
+@both
+@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize("url", URLS)
+def test_a_database_is_one_decimal_number(
+    api: ModuleType, url: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match=r"database|no path"):
+        api.Redisson.from_url(url + database)
+    monkeypatch.setenv("PYREDISSON_URL", url + database)
+    with pytest.raises(ValueError, match=r"PYREDISSON_URL.*(database|no path)"):
+        api.Redisson.from_env()
+
+
+@both
+@pytest.mark.parametrize(
+    ("url", "leads_to"),
+    [
+        ("redis://h", "redis://h:6379/0"),
+        ("redis://h/", "redis://h:6379/0"),
+        ("valkeys://h/15?socket_timeout=1", "rediss://h:6379/15"),
+        ("redis+sentinel://h/service/7", "redis+sentinel://h:26379/service/7"),
+        ("redis+sentinel://h/service", "redis+sentinel://h:26379/service/0"),
+        ("unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
+    ],
+)
+def test_a_database_that_is_one_is_used(api: ModuleType, url: str, leads_to: str) -> None:
+    assert api.Redisson.from_url(url).url == leads_to
+
+
+@both
+@pytest.mark.parametrize(
+    "url", ["redis://:12/hunter2@h/0", "redis://u:12/x/hunter2@h", "redis+sentinel://u:12/service/hunter2@h:1"]
+)
+def test_the_error_of_a_wrong_database_shows_no_password(api: ModuleType, url: str) -> None:
+    with pytest.raises(ValueError) as refusal:
+        api.Redisson.from_url(url)
+    assert "hunter2" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
 
 
 # ---- clients of valkey's ---------------------------------------------------------------------------------------------

@@ -233,3 +233,27 @@ def test_messages_and_public_docstrings_are_read(tmp_path: Path) -> None:
     )
     assert [line for line, text in texts_of(module, public=True) if list(refused_in(text))] == [2, 3]
     assert [line for line, text in texts_of(module, public=False) if list(refused_in(text))] == [3]
+
+
+def logged_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The texts that a module passes to a logger directly, with their lines."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("debug", "info", "warning", "error", "exception")
+            and ast.unparse(node.func.value).startswith("_")
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield node.lineno, str(node.args[0].value)
+
+
+def test_a_line_of_the_log_says_whose_it_is() -> None:
+    logged = [
+        (path.name, line, text)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text in logged_in(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert len(logged) > 10
+    assert [each for each in logged if not each[2].startswith("pyredisson: ")] == []

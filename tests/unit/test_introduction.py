@@ -65,7 +65,7 @@ def test_a_holder_in_words(holder: Holder, text: str) -> None:
         (Found(waiting=1), "1 other waits for it"),
         (
             Found(Holder(host="h", remaining=22.1), 41.0, 3),
-            "held for 41.0 s by h; its lease ends in 22.1 s unless it is renewed; 3 others wait for it",
+            "held by h for 41.0 s; its lease ends in 22.1 s unless it is renewed; 3 others wait for it",
         ),
         (Found(Holder(host="h", remaining=float("inf"))), "held by h; it never expires"),
         (

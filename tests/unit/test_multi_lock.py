@@ -23,9 +23,9 @@ MANY = 40_000
 def test_locks_of_the_other_form_are_refused() -> None:
     threads = pyredisson.Redisson.from_url("redis://localhost:1")
     tasks = pyredisson.asyncio.Redisson.from_url("redis://localhost:1")
-    with pytest.raises(TypeError, match=r"of pyredisson\.threads"):
+    with pytest.raises(TypeError, match=r"of pyredisson takes locks of pyredisson, not a pyredisson\.asyncio\.Lock"):
         pyredisson.MultiLock(threads.get_lock("a"), tasks.get_lock("a"))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"pyredisson\.asyncio"):
+    with pytest.raises(TypeError, match=r"of pyredisson\.asyncio takes .*, not a pyredisson\.Lock"):
         pyredisson.asyncio.MultiLock(tasks.get_lock("a"), threads.get_lock("a"))  # type: ignore[arg-type]
 
 
@@ -98,12 +98,12 @@ def asks_for_its_state(lock: pyredisson.MultiLock) -> None:
 
 
 def times_out(lock: pyredisson.MultiLock) -> None:
-    with pytest.raises(pyredisson.LockTimeoutError, match="of this client holds it"), lock.hold(0):
+    with pytest.raises(pyredisson.LockTimeoutError, match=r"is held by .* of this client"), lock.hold(0):
         pytest.fail("the block was run")
 
 
 def releases_what_it_does_not_hold(lock: pyredisson.MultiLock) -> None:
-    with pytest.raises(pyredisson.LockNotOwnedError, match="of this client holds it"):
+    with pytest.raises(pyredisson.LockNotOwnedError, match=r"held by .* of this client, and only"):
         lock.unlock()
 
 

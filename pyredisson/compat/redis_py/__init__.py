@@ -218,4 +218,4 @@ class Lock:
         except rx.LockError as lost:
             if self.raise_on_release_error:
                 raise
-            _log.warning("lock %r was lost before its block was left: %s", self.name, lost)
+            _log.warning("pyredisson: lock %r was lost before its block was left: %s", self.name, lost)

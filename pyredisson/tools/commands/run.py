@@ -57,7 +57,7 @@ class Runner(click.Command):
 )
 @click.option(
     "--watchdog",
-    type=Duration(),
+    type=Duration(least=0.1),
     default="30s",
     show_default=True,
     metavar="TIME",
