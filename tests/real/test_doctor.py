@@ -89,13 +89,15 @@ def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Ser
         for name in names:
             client.get_lock(name).lock()
         client.get_read_write_lock("stock").write_lock().lock()
+        client.get_token_lock("token").lock()
         direct.hset("a hash", "of", "somebody's")
+        direct.set("cfg:theme", "dark")
         assert examine([own.url]).grade is Grade.OK
-        for name in (*names, "stock"):
+        for name in (*names, "stock", "token"):
             direct.persist(name)
         report = examine([own.url])
         [node] = report.nodes
-        assert (node.leaked, len(node.samples), node.all_seen) == (9, 5, True)
+        assert (node.leaked, len(node.samples), node.all_seen) == (10, 5, True)
         assert report.grade is Grade.WARNING
         assert "never expire" in texts(report)
         assert node.keys_seen == direct.dbsize()

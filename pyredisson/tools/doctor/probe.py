@@ -23,6 +23,7 @@ from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
 from pyredisson.net.slots import SLOTS, Address, read_slots
 from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
 from pyredisson.tools.doctor.replies import check_pong, read_clock, read_info_text, read_save, read_scan
+from pyredisson.tools.inspection.replies import MAX_TOKEN, read_token
 
 __all__ = ["Node", "Replica", "SentinelAnswer", "SentinelView", "format_address", "probe", "read_replicas"]
 
@@ -249,11 +250,23 @@ def _leaked_among(client: Any, names: Sequence[bytes]) -> Iterable[bytes]:
         pipeline.type(name)
         pipeline.pttl(name)
     answers = pipeline.execute(raise_on_error=False)
-    for name, kind, time_to_live in zip(names, answers[::2], answers[1::2], strict=True):
-        if kind == b"hash" and time_to_live == -1:
+    lasting = [
+        (name, kind)
+        for name, kind, time_to_live in zip(names, answers[::2], answers[1::2], strict=True)
+        if time_to_live == -1
+    ]
+    for name, kind in lasting:
+        if kind == b"hash":
             _, pairs = read_scan("HSCAN", client.execute_command("HSCAN", name, 0, "COUNT", 10))
             if any(map(_OWNER.fullmatch, pairs[::2])):
                 yield name
+    strings = [name for name, kind in lasting if kind == b"string"]
+    for name in strings:
+        pipeline.getrange(name, 0, MAX_TOKEN)
+    for name, value in zip(strings, pipeline.execute(raise_on_error=False), strict=True):
+        seen = read_token(value, time.time()) if isinstance(value, bytes) else None
+        if seen is not None and seen.is_listed(expires=False):
+            yield name
 
 
 def read_replicas(info: bytes) -> list[Replica]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token, token_id
 
 __all__ = ["Change", "EventName", "Evidence", "State", "changes", "channels_of", "look_at", "read_look"]
 
@@ -110,7 +110,7 @@ def look_at(name: str, *, sharded: bool = False) -> list[tuple[Any, ...]]:
     return [
         ("PTTL", name),
         ("HSCAN", name, 0, "COUNT", MOST),
-        ("GETRANGE", name, 0, 80),
+        ("GETRANGE", name, 0, MAX_TOKEN),
         ("ZRANGE", SemaphoreNames(name).taken, 0, MOST - 1),
         ("GET", lock.token),
         ("LLEN", lock.queue),
@@ -141,9 +141,9 @@ def read_look(replies: Sequence[Any]) -> State:
                 if _OWNER.fullmatch(owner.removesuffix(_WRITE))
             }
     if isinstance(value, bytes) and value:
-        number = _number(_text(value))
-        if number is None:
-            holders, silent = {f"token {_digest(value)}": 1}, True
+        number = read_count(value)
+        if read_token(value, 0.0) is not None:
+            holders, silent = {f"token {token_id(value)}": 1}, True
     if isinstance(permits, list):
         holders.update((f"permit {permit.hex()}", 1) for permit in permits if isinstance(permit, bytes))
     counts = [each for each in listed if isinstance(each, int)]
@@ -199,7 +199,3 @@ def _text(value: Any) -> str:
 def _number(text: str) -> int | None:
     digits = text.removeprefix("-")
     return int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 20 else None
-
-
-def _digest(value: bytes) -> str:
-    return sha256(value).hexdigest()[:8]
