@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pyredisson.errors import RedissonError
+from pyredisson.errors import NoSyncedSlavesError, OutcomeUnknownError, QuorumUnreachableError, RedissonError
 
 __all__ = [
     "OUR_ERRORS",
+    "REASONS",
     "Connecting",
     "Failure",
     "NotNow",
@@ -17,6 +18,7 @@ __all__ = [
     "Unusable",
     "count_as_ours",
     "is_interruption",
+    "reason_of",
 ]
 
 E = TypeVar("E", bound=Exception)
@@ -78,3 +80,24 @@ def is_interruption(error: BaseException) -> bool:
     behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
     """
     return not isinstance(error, tuple(OUR_ERRORS))
+
+
+#: Why an acquire fails; see :class:`pyredisson.events.AcquireFailed`. The first is that of a time-out.
+REASONS = ("timeout", "connection", "quorum", "unknown", "replicas", "refused", "error")
+
+_CONNECTION = frozenset({"ConnectionError", "TimeoutError", "OSError"})
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why an acquire failed with this error: one of :data:`REASONS`."""
+    match error:
+        case QuorumUnreachableError():
+            return "quorum"
+        case OutcomeUnknownError():
+            return "unknown"
+        case NoSyncedSlavesError():
+            return "replicas"
+        case RedissonError():
+            return "error"
+    # Those of redis-py have these names, too. The core does not know that library.
+    return "connection" if _CONNECTION.intersection(each.__name__ for each in type(error).__mro__) else "refused"
