@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from pyredisson import events
-from pyredisson.errors import ClientClosedError, LockError
-from tests.worlds.base import World
+from pyredisson.errors import ClientClosedError, LockError, QuorumUnreachableError
+from tests.worlds.base import Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
 
@@ -215,6 +215,20 @@ def test_an_acquire_whose_wait_would_never_end_has_failed(world: World) -> None:
         mine.lock()
     [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
     assert (failed.name, failed.kind, failed.reason) == ("orders", "non_reentrant_lock", "error")
+    assert failed.error is error.value
+
+
+def test_listeners_hear_that_a_quorum_was_unreachable(world: World) -> None:
+    happened: list[events.Event] = []
+    actor, nodes = world.actor(), world.nodes(3, quorum_node_timeout=2.0, listeners=(happened.append,))
+    for index in (0, 2):
+        world.node(index).command("RPUSH", "orders", "no lock")
+    members = [node.real.get_lock("orders") for node in nodes]
+    handle = Remote(nodes[0].real.get_red_lock(*members), actor)
+    with pytest.raises(QuorumUnreachableError) as error:
+        handle.try_lock()
+    [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
+    assert (failed.name, failed.kind, failed.reason) == ("orders", "multi_lock", "quorum")
     assert failed.error is error.value
 
 
