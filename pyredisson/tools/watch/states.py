@@ -32,7 +32,8 @@ class State:
     """A lock, semaphore or latch at one moment.
 
     Attributes:
-        holders: The holds of each owner; an owner is a hash field, a permit's id or, for a token, ``"token"``.
+        holders: The holds of each owner; an owner is a hash field, a permit's id or, for a string,
+            the first digits of its SHA-256 behind ``"token"`` or ``"string"``.
         mode: ``"read"`` or ``"write"``, of a read-write lock.
         ends: Seconds until it expires; ``None`` if it is free, or never does.
         number: The value of a plain semaphore or a latch.
@@ -142,8 +143,10 @@ def read_look(replies: Sequence[Any]) -> State:
             }
     if isinstance(value, bytes) and value:
         number = read_count(value)
-        if read_token(value, 0.0) is not None:
-            holders, silent = {f"token {token_id(value)}": 1}, True
+        seen = read_token(value, 0.0)
+        if seen is not None:
+            what = "token" if seen.has_form else "string"  # Only a program that uses it knows whether that is a lock.
+            holders, silent = {f"{what} {token_id(value)}": 1}, True
     if isinstance(permits, list):
         holders.update((f"permit {permit.hex()}", 1) for permit in permits if isinstance(permit, bytes))
     counts = [each for each in listed if isinstance(each, int)]
