@@ -82,6 +82,14 @@ def test_a_quorum_with_and_without_its_majority(fresh_server: Callable[..., Serv
     assert report.findings[0].text == "no quorum: 2 of 5 are reachable, 3 are needed"
 
 
+def test_strings_that_are_as_many_as_data_are_no_leaks(fresh_server: Callable[..., Server]) -> None:
+    own = fresh_server()
+    with own.client() as direct:
+        direct.mset({f"index:{number}": f"{number:032x}" for number in range(1001)})
+    [node] = examine([own.url]).nodes
+    assert (node.leaked, node.samples) == (0, [])
+
+
 def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Server]) -> None:
     own = fresh_server(server.build)
     with pyredisson.Redisson.from_url(own.url) as client, own.client() as direct:

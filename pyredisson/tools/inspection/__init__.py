@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyredisson.tools.inspection.graph import Edge, WaitGraph, wait_graph
 from pyredisson.tools.inspection.inspector import Inspector, is_meant
-from pyredisson.tools.inspection.look import MAX_DOUBTFUL
 from pyredisson.tools.inspection.model import ClientView, LockView, PresenceEntry, Snapshot, WaiterView, Who, as_json
+from pyredisson.tools.inspection.replies import MAX_DOUBTFUL
 from pyredisson.tools.inspection.servers import describe
 from pyredisson.tools.inspection.unlock import Unlocked
 from pyredisson.tools.inspection.views import DOUBTFUL, NEVER_EXPIRES, NOT_UTF8

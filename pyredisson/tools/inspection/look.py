@@ -15,6 +15,7 @@ from pyredisson.tools.inspection.model import LockView
 from pyredisson.tools.inspection.people import People
 from pyredisson.tools.inspection.reading import Stored, read_stored
 from pyredisson.tools.inspection.replies import (
+    MAX_DOUBTFUL,
     MAX_PRESENCE_BYTES,
     MAX_TOKEN,
     TOKEN_SIZES,
@@ -43,14 +44,13 @@ from pyredisson.tools.inspection.scan import (
 from pyredisson.tools.inspection.servers import Server, Servers, in_batches
 from pyredisson.tools.inspection.views import view_of
 
-__all__ = ["MAX_DOUBTFUL", "Look", "Progress"]
+__all__ = ["Look", "Progress"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""
 
 BATCH = 200  # locks that are read at a time
 MAX_ID = 64  # characters of a client's id
-MAX_DOUBTFUL = 1000  # strings that may be locks or data
 PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
 
 _GLOB = frozenset("*?[\\")

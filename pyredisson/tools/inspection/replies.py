@@ -17,6 +17,7 @@ from uuid import UUID
 from pyredisson.tools.inspection.model import PresenceEntry, RuntimeName
 
 __all__ = [
+    "MAX_DOUBTFUL",
     "MAX_PRESENCE_BYTES",
     "MAX_TOKEN",
     "TOKEN_SIZES",
@@ -38,6 +39,7 @@ __all__ = [
 
 MAX_PRESENCE_BYTES = 64 * 1024
 MAX_ENTRIES = 1000  # of one presence entry
+MAX_DOUBTFUL = 1000  # strings that may be locks or data; more are data
 MAX_TOKEN = 64  # bytes of the value of a token lock
 TOKEN_SIZES = frozenset({22, 24, 32, 36, 40})  # of the tokens of known libraries
 MAX_TEXT = 256  # characters of a name of a thread, an application, a machine
