@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pyredisson.core.event import Event
 
 __all__ = [
+    "AcquireFailed",
     "Acquired",
     "BackgroundFailed",
     "CallbackFailed",
@@ -57,42 +58,67 @@ class LockEvent(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Acquired(LockEvent):
-    """A lock was acquired.
+    """A lock, or permits of a semaphore, were acquired.
 
     Attributes:
         waited: Seconds from the call until the lock was acquired.
-        holds: The owner's number of nested holds, including this one.
+        holds: The owner's number of nested holds, including this one; 0 for permits, whose release emits no event.
         lease: Seconds after which it expires unless it is released; ``None`` if the watchdog renews it.
+        kind: The kind of lock or semaphore, as in ``get_*``: ``"lock"``, ``"fair_lock"``, ``"semaphore"``, ...
     """
 
     waited: float
     holds: int
     lease: float | None = None
+    kind: str = "lock"
 
     # Each acquire emits one if there is a listener: what a dataclass generates takes four times as long.
-    def __init__(self, name: str, owner: str, waited: float, holds: int, lease: float | None = None) -> None:
+    def __init__(
+        self, name: str, owner: str, waited: float, holds: int, lease: float | None = None, kind: str = "lock"
+    ) -> None:
         fields = self.__dict__
         fields["name"] = name
         fields["owner"] = owner
         fields["waited"] = waited
         fields["holds"] = holds
         fields["lease"] = lease
+        fields["kind"] = kind
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TimedOut(LockEvent):
-    """A lock was not acquired in time.
+    """A lock, or permits of a semaphore, were not acquired in time.
 
     Attributes:
         waited: Seconds that the owner waited.
+        kind: As of :class:`Acquired`.
     """
 
     waited: float
+    kind: str = "lock"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AcquireFailed(LockEvent):
+    """The acquire of a lock, or of permits of a semaphore, raised an error. An interrupted one emits no such event.
+
+    Attributes:
+        waited: Seconds from the call until then.
+        reason: ``"connection"``, ``"quorum"`` (too few nodes could be reached), ``"unknown"`` (its outcome is),
+            ``"replicas"`` (too few acknowledged), ``"refused"`` (the server answered with an error), or ``"error"``.
+        error: The error.
+        kind: As of :class:`Acquired`.
+    """
+
+    waited: float
+    reason: str
+    error: BaseException
+    kind: str = "lock"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WaitBegan(LockEvent):
-    """An owner waits for a lock: its first attempt was refused. A wait for a multi-lock emits none."""
+    """An owner waits for a lock or for permits: its first attempt was refused. A wait for a multi-lock emits none."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
-from pyredisson.core.failures import Failure, Rejected, Unanswered
+from pyredisson.core.failures import Failure, Rejected, Unanswered, reason_of
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.holder import holder_alive
 from pyredisson.core.names import owner_field, writer_field
@@ -18,13 +19,15 @@ from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockError, RedissonError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from pyredisson.core.callers import Holding
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Hold, Ownership
 
-__all__ = ["acquire", "check_not_stuck", "is_callers"]
+__all__ = ["acquire", "announce_wait", "check_not_stuck", "is_callers", "tell", "tell_failed"]
 
 
 async def acquire(
@@ -71,21 +74,21 @@ async def acquire(
                 answer = AT_ONCE
         acquired = type(answer) is Acquired
         if type(answer) is Refused and wait != 0:
-            acquired = await _keep_trying(
-                Attempt(client, kind, ownership, hold), answer, seen, Deadline.after(wait, asked)
-            )
+            attempts = Attempt(client, kind, ownership, hold)
+            acquired = await _keep_trying(attempts, answer, seen, Deadline.after(wait, asked))
             if ownership.queued_ms:
                 await leave_queue(client, ownership)
         if acquired and not before and covers and ownership.who.shared and not is_callers(ownership):
             # A signal handler has left a mark of another lock before this one was asked for.
             ownership.who.mark(ownership, covers, client.tell_left_behind)
         if covers and client.talkative():
-            _tell(client, ownership, hold, acquired, runtime.now() - asked)
+            key, holds = (ownership.name, ownership.owner), len(ownership.holds)
+            tell(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
         return acquired
     except Failure as failure:
-        raise await _failed(client, kind, ownership, hold, failure) from failure.cause
+        raise await _failed(client, kind, ownership, hold, asked, failure) from failure.cause
     except BaseException as error:
-        await _leave(client, ownership, before, hold, error)
+        await _leave(client, kind, ownership, before, hold, asked, error)
         raise
 
 
@@ -96,11 +99,21 @@ async def _join(client: ClientCore, kind: LockKind, ownership: Ownership) -> Non
     await make_ready(client, kind, ownership)
 
 
-async def _leave(client: ClientCore, ownership: Ownership, before: int, hold: Hold, error: BaseException) -> None:
+async def _leave(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    before: int,
+    hold: Hold,
+    asked: float,
+    error: BaseException,
+) -> None:
     """Leave with an error of ours, or since the caller leaves in the middle; then nothing may remain acquired."""
     if isinstance(error, RedissonError):
         if ownership.queued_ms:
             await leave_queue(client, ownership)
+        if not hold.part:
+            tell_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
     elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(before):
             client.settle_later(ownership, hold.lease_ms)
@@ -109,7 +122,9 @@ async def _leave(client: ClientCore, ownership: Ownership, before: int, hold: Ho
         await go_away(client, ownership, before, hold)
 
 
-async def _failed(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, failure: Failure) -> Exception:
+async def _failed(
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, asked: float, failure: Failure
+) -> Exception:
     """Leave after a request without an answer of use. Returns the error to raise; of a part that is the failure."""
     error: Exception = failure
     if not hold.part:
@@ -118,7 +133,10 @@ async def _failed(client: ClientCore, kind: LockKind, ownership: Ownership, hold
         client.settle_later(ownership, hold.lease_ms)
     if ownership.queued_ms:
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
-    return await explain_type(client, error, ownership.name, kind.layout)
+    error = await explain_type(client, error, ownership.name, kind.layout)
+    if not hold.part:
+        tell_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+    return error
 
 
 async def _keep_trying(attempts: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
@@ -131,31 +149,40 @@ async def _keep_trying(attempts: Attempt, refused: Refused, seen: int | None, de
     try:
         if attempts.hold.part or not client.talkative():
             return await kind.waiting.wait(attempts, refused, seen, deadline)
-        return await _announce_wait(attempts, refused, seen, deadline)
+        wait_on = partial(kind.waiting.wait, attempts, refused, seen, deadline)
+        return await announce_wait(client, (ownership.name, ownership.owner), wait_on)
     finally:
         client.presence.end_wait(wait)
 
 
-async def _announce_wait(attempts: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
-    """Wait, and emit when that begins and when it ends, however it does."""
-    client, ownership = attempts.client, attempts.ownership
+async def announce_wait(client: ClientCore, key: tuple[str, str], wait_on: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait, and emit when that begins and when it ends, however it does. ``key``: the name and the owner."""
     began = client.runtime.now()
     acquired = False
     try:
-        client.emit(events.WaitBegan(ownership.name, ownership.owner))
-        acquired = await attempts.kind.waiting.wait(attempts, refused, seen, deadline)
+        client.emit(events.WaitBegan(*key))
+        acquired = await wait_on()
         return acquired
     finally:
-        waited = client.runtime.now() - began
-        client.emit(events.WaitEnded(ownership.name, ownership.owner, waited, acquired))
+        client.emit(events.WaitEnded(*key, client.runtime.now() - began, acquired))
 
 
-def _tell(client: ClientCore, ownership: Ownership, hold: Hold, acquired: bool, waited: float) -> None:
+def tell(
+    client: ClientCore, kind: str, key: tuple[str, str], asked: float, acquired: bool, holds: int, lease: float | None
+) -> None:
+    """Emit that an acquire, which was ``asked`` for then, has succeeded, or has not in time."""
+    waited = client.runtime.now() - asked
     if acquired:
-        holds, lease = len(ownership.holds), None if hold.watchdog else hold.lease_ms / 1000
-        client.emit_ordinary(events.Acquired(ownership.name, ownership.owner, waited, holds, lease))
+        client.emit_ordinary(events.Acquired(*key, waited, holds, lease, kind))
     else:
-        client.emit_ordinary(events.TimedOut(ownership.name, ownership.owner, waited))
+        client.emit_ordinary(events.TimedOut(*key, waited, kind))
+
+
+def tell_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: float, error: BaseException) -> None:
+    """Emit that an acquire, which was ``asked`` for then, has ended with an error."""
+    if client.talkative():
+        waited = client.runtime.now() - asked
+        client.emit_ordinary(events.AcquireFailed(*key, waited, reason_of(error), error, kind))
 
 
 async def go_away(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:

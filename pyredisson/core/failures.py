@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pyredisson.errors import LockLostError, RedissonError
+from pyredisson.errors import (
+    LockLostError,
+    NoSyncedSlavesError,
+    OutcomeUnknownError,
+    QuorumUnreachableError,
+    RedissonError,
+)
 
 __all__ = [
     "OUR_ERRORS",
+    "REASONS",
     "Connecting",
     "Failure",
     "NotNow",
@@ -18,6 +25,7 @@ __all__ = [
     "count_as_ours",
     "gives_way",
     "is_interruption",
+    "reason_of",
 ]
 
 E = TypeVar("E", bound=Exception)
@@ -94,3 +102,24 @@ def gives_way(ours: Exception, error: BaseException | None) -> bool:
     if add_note is not None and isinstance(ours, LockLostError):
         add_note(str(ours))
     return True
+
+
+#: Why an acquire fails; see :class:`pyredisson.events.AcquireFailed`. The first is that of a time-out.
+REASONS = ("timeout", "connection", "quorum", "unknown", "replicas", "refused", "error")
+
+_CONNECTION = frozenset({"ConnectionError", "TimeoutError", "OSError"})
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why an acquire failed with this error: one of :data:`REASONS`."""
+    match error:
+        case QuorumUnreachableError():
+            return "quorum"
+        case OutcomeUnknownError():
+            return "unknown"
+        case NoSyncedSlavesError():
+            return "replicas"
+        case RedissonError():
+            return "error"
+    # Those of redis-py have these names, too. The core does not know that library.
+    return "connection" if _CONNECTION.intersection(each.__name__ for each in type(error).__mro__) else "refused"

@@ -40,6 +40,11 @@ class Hold:
         self.renewed: bool = watchdog if renewed is None else renewed
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
 
+    @property
+    def fixed_lease(self) -> float | None:
+        """Seconds until it ends if it is not released; ``None`` if the watchdog renews it."""
+        return None if self.watchdog else self.lease_ms / 1000
+
     def number(self, token: int) -> None:
         """The server has given it this token."""
         self.token = token

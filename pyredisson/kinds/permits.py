@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
+from pyredisson.core.acquire import announce_wait, tell, tell_failed
 from pyredisson.core.by_message import Listed, may_list
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
@@ -21,7 +22,7 @@ from pyredisson.errors import LockTimeoutError
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.listing import Look
@@ -184,12 +185,13 @@ class PermitsCore(NumberedCore, ABC):
             each: The permits that it acquires. Waiters for the same number share answers.
             certain: Seconds after sending for which the permits are certain; later they are no use.
         """
-        wait = await self.first_use(wait)
         client, channel = self.client, self.names.channel
         label = f"{self.kind}:{each}"
-        attempt = PermitAttempt(self, call, label, wait, certain)
-        deadline = Deadline.after(wait, began := client.runtime.now())
+        asked = client.runtime.now()
         try:
+            wait = await self.first_use(wait)
+            attempt = PermitAttempt(self, call, label, wait, certain)
+            deadline = Deadline.after(wait, began := client.runtime.now())
             seen = client.wakeups.glance(channel) if wait != 0 else None
             try:
                 answer = await attempt()
@@ -199,16 +201,17 @@ class PermitsCore(NumberedCore, ABC):
                 answer = AT_ONCE
             acquired = type(answer) is Acquired
             if type(answer) is Refused and wait != 0:
-                waits = self.begin_wait()
-                try:
-                    acquired = await self._until_acquired(attempt, answer, seen, deadline, each, label)
-                finally:
-                    client.presence.end_wait(waits)
+                wait_on = partial(self._until_acquired, attempt, answer, seen, deadline, each, label)
+                acquired = await self._keep_trying(call.key, wait_on)
             if not acquired:
                 call.give_up()
+            if client.talkative():
+                tell(client, self.word, call.key, asked, acquired, 0, None)
             return acquired
         except Failure as failure:
-            raise await call.explain(failure) from failure.cause
+            error = await call.explain(failure)
+            tell_failed(client, self.word, call.key, asked, error)
+            raise error from failure.cause
         except GeneratorExit:
             call.leave_later()  # A coroutine that is being closed can wait for nothing any more.
             raise
@@ -217,7 +220,16 @@ class PermitsCore(NumberedCore, ABC):
                 await call.leave()
             else:
                 call.give_up()
+                tell_failed(client, self.word, call.key, asked, error)
             raise
+
+    async def _keep_trying(self, key: tuple[str, str], wait_on: Callable[[], Awaitable[bool]]) -> bool:
+        """Wait after a first attempt was refused, as others can see. ``key``: the name and the owner."""
+        waits = self.begin_wait()
+        try:
+            return await (announce_wait(self.client, key, wait_on) if self.client.talkative() else wait_on())
+        finally:
+            self.client.presence.end_wait(waits)
 
     async def _until_acquired(
         self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int, label: str

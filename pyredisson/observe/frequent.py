@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Computed", "Frequent", "Shared"]
 
-ACQUISITIONS = ("acquisitions", "Locks acquired.")
+ACQUISITIONS = ("acquisitions", "Locks acquired, and acquires of permits.")
 TIMEOUTS = ("timeouts", "Acquires refused, or not granted in time.")
-WAIT = ("wait_seconds", "Time from the call of an acquire until the lock was acquired, or the time ran out.")
+WAIT = ("wait_seconds", "Time from the call of an acquire until it succeeded, or failed for whatever reason.")
 HOLD = ("hold_seconds", "Time for which a lock was held.")
 HOLDS = ("holds", "Locks held now by the clients of this process.")
 WAITERS = ("waiters", "Calls that wait for a lock now.")
@@ -47,6 +47,7 @@ class Frequent(NamedTuple):
     acquired: Callable[[float], object]
     timed_out: Callable[[float], object]
     held: Callable[[float], object]
+    failed: Callable[[float], object]
     #: Values that wait to be sorted by the function below, which is called when there are many.
     unsorted: Sequence[float] = ()
     sort: Callable[[], object] = _nothing
@@ -60,15 +61,23 @@ class _Histograms(NamedTuple):
     acquired: BufferedHistogram
     timed_out: BufferedHistogram
     held: BufferedHistogram
+    failed: BufferedHistogram
 
     def time_out(self, waited: float) -> None:
         """Note that an acquire timed out."""
-        self.timed_out.add(waited)
-        if len(self.timed_out.values) >= BUFFER:
+        self._add(self.timed_out, waited)
+
+    def fail(self, waited: float) -> None:
+        """Note that an acquire ended with an error."""
+        self._add(self.failed, waited)
+
+    def _add(self, histogram: BufferedHistogram, waited: float) -> None:
+        histogram.add(waited)
+        if len(histogram.values) >= BUFFER:
             self.sort()
 
     def sort(self) -> None:
-        """Sort the values of all three into their buckets."""
+        """Sort the values of all into their buckets."""
         for each in self:
             each.sort()
 
@@ -94,10 +103,10 @@ class Computed:
 
     def of_label(self, label: str | None) -> Frequent:
         """Return what to call for a lock with this label."""
-        histograms = _Histograms(*(BufferedHistogram(self._bounds) for _ in range(3)))
+        histograms = _Histograms(*(BufferedHistogram(self._bounds) for _ in range(4)))
         self._histograms[label] = histograms
-        acquired, _, held = histograms
-        return Frequent(acquired.add, histograms.time_out, held.add, acquired.values, histograms.sort)
+        acquired, _, held, _ = histograms
+        return Frequent(acquired.add, histograms.time_out, held.add, histograms.fail, acquired.values, histograms.sort)
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics without values: a registry wants to know their names."""
@@ -116,7 +125,8 @@ class Computed:
             acquired, timed_out = histograms.acquired.totals(), histograms.timed_out.totals()
             acquisitions.add_metric(values, sum(acquired.counts))
             timeouts.add_metric(values, sum(timed_out.counts))
-            wait.add_metric(values, *self._cumulative(acquired.plus(timed_out)))
+            ended = acquired.plus(timed_out).plus(histograms.failed.totals())
+            wait.add_metric(values, *self._cumulative(ended))
             hold.add_metric(values, *self._cumulative(histograms.held.totals()))
         yield from (acquisitions, timeouts, wait, hold)
         for lasting, number, longest in zip(
@@ -193,6 +203,7 @@ class Shared:
             count_acquired,
             count_timed_out,
             hold,
+            wait,
             hold_began=holds.inc,
             hold_ended=holds.dec,
             wait_began=waiters.inc,

@@ -35,21 +35,20 @@ def log_event(event: events.Event) -> None:
 
 def _log_lock_event(event: events.LockEvent) -> None:
     match event:
+        case events.Acquired(waited=waited, holds=0):
+            _of(event, logging.DEBUG, "permits of %r: %s acquired them after %.3f s", waited)
         case events.Acquired(waited=waited, holds=holds):
             _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
         case events.Released(holds=holds, held=held):
             _of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
         case events.TimedOut(waited=waited):
             _of(event, logging.DEBUG, "lock %r of %s: not acquired within %.3f s", waited)
+        case events.AcquireFailed(waited=waited, error=error):
+            _of(event, logging.DEBUG, "lock %r of %s: the acquire failed after %.3f s: %r", waited, error)
         case events.Lost(reason=reason):
             _of(event, logging.WARNING, "lock %r of %s was lost: %s", reason)
         case events.HolderGone(hint=hint):
-            _of(
-                event,
-                logging.WARNING,
-                "lock %r of %s: its holder is gone, so it is no longer renewed: %s",
-                hint,
-            )
+            _of(event, logging.WARNING, "lock %r of %s: its holder is gone, so it is no longer renewed: %s", hint)
         case events.LeftBehind(holder=holder):
             text = (
                 "lock %r of %s: %s still holds it from an earlier call and now runs another one. Only the call that "
@@ -66,11 +65,8 @@ def _log_lock_event(event: events.LockEvent) -> None:
                 error,
             )
         case events.GivenBack():
-            _of(
-                event,
-                logging.INFO,
-                "lock %r of %s: an unanswered request was settled, and what it may have acquired was released",
-            )
+            text = "lock %r of %s: an unanswered request was settled, and what it may have acquired was released"
+            _of(event, logging.INFO, text)
         case events.PermitsNeverSet() | events.PermitsDiffer():
             _log_permits(event)
         case events.HeldTooLong(held=seconds, stack=stack):

@@ -120,11 +120,16 @@ class OpenTelemetryListener:
             case events.Released(holds=0, held=held):
                 metrics.holds.record(held, group.attributes)
                 _end(self._holds.end(key))
+            case events.Acquired(holds=0, waited=waited):  # Permits, whose release emits nothing.
+                metrics.acquisitions.add(1, group.attributes)
+                metrics.waits.record(waited, group.attributes)
             case events.Acquired() | events.Released():
                 pass  # A nested hold.
             case events.TimedOut(waited=waited):
                 metrics.timeouts.add(1, group.attributes)
-                metrics.waits.record(waited, group.attributes)
+                metrics.failed("timeout", waited, group.attributes)
+            case events.AcquireFailed(waited=waited, reason=reason):
+                metrics.failed(reason, waited, group.attributes)
             case events.WaitBegan():
                 metrics.contentions.add(1, group.attributes)
                 self._waits.begin(key, None, group)
@@ -201,6 +206,7 @@ class _Instruments:
         self.acquisitions = counter("lock.acquisitions", "{acquisition}", "Locks acquired.")
         self.timeouts = counter("lock.timeouts", "{call}", "Acquires refused, or not granted in time.")
         self.contentions = counter("lock.contentions", "{call}", "Acquires that had to wait.")
+        self.failures = counter("lock.failures", "{call}", "Acquires that ended without the lock, by the reason.")
         self.losses = counter("lock.losses", "{lock}", "Locks lost by their holder before it released them.")
         self.unknown = counter("lock.outcomes_unknown", "{request}", "Requests whose outcome is unknown.")
         self.settled = counter("lock.settled", "{request}", "Unanswered acquires that were settled.")
@@ -209,8 +215,15 @@ class _Instruments:
         self.watchdog_late = counter("watchdog_late", "{watchdog}", "Watchdogs that ran late.")
         self.connection_downs = counter("connection_downs", "{connection}", "Connections of the subscriber lost.")
         self._events = counter("events", "{event}", "Events that have no metric of their own, by their class.")
-        self.waits = histogram("wait", "Time from the call of an acquire until it succeeded or gave up.")
+        self.waits = histogram(
+            "wait", "Time from the call of an acquire until it succeeded, or failed for whatever reason."
+        )
         self.holds = histogram("hold", "Time for which a lock was held.")
+
+    def failed(self, reason: str, waited: float, attributes: Mapping[str, str]) -> None:
+        """Record an acquire that ended without the lock."""
+        self.failures.add(1, {**attributes, "error.type": reason})
+        self.waits.record(waited, attributes)
 
     def count(self, event: events.Event) -> None:
         """Count an event that has no metric of its own."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter
 
 from pyredisson import events
+from pyredisson.core.failures import REASONS
 from pyredisson.events import Acquired, Released
 from pyredisson.observe.frequent import Computed, Frequent, Shared
 from pyredisson.observe.histogram import BUFFER
@@ -66,7 +67,7 @@ class PrometheusListener:
         registry: Where the metrics are registered.
         label: Returns the label ``lock`` of a lock, given its name, such as ``lambda name: name.split(":")[0]``. It
             has to return the same label for a name each time. ``None``: there is no such label.
-        max_labels: The number of different labels; all later ones count as ``"other"``. Each takes about 50 time
+        max_labels: The number of different labels; all later ones count as ``"other"``. Each takes about 60 time
             series.
         buckets: The upper bounds of the histograms, in seconds.
 
@@ -121,6 +122,8 @@ class PrometheusListener:
                     if len(metrics.unsorted) >= BUFFER:
                         metrics.sort()
                         self._holds.sweep_if_many()
+            elif not event.holds:
+                self._count_permits(event)
         elif kind is Released:
             if TYPE_CHECKING:
                 assert isinstance(event, Released)
@@ -134,12 +137,23 @@ class PrometheusListener:
         else:
             self._count_client_event(event)
 
+    def _count_permits(self, event: Acquired) -> None:
+        """Count an acquire of permits, whose hold is not measured: their release emits nothing."""
+        metrics = self._all or self._by_label.of(event.name)
+        metrics.acquired(event.waited)
+        if len(metrics.unsorted) >= BUFFER:
+            metrics.sort()
+
     def _count_lock_event(self, event: events.LockEvent) -> None:
         metrics = self._all or self._by_label.of(event.name)
         key = (event.name, event.owner)
         match event:
             case events.TimedOut(waited=waited):
                 metrics.timed_out(waited)
+                metrics.failures["timeout"]()
+            case events.AcquireFailed(waited=waited, reason=reason):
+                metrics.failed(waited)
+                metrics.failures[reason]()
             case events.WaitBegan():
                 metrics.contended()
                 if self._waits.begin(key, None, metrics) is None:
@@ -200,6 +214,7 @@ class _Counters:
             raise ValueError(
                 "this registry has the metrics of another PrometheusListener: pass that one to each client"
             ) from error
+        self.failures = counter("failures", "Acquires that ended without the lock, by the reason.", (*names, "reason"))
         self.losses = counter("losses", "Locks lost by their holder before it released them.")
         self.unknown = counter("outcomes_unknown", "Requests whose outcome could not be determined in time.")
         self.settled = counter("settled", "Unanswered acquires that were settled: what they had acquired was released.")
@@ -222,6 +237,8 @@ class _LockMetrics:
     __slots__ = (
         "acquired",
         "contended",
+        "failed",
+        "failures",
         "held",
         "hold_began",
         "hold_ended",
@@ -239,6 +256,10 @@ class _LockMetrics:
     def __init__(self, counters: _Counters, frequent: Frequent, label: str | None) -> None:
         self.label = label
         self.acquired, self.timed_out, self.held = frequent.acquired, frequent.timed_out, frequent.held
+        self.failed = frequent.failed
+        labels = () if label is None else (label,)
+        # All begin with 0, as the counters of events.
+        self.failures = {reason: counters.failures.labels(*labels, reason).inc for reason in REASONS}
         self.unsorted, self.sort = frequent.unsorted, frequent.sort
         self.hold_began, self.hold_ended = frequent.hold_began, frequent.hold_ended
         self.wait_began, self.wait_ended = frequent.wait_began, frequent.wait_ended

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyredisson.core import events
-from pyredisson.core.acquire import is_callers
+from pyredisson.core.acquire import is_callers, tell, tell_failed
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import gives_way, is_interruption
 from pyredisson.core.holder import lost_error
@@ -21,7 +20,7 @@ from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.quorum.in_order import InOrder
 from pyredisson.quorum.member import Member
-from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+from pyredisson.quorum.ownership import KIND, MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
 from pyredisson.quorum.release import (
     go_away,
@@ -247,12 +246,10 @@ class MultiLockCore:
                 self._granted(owned, hold)
             client.keeper.tidy(owned)
             if client.talkative():
-                waited = client.runtime.now() - asked
                 if acquired:
-                    hold.since += waited
-                    client.emit(events.Acquired(owned.name, owned.owner, waited, len(owned.holds), hold.fixed_lease))
-                else:
-                    client.emit_ordinary(events.TimedOut(owned.name, owned.owner, waited))
+                    hold.since = client.runtime.now()
+                key = owned.name, owned.owner
+                tell(client, KIND, key, asked, acquired, len(owned.holds), hold.fixed_lease)
             return acquired
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             undo_all(owned, hold, before)
@@ -264,6 +261,8 @@ class MultiLockCore:
                 await (go_away(owned, hold, before) if is_interruption(error) else undo(owned, hold))
             finally:
                 client.keeper.tidy(owned)
+            if not is_interruption(error):
+                tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:

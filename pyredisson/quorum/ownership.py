@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.quorum.member import Member
 
-__all__ = ["MultiHold", "MultiOwnership"]
+__all__ = ["KIND", "MultiHold", "MultiOwnership"]
+
+#: The kind of all multi-locks, quorums included, for those who look.
+KIND = "multi_lock"
 
 #: How many fixed leases that ran out an owner is reminded of.
 REMEMBERED = 1000

@@ -141,23 +141,31 @@ def lock_names(url: str, prefix: str, found: list[str]) -> None:
 
     ends = time.monotonic() + SECONDS
     pattern = re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
+    doubtful: list[str] = []  # Strings that may be locks or data.
     with closing(Servers(url, SECONDS)) as servers:
         for server in servers.masters():
             cursor: Any = 0
             while time.monotonic() < ends and len(found) < MOST:
                 cursor, keys = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-                found += _locks_among(server, keys)
+                found += _locks_among(server, keys, doubtful)
                 if not int(cursor):
                     break
+    if len(doubtful) <= MOST:
+        found += doubtful
 
 
-def _locks_among(server: Server, keys: list[bytes]) -> list[str]:
-    """Return those of the keys that are hashes with a holder, and that can be shown."""
+def _locks_among(server: Server, keys: list[bytes], doubtful: list[str]) -> list[str]:
+    """Return those of the keys that are locks which are held, and that can be shown."""
+    from pyredisson.tools.inspection.scan import find_strings
+
     shown = [(key, name) for key in keys if (name := key.decode(errors="replace")).isprintable()]
-    names = [(key, name) for key, name in shown if not name.startswith(_INTERNAL)]
-    questions: list[Command] = [("HSCAN", key, b"0", b"COUNT", b"1") for key, _ in names]
+    names = {key: name for key, name in shown if not name.startswith(_INTERNAL)}
+    questions: list[Command] = [("HSCAN", key, b"0", b"COUNT", b"1") for key in names]
     replies = server.ask_many(questions)
-    return [name for (_, name), reply in zip(names, replies, strict=True) if _has_holder(reply)]
+    found = [name for name, reply in zip(names.values(), replies, strict=True) if _has_holder(reply)]
+    for candidate, is_likely in find_strings(server, names, time.time(), asked=False):
+        (found if is_likely else doubtful).append(names[candidate.key])
+    return found
 
 
 def _has_holder(reply: Any) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyredisson.tools.common import ExitCode, say
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import ClientView, LockView, Snapshot, is_meant
+from pyredisson.tools.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Snapshot, is_meant
 from pyredisson.tools.looking import (
     KIND_NAMES,
     ago,
@@ -64,6 +64,7 @@ def _as_json(snapshot: Snapshot) -> dict[str, object]:
         "complete": snapshot.complete,
         "seconds": snapshot.seconds,
         "errors": snapshot.errors,
+        "strings_left_out": snapshot.strings_left_out,
         "locks": snapshot.locks,
     }
 
@@ -71,6 +72,11 @@ def _as_json(snapshot: Snapshot) -> dict[str, object]:
 def _finish(snapshot: Snapshot) -> int:
     for error in snapshot.errors:
         say(error)
+    if snapshot.strings_left_out:
+        say(
+            f"more than {MAX_DOUBTFUL:,} short strings may be locks of other libraries or data, and are not listed: "
+            "a PATTERN lists those that match"
+        )
     if not snapshot.complete:
         say("not all keys were searched")
         return ExitCode.FAILED
@@ -194,9 +200,10 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
     free = f"pyredisson unlock {shell_name(lock)}"
     gone = [each for each in lock.holders if each.connected is False and each.reason is None]
     if lock.never_expires:
-        if len(lock.holders) == 1 and lock.holders[0].client_id:
-            free += f" --holder {lock.holders[0].client_id}"
-        yield Leak(lock.name, "never_expires", f"held by {who}, and never expires", free)
+        if len(lock.holders) == 1:
+            free += f" --holder {lock.holders[0].client_id or lock.holders[0].owner}"
+        text = f"{DOUBTFUL}; it never expires" if DOUBTFUL in lock.notes else f"held by {who}, and never expires"
+        yield Leak(lock.name, "never_expires", text, free)
     elif gone:
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
         yield Leak(lock.name, "holder_gone", f"held by {who}: no client with its id is connected{when}", free)

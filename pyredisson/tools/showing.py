@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from pyredisson.tools.common import ExitCode, say
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.tools.inspection import DOUBTFUL, Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.looking import (
     KIND_NAMES,
     Line,
@@ -52,7 +52,8 @@ def _labelled(label: str, text: str, style: str = "") -> Line:
 
 def _description(lock: LockView, now: float) -> Iterator[Line]:
     kind = lock.kind.replace("_", " ") + (f", {lock.mode}" if lock.mode else "")
-    yield [(lock.name, "bold"), (f"  {kind}, {_state(lock)}", "")]
+    what = "string, which may be a token lock" if DOUBTFUL in lock.notes else f"{kind}, {_state(lock)}"
+    yield [(lock.name, "bold"), (f"  {what}", "")]
     for number, who in enumerate(lock.holders[:SHOWN]):
         yield _labelled("held by" if not number else "", _holder_text(who, now))
         if who.stack:
@@ -145,8 +146,10 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
     """Run ``pyredisson why``. Returns the exit code."""
     with inspecting(url, prefix) as inspector:
         snapshot = look_with_progress(inspector, None, quiet=as_json)
+        lock = next((each for each in snapshot.locks if each.name == name), None)
+        if lock is None and name is not None and snapshot.complete:
+            lock = inspector.lock(name)  # Some are listed only if they are asked for.
     graph = wait_graph(snapshot)
-    lock = next((each for each in snapshot.locks if each.name == name), None)
     cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
     if as_json:
         edges = graph.edges if name is None else tuple(_chain(name, graph))

@@ -9,7 +9,7 @@ import click
 import redis.exceptions as rx
 
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
-from pyredisson.tools.inspection import LockView, Unlocked, as_json, describe
+from pyredisson.tools.inspection import DOUBTFUL, LockView, Unlocked, as_json, describe
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
 
 __all__ = ["unlock_lock"]
@@ -47,6 +47,8 @@ def _confirmed(lock: LockView) -> bool:
         click.echo(plain(f"{name} is held by {describe_who(who, now)}."))
     if len(lock.holders) > 10:
         click.echo(f"And by {len(lock.holders) - 10} more.")
+    if DOUBTFUL in lock.notes:
+        click.echo(f"It is {DOUBTFUL}. To free it deletes it.")
     count = len(lock.waiters) or lock.waiting_clients
     waiting = f" {count} wait for it." if count > 1 else " 1 waits for it." if count else ""
     click.echo(f"A holder that is alive goes on working until it notices (LockLostError).{waiting}")

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from pyredisson import events
-from pyredisson.errors import ClientClosedError
-from tests.worlds.base import World
+from pyredisson.errors import ClientClosedError, LockError, QuorumUnreachableError
+from tests.worlds.base import Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
 
@@ -181,3 +181,63 @@ def test_a_multi_lock_tells_how_long_it_was_held(world: World) -> None:
     alice.do(multi.unlock)
     (held,) = [event.held for event in happened if isinstance(event, events.Released) and event.held > 0.1]
     assert 0.2 <= held < 10
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_listeners_hear_of_acquires_of_permits(world: World, kind: str) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.get(client, kind, "seats", permits=1), bob.get(client, kind, "seats")
+    with mine.hold():
+        assert not theirs.try_acquire()
+        assert not theirs.try_acquire(wait_time=0.2)
+    of_permits = [event for event in happened if isinstance(event, events.LockEvent)]
+    owners = [f"{client.id}:{actor.number}" for actor in (alice, bob, bob, bob, bob)]
+    assert [(event.name, event.owner) for event in of_permits] == [("seats", owner) for owner in owners]
+    acquired, refused, began, ended, timed_out = of_permits
+    assert isinstance(acquired, events.Acquired)
+    assert (acquired.holds, acquired.lease, acquired.kind) == (0, None, kind)
+    assert isinstance(refused, events.TimedOut)
+    assert isinstance(began, events.WaitBegan)
+    assert isinstance(ended, events.WaitEnded)
+    assert isinstance(timed_out, events.TimedOut)
+    assert (timed_out.kind, ended.acquired) == (kind, False)
+    assert timed_out.waited >= 0.2 > refused.waited
+
+
+def test_an_acquire_whose_wait_would_never_end_has_failed(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    mine = world.actor().get(client, "non_reentrant_lock")
+    mine.lock()
+    with pytest.raises(LockError) as error:
+        mine.lock()
+    [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
+    assert (failed.name, failed.kind, failed.reason) == ("orders", "non_reentrant_lock", "error")
+    assert failed.error is error.value
+
+
+def test_listeners_hear_that_a_quorum_was_unreachable(world: World) -> None:
+    happened: list[events.Event] = []
+    actor, nodes = world.actor(), world.nodes(3, quorum_node_timeout=2.0, listeners=(happened.append,))
+    for index in (0, 2):
+        world.node(index).command("RPUSH", "orders", "no lock")
+    members = [node.real.get_lock("orders") for node in nodes]
+    handle = Remote(nodes[0].real.get_red_lock(*members), actor)
+    with pytest.raises(QuorumUnreachableError) as error:
+        handle.try_lock()
+    [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
+    assert (failed.name, failed.kind, failed.reason) == ("orders", "multi_lock", "quorum")
+    assert failed.error is error.value
+
+
+def test_an_interrupted_acquire_has_not_failed(world: World) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    mine = world.actor().lock(client)
+    mine.lock()
+    other = world.interruptible()
+    waits = lambda: any(isinstance(event, events.WaitBegan) for event in happened)  # noqa: E731
+    assert other.interrupted(other.lock(client).lock, once=lambda: world.until(waits)) is not None
+    assert not [event for event in happened if isinstance(event, events.AcquireFailed)]

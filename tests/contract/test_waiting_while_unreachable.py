@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from pyredisson import LockError
+from pyredisson import LockError, events
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
@@ -138,6 +138,19 @@ def test_when_the_wait_time_ends_the_connection_error_is_raised(
     assert world.now() - began < 0.7 + 1.0 + 3.0
     away.end()
     assert "waiting here" not in repr(actor.lock(client))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "count_down_latch"])
+def test_listeners_hear_why_an_acquire_failed(world: World, outage: Callable[..., Outage], kind: str) -> None:
+    happened: list[events.Event] = []
+    away = outage()
+    actor, client = world.actor(), away.client(timeout=0.5, quorum_retry_timeout=0.5, listeners=(happened.append,))
+    with pytest.raises((*AWAY, LockError)) as error:
+        actor.start(acquire(kind, actor, client), 0.2).result(20)
+    [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
+    assert failed.error is error.value
+    assert (failed.kind, failed.reason) == (kind, "quorum" if kind == "multi_lock" else "connection")
+    assert failed.waited > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

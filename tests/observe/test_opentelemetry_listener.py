@@ -109,6 +109,25 @@ def test_waits_and_holds_are_metrics_and_spans(world: World, telemetry: Telemetr
 
 
 @sync_and_async
+def test_acquires_of_permits_are_measured(world: World, telemetry: Telemetry) -> None:
+    client = world.client(listeners=(telemetry.listener(),))
+    seats = world.actor().get(client, "semaphore", "seats", permits=1)
+    seats.acquire()
+    assert not seats.try_acquire(wait_time=0.05)
+    assert (telemetry.value("lock.acquisitions"), telemetry.value("lock.holds")) == (1, 0)
+    assert telemetry.value("lock.wait.duration") == 2
+    assert telemetry.points("lock.failures") == {(("error.type", "timeout"),): 1}
+    (wait,) = telemetry.spans("lock.wait")
+    assert attributes_of(wait)["pyredisson.lock.name"] == "seats"
+
+
+def test_failures_are_counted_by_their_reason(telemetry: Telemetry) -> None:
+    telemetry.listener()(events.AcquireFailed("orders", "client:1", 0.5, "quorum", OSError()))
+    assert telemetry.points("lock.failures") == {(("error.type", "quorum"),): 1}
+    assert telemetry.value("lock.wait.duration") == 1
+
+
+@sync_and_async
 def test_a_lost_hold_is_an_error(world: World, telemetry: Telemetry) -> None:
     client = world.client(listeners=(telemetry.listener(),), lock_watchdog_timeout=0.6)
     world.actor().lock(client).lock()

@@ -41,13 +41,14 @@ def test_prometheus_sees_what_happens(tmp_path: Path) -> None:
     url = f"redis://{HOST}:{server.port}"
     try:
         with programs(tmp_path) as started:
-            program = started.start(
-                sys.executable, "-m", "tests.observe.program", url, environment={"PYTHONPATH": str(ROOT)}
+            command = (sys.executable, "-m", "tests.observe.program", url)
+            program, limited = (
+                started.start(*command, *more, environment={"PYTHONPATH": str(ROOT)}) for more in ((), ("limited",))
             )
             arguments = ("--listen", f"{HOST}:0", "--interval", "0.2", "--names", "*")
             exporter = started.pyredisson("metrics", *arguments, url=url)
             targets = {"web": said(program, r"(\S+:\d+)\n"), "pyredisson": said(exporter, r"http://(\S+)/metrics")}
-            prometheus = Prometheus(started, tmp_path, targets)
+            prometheus = Prometheus(started, tmp_path, {**targets, "limited": said(limited, r"(\S+:\d+)\n")})
             until(lambda: prometheus.values('min(up{job=~".+"})') == [1], within=60)
 
             # Each query of the dashboard returns data, and the metrics agree with what the program does.
@@ -62,6 +63,11 @@ def test_prometheus_sees_what_happens(tmp_path: Path) -> None:
             until(lambda: prometheus.alerts() >= hangs, within=60)
             assert not any(name == "PyredissonLockLost" for name, _ in prometheus.alerts())
 
+            # A program waits for permits for longer than a second, and in vain.
+            in_vain = {("PyredissonWaitsAreLong", "limited"), ("PyredissonAcquiresTimeOut", "limited")}
+            until(lambda: prometheus.alerts() >= in_vain, within=60)
+            assert not any(name == "PyredissonAcquiresFail" for name, _ in prometheus.alerts())
+
             # A lock is taken away from its holder.
             with server.client() as admin:
                 admin.delete("seat:1")
@@ -71,7 +77,8 @@ def test_prometheus_sees_what_happens(tmp_path: Path) -> None:
 
             # The server goes away.
             server.stop()
-            until(lambda: ("PyredissonServerAway", "pyredisson") in prometheus.alerts(), within=60)
+            away = {("PyredissonServerAway", "pyredisson"), ("PyredissonAcquiresFail", "limited")}
+            until(lambda: prometheus.alerts() >= away, within=60)
     finally:
         server.stop()
 

@@ -58,6 +58,39 @@ def test_acquires_waits_and_holds_are_measured(world: World, registry: Collector
 
 
 @sync_and_async
+def test_acquires_of_permits_and_their_waits_are_measured(
+    world: World, registry: CollectorRegistry, value: Value
+) -> None:
+    client = world.client(listeners=(PrometheusListener(registry),))
+    alice, bob = world.actors(2)
+    mine, theirs = alice.get(client, "semaphore", "seats", permits=1), bob.get(client, "semaphore", "seats")
+    mine.acquire()
+    waiting = bob.start(theirs.try_acquire, wait_time=0.2)
+    world.until(lambda: value("waiters") == 1)
+    assert not waiting.result()
+    assert [value(name) for name in ("holds", "waiters")] == [0, 0]
+    assert value("acquisitions_total") == 1
+    assert value("timeouts_total") == 1
+    assert value("failures_total", reason="timeout") == 1
+    assert value("contentions_total") == 1
+    assert value("wait_seconds_count") == 2
+    assert 0.2 < value("wait_seconds_sum") < 10
+
+
+def test_failures_are_counted_by_their_reason(registry: CollectorRegistry, value: Value) -> None:
+    listener = PrometheusListener(registry)
+    error = OSError()
+    listener(events.AcquireFailed("orders", "client:1", 0.5, "quorum", error))
+    for _ in range(2):
+        listener(events.AcquireFailed("orders", "client:1", 1.5, "connection", error))
+    assert value("failures_total", reason="connection") == 2
+    assert value("failures_total", reason="quorum") == 1
+    assert value("failures_total", reason="timeout") == 0, "a time series that begins with 1 has not increased"
+    assert (value("wait_seconds_count"), value("wait_seconds_sum")) == (3, 3.5)
+    assert value("timeouts_total") == 0
+
+
+@sync_and_async
 def test_a_loss_ends_the_hold(world: World, registry: CollectorRegistry, value: Value) -> None:
     client = world.client(listeners=(PrometheusListener(registry),), lock_watchdog_timeout=0.6)
     mine = world.actor().lock(client)
@@ -255,7 +288,17 @@ def test_every_other_event_is_counted_by_its_class(registry: CollectorRegistry, 
 def test_counters_of_events_begin_with_0(value: Value, registry: CollectorRegistry) -> None:
     PrometheusListener(registry)
     own = {"Acquired", "ConnectionDown", "ConnectionUp", "GivenBack", "Lost", "OutcomeUnknown", "Released"}
-    own |= {"RenewalFailed", "Renewed", "TimedOut", "WaitBegan", "WaitEnded", "WatchdogLate", "Event", "LockEvent"}
+    own |= {
+        "AcquireFailed",
+        "RenewalFailed",
+        "Renewed",
+        "TimedOut",
+        "WaitBegan",
+        "WaitEnded",
+        "WatchdogLate",
+        "Event",
+        "LockEvent",
+    }
     for name in set(events.__all__) - own:
         assert value("events_total", event=name) == 0, name
 
@@ -338,6 +381,9 @@ with Redisson.from_url(sys.argv[1], config=config) as client, client.get_lock(f"
     MultiProcessCollector(registry)
     value = registry.get_sample_value
     assert value("pyredisson_acquisitions_total", {"lock": "all"}) == 2
+    assert not client.get_lock(f"{sys.argv[2]}-{child}", owner=client.new_owner()).try_lock()
+    assert value("pyredisson_failures_total", {"lock": "all", "reason": "timeout"}) == 1
+    assert value("pyredisson_wait_seconds_count", {"lock": "all"}) == 3
     assert value("pyredisson_holds", {"lock": "all"}) == 1
     assert value("pyredisson_longest_hold_seconds", {"lock": "all"}) is None
 assert value("pyredisson_holds", {"lock": "all"}) == 0

@@ -82,6 +82,14 @@ def test_a_quorum_with_and_without_its_majority(fresh_server: Callable[..., Serv
     assert report.findings[0].text == "no quorum: 2 of 5 are reachable, 3 are needed"
 
 
+def test_strings_that_are_as_many_as_data_are_no_leaks(fresh_server: Callable[..., Server]) -> None:
+    own = fresh_server()
+    with own.client() as direct:
+        direct.mset({f"index:{number}": f"{number:032x}" for number in range(1001)})
+    [node] = examine([own.url]).nodes
+    assert (node.leaked, node.samples) == (0, [])
+
+
 def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Server]) -> None:
     own = fresh_server(server.build)
     with pyredisson.Redisson.from_url(own.url) as client, own.client() as direct:
@@ -89,13 +97,15 @@ def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Ser
         for name in names:
             client.get_lock(name).lock()
         client.get_read_write_lock("stock").write_lock().lock()
+        client.get_token_lock("token").lock()
         direct.hset("a hash", "of", "somebody's")
+        direct.set("cfg:theme", "dark")
         assert examine([own.url]).grade is Grade.OK
-        for name in (*names, "stock"):
+        for name in (*names, "stock", "token"):
             direct.persist(name)
         report = examine([own.url])
         [node] = report.nodes
-        assert (node.leaked, len(node.samples), node.all_seen) == (9, 5, True)
+        assert (node.leaked, len(node.samples), node.all_seen) == (10, 5, True)
         assert report.grade is Grade.WARNING
         assert "never expire" in texts(report)
         assert node.keys_seen == direct.dbsize()

@@ -159,7 +159,7 @@ def test_all_kinds(build: Build, fresh_server: Callable[..., Server], open_stage
     for name in views:
         assert inspector.lock(name) is not None, name
     assert sorted(view.name for view in inspector.locks("f*")) == ["fair", "fenced"]
-    assert inspector.lock("other:40") is None or inspector.lock("other:40").kind == "semaphore"  # type: ignore[union-attr]
+    assert inspector.lock("other:40").notes[-1].startswith("a string: a lock only if")  # type: ignore[union-attr]
     assert inspector.lock("session:1") is None
 
 
@@ -234,6 +234,92 @@ def test_an_unlock_of_a_token_lock(own: Server, open_stage: Callable[[str], Stag
         direct.set("count", 3)
     with pytest.raises(ValueError, match="no owner"):
         inspector.unlock("count")
+
+
+#: What other libraries write with SET NX PX: their values.
+FOREIGN = {
+    "redsync": "cP3pmRS0XkbX7aPT9TVjHQ==",  # base64 of 16 bytes
+    "redislock": "cP3pmRS0XkbX7aPT9TVjHQ",  # the same for URLs
+    "node-redlock": "0f" * 16,
+    "older node-redlock": "0f" * 20,
+    "RedLock.net": str(uuid.UUID(int=7)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_string_locks_of_all_libraries_are_found(own: Server, open_stage: Callable[[str], Stage]) -> None:
+    pottery = pytest.importorskip("pottery", reason="pottery is not installed")
+    inspector = open_stage(own.url).inspector()
+    with own.client() as direct:
+        theirs = pottery.Redlock(key="orders", masters={direct}, auto_release_time=60)
+        assert theirs.acquire(blocking=False)
+        assert direct.lock("redis-py", timeout=60).acquire(token="worker 7")
+        assert direct.lock("redis-py bytes", timeout=60).acquire(token=b"\x00\xff" * 8)
+        for library, value in FOREIGN.items():
+            assert direct.set(library, value, nx=True, px=60_000)
+        direct.set("a number", 3, px=60_000)
+        direct.set("long", "x" * 65, px=60_000)
+        direct.set("cfg:theme", "dark")
+        names = {"redlock:orders", "redis-py", "redis-py bytes", *FOREIGN}
+        assert {view.name for view in inspector.locks()} == names
+        assert {view.name for view in inspector.locks("*")} == {*names, "cfg:theme"}
+        for name in names:
+            view = inspector.lock(name)
+            assert view is not None, name
+            assert (view.kind, view.held, view.never_expires) == ("token_lock", True, False), name
+            assert 50 < (view.free_in or 0) <= 60, name
+            assert inspector.unlock(name, holder=view.holders[0].owner, seen=view).freed, name
+        assert not theirs.locked()
+        assert sorted(direct.keys()) == [b"a number", b"cfg:theme", b"long"]
+
+
+def test_string_locks_that_never_expire_are_found(own: Server, open_stage: Callable[[str], Stage]) -> None:
+    stage = open_stage(own.url)
+    stage.client().get_token_lock("ours").lock()
+    with own.client() as direct:
+        direct.lock("redis-py").acquire()
+        for library, value in FOREIGN.items():
+            direct.set(library, value)
+        direct.persist("ours")
+        direct.set("cfg:theme", "dark")
+        direct.set("count", 3)
+        inspector = stage.inspector()
+        # The watchdog of "ours" sets its expiry again later.
+        direct.copy("ours", "persisted")
+        found = {view.name: view for view in inspector.locks()}
+        assert {*found} - {"ours"} == {"redis-py", "persisted", *FOREIGN}
+        assert all(view.never_expires for name, view in found.items() if name != "ours")
+
+
+def test_a_string_that_may_be_no_lock_is_called_so(own: Server, open_stage: Callable[[str], Stage]) -> None:
+    inspector = open_stage(own.url).inspector()
+    with own.client() as direct:
+        direct.set("cfg:theme", "dark")
+        direct.set("text", "x" * 65)
+        direct.set("hits", 3, ex=60)
+        view = inspector.lock("cfg:theme")
+        assert view is not None
+        assert view.kind == "token_lock"
+        assert "a string: a lock only if a program uses it as one" in view.notes
+        hits = inspector.lock("hits")
+        assert hits is not None
+        assert hits.notes == ("a number that no client uses now: a semaphore, a latch or any counter",)
+        assert inspector.lock("text") is None
+        assert inspector.unlock("cfg:theme").freed
+
+
+def test_strings_of_a_cache_are_not_listed_as_locks(own: Server, open_stage: Callable[[str], Stage]) -> None:
+    inspector = open_stage(own.url).inspector()
+    with own.client() as direct:
+        direct.set("redsync", FOREIGN["redsync"], ex=600)
+        with direct.pipeline(transaction=False) as pipeline:
+            for number in range(3000):
+                pipeline.set(f"cache:{number}", f"value {number}", ex=600)
+            pipeline.execute()
+    snapshot = inspector.snapshot()
+    assert ([view.name for view in snapshot.locks], snapshot.strings_left_out) == (["redsync"], True)
+    asked = inspector.snapshot("cache:*")
+    assert (len(asked.locks), asked.strings_left_out) == (3000, False)
 
 
 def test_a_deadlock_across_clients(own: Server, open_stage: Callable[[str], Stage]) -> None:
@@ -322,6 +408,7 @@ def test_hostile_data(own: Server, open_stage: Callable[[str], Stage]) -> None:
         "long queue",
         "broken queue",
         "zset",
+        "a string of 40",
     }
     assert len(views["many readers"].holders) <= 1001
     assert len(views["long queue"].waiters) == 100

@@ -58,24 +58,34 @@ def test_a_token_of_redis_py_says_when_it_was_made() -> None:
     made = (token.time - 0x01B21DD213814000) / 1e7
     seen = read_token(token.hex.encode(), made + 5)
     assert seen is not None
-    assert (seen.runtime, seen.sure, seen.made) == ("redis-py", True, made)
-    assert read_token(token.hex.encode(), made + 3 * 366 * 86_400) is None, "too old to be one"
+    assert (seen.runtime, seen.made) == ("redis-py", made)
+    later = read_token(token.hex.encode(), made + 3 * 366 * 86_400)
+    assert later is not None
+    assert (later.runtime, later.made) == ("unknown", None), "too old to be one"
 
 
 @pytest.mark.parametrize(
-    ("value", "runtime"),
+    ("value", "runtime", "has_form"),
     [
-        (b"ab" * 20, "pyredisson"),
-        (hashlib.md5(b"x").hexdigest().encode(), None),
-        (b"x" * 40, None),
-        (b"12345", None),
-        (b"", None),
-        (b"\xff" * 32, None),
+        (b"ab" * 20, "pyredisson", True),
+        (hashlib.md5(b"x").hexdigest().encode(), "unknown", True),
+        (b"cP3pmRS0XkbX7aPT9TVjHQ==", "unknown", True),
+        (b"cP3pmRS0XkbX7aPT9TVjHQ", "unknown", True),
+        (b"73ca62a9-3f15-4c73-89b6-8dad464ba84b", "unknown", True),
+        (b"x" * 40, "unknown", False),
+        (b"dark", "unknown", False),
+        (b"\xff" * 32, "unknown", False),
+        (b"12345678901234567890", "unknown", False),
+        (b"x" * 65, None, False),
+        (b"12345", None, False),
+        (b"-1", None, False),
+        (b"", None, False),
     ],
 )
-def test_whose_token_a_string_may_be(value: bytes, runtime: str | None) -> None:
+def test_whose_token_a_string_may_be(value: bytes, runtime: str | None, has_form: bool) -> None:
     seen = read_token(value, NOW)
     assert (None if seen is None else seen.runtime) == runtime
+    assert (seen is not None and seen.has_form) == has_form
 
 
 def presence(**said: Any) -> bytes:

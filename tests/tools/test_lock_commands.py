@@ -289,11 +289,49 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
         direct.pexpire("for a while", 60_000)
         direct.rpush("redisson_lock_queue:{queue}", f"{HOLDER}:7")
         direct.zadd("redisson_lock_timeout:{queue}", {f"{HOLDER}:7": 1})
+        direct.set("token", "ab" * 20)
+        direct.set("cfg:theme", "dark")
         direct.connection_pool.disconnect()
     result = run("leaks", "--json")
     assert result.exit_code == 1
     problems = {leak["lock"]: leak["problem"] for leak in report(result)["leaks"]}
-    assert problems == {"for good": "never_expires", "for a while": "holder_gone", "queue": "dead_queue"}
+    assert problems == {
+        "for good": "never_expires",
+        "token": "never_expires",
+        "for a while": "holder_gone",
+        "queue": "dead_queue",
+    }
+    [leak] = report(run("leaks", "cfg:*", "--json"))["leaks"]
+    assert leak["text"] == "a string: a lock only if a program uses it as one; it never expires"
+
+
+def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", px=60_000)
+        direct.set("cfg:theme", "dark")
+        direct.set("hits", 3)
+    shown = run("show", "redsync").stdout
+    assert shown.startswith("redsync  token lock, held\n")
+    shown = run("show", "cfg:theme").stdout
+    assert shown.startswith("cfg:theme  string, which may be a token lock\n")
+    assert "a lock only if a program uses it as one" in shown
+    assert "a number that no client uses now" in run("show", "hits").stdout
+    assert run("why", "cfg:theme").stdout.startswith("cfg:theme is held by\n")
+    assert [each["name"] for each in report(run("ls", "--json"))["locks"]] == ["redsync"]
+    assert run("ls", "cfg:*").stdout.count("cfg:theme") == 1
+    assert run("unlock", "hits", "--yes").exit_code == 1
+    assert run("unlock", "cfg:theme", "--yes").exit_code == 0
+
+
+def test_strings_of_a_cache_are_not_listed(own: Server, started: Programs) -> None:
+    with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
+        for number in range(1001):
+            pipeline.set(f"cache:{number}", f"value {number}", ex=600)
+        pipeline.execute()
+    listing = started.pyredisson("ls", url=own.url)
+    assert listing.exit_code() == 0
+    assert listing.stdout.startswith("0 locks")
+    assert "more than 1,000 short strings may be locks" in listing.stderr
 
 
 # ---- lock ------------------------------------------------------------------------------------------------------------

@@ -96,6 +96,10 @@ def test_a_look_is_read() -> None:
     token = read_look([500, WRONG, b"0123456789abcdef0123456789abcdef01234567", [], None, 0, []])
     assert token.silent
     assert [owner[:6] for owner in token.holders] == ["token "]
+    assert read_look([500, WRONG, b"cP3pmRS0XkbX7aPT9TVjHQ==", [], None, 0, []]).silent
+    foreign = read_look([-1, WRONG, b"dark", [], None, 0, []])
+    assert [owner[:7] for owner in foreign.holders] == ["string "], "perhaps no lock"
+    assert read_look([500, WRONG, b"x" * 65, [], None, 0, []]).holders == {}, "too long for a token"
     permits = read_look([-1, WRONG, b"1", [b"\x00\xff"], None, 0, []])
     assert permits.holders == {"permit 00ff": 1}
 

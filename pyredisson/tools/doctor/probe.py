@@ -23,6 +23,7 @@ from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
 from pyredisson.net.slots import SLOTS, Address, read_slots
 from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
 from pyredisson.tools.doctor.replies import check_pong, read_clock, read_info_text, read_save, read_scan
+from pyredisson.tools.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_token
 
 __all__ = ["Node", "Replica", "SentinelAnswer", "SentinelView", "format_address", "probe", "read_replicas"]
 
@@ -231,29 +232,50 @@ def _clock_of(client: Any) -> float:
 def _search_leaks(client: Any, node: Node) -> None:
     deadline = time.monotonic() + MAX_SECONDS
     cursor = b"0"
+    doubtful: list[bytes] = []  # Strings that may be locks or data.
     while node.keys_seen < MAX_KEYS and time.monotonic() <= deadline:
         cursor, names = read_scan("SCAN", client.execute_command("SCAN", cursor, "COUNT", 500))
         node.keys_seen += len(names)
-        for name in _leaked_among(client, names):
-            node.leaked += 1
-            if len(node.samples) < SAMPLES:
-                node.samples.append(repr(name.decode(errors="replace")[:60]))
+        _note_leaks(node, _leaked_among(client, names, doubtful))
         if not int(cursor):
             node.all_seen = True
-            return
+            break
+    if len(doubtful) <= MAX_DOUBTFUL:
+        _note_leaks(node, doubtful)
 
 
-def _leaked_among(client: Any, names: Sequence[bytes]) -> Iterable[bytes]:
+def _note_leaks(node: Node, names: Iterable[bytes]) -> None:
+    for name in names:
+        node.leaked += 1
+        if len(node.samples) < SAMPLES:
+            node.samples.append(repr(name.decode(errors="replace")[:60]))
+
+
+def _leaked_among(client: Any, names: Sequence[bytes], doubtful: list[bytes]) -> Iterable[bytes]:
     pipeline = client.pipeline(transaction=False)
     for name in names:
         pipeline.type(name)
         pipeline.pttl(name)
     answers = pipeline.execute(raise_on_error=False)
-    for name, kind, time_to_live in zip(names, answers[::2], answers[1::2], strict=True):
-        if kind == b"hash" and time_to_live == -1:
+    lasting = [
+        (name, kind)
+        for name, kind, time_to_live in zip(names, answers[::2], answers[1::2], strict=True)
+        if time_to_live == -1
+    ]
+    for name, kind in lasting:
+        if kind == b"hash":
             _, pairs = read_scan("HSCAN", client.execute_command("HSCAN", name, 0, "COUNT", 10))
             if any(map(_OWNER.fullmatch, pairs[::2])):
                 yield name
+    strings = [name for name, kind in lasting if kind == b"string"]
+    for name in strings:
+        pipeline.getrange(name, 0, MAX_TOKEN)
+    for name, value in zip(strings, pipeline.execute(raise_on_error=False), strict=True):
+        seen = read_token(value, time.time()) if isinstance(value, bytes) else None
+        if seen is not None and seen.is_likely(expires=False):
+            yield name
+        elif seen is not None and seen.is_listed(expires=False):
+            doubtful.append(name)
 
 
 def read_replicas(info: bytes) -> list[Replica]:

@@ -115,6 +115,7 @@ class Inspector:
             complete=look.complete,
             seconds=time.monotonic() - began,
             errors=tuple(dict.fromkeys(map(describe, look.errors))),
+            strings_left_out=look.strings_left_out,
         )
 
     def unlock(self, name: str, *, holder: str | None = None, seen: LockView | None = None) -> Unlocked:

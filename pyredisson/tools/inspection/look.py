@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, final
 
 import redis.exceptions as rx
@@ -15,7 +15,10 @@ from pyredisson.tools.inspection.model import LockView
 from pyredisson.tools.inspection.people import People
 from pyredisson.tools.inspection.reading import Stored, read_stored
 from pyredisson.tools.inspection.replies import (
+    MAX_DOUBTFUL,
     MAX_PRESENCE_BYTES,
+    MAX_TOKEN,
+    TOKEN_SIZES,
     Connection,
     encode_name,
     glob_to_pattern,
@@ -71,6 +74,7 @@ class Look:
         answered: How many servers answered.
         keys: How many keys they have.
         complete: Whether all keys were searched.
+        strings_left_out: Whether strings that may be locks or data were not listed: there are too many.
     """
 
     def __init__(
@@ -86,10 +90,12 @@ class Look:
         self.answered: int = 0
         self.keys: int = 0
         self.complete: bool = True
+        self.strings_left_out: bool = False
         self._servers = servers
         self._prefix = prefix
         self._progress = progress
         self._deadline = deadline
+        self._asked = pattern is not None
         self._pattern = None
         self._name = None  # The key, if the pattern is a name.
         if pattern is not None and not _GLOB.intersection(pattern):
@@ -180,8 +186,7 @@ class Look:
             return
         for server in self._masters:
             self.keys += self._count(server)
-        tokens = [(server, list(self._tokens(server))) for server in self._masters]
-        for server, found in tokens:
+        for server, found in self._tokens():
             yield from self._read_all(server, found)
         for server in self._masters:
             yield from self._read_all(server, self._hashes(server))
@@ -237,16 +242,29 @@ class Look:
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
-    def _tokens(self, server: Server) -> Iterator[Candidate]:
-        """Yield what may be token locks, and read the presence entries among the strings."""
-        for keys in self._scan(server, b"string", self._pattern):
-            self._read_presence(self._clients_among(keys))
-            try:
-                found = find_strings(server, keys, time.time())
-            except (rx.RedisError, OSError) as error:
-                self._fail(error)
-                return
-            yield from (candidate for candidate, _ in found)
+    def _tokens(self) -> list[tuple[Server, list[Candidate]]]:
+        """Return what may be token locks, and read the presence entries among the strings."""
+        likely, doubtful = ({server: list[Candidate]() for server in self._masters} for _ in range(2))
+        for server in self._masters:
+            for keys in self._scan(server, b"string", self._pattern):
+                self._read_presence(self._clients_among(keys))
+                sizes = TOKEN_SIZES if self.strings_left_out else range(1, MAX_TOKEN + 1)
+                try:
+                    found = find_strings(server, keys, time.time(), asked=self._asked, sizes=sizes)
+                except (rx.RedisError, OSError) as error:
+                    self._fail(error)
+                    break
+                for candidate, is_likely in found:
+                    (likely if is_likely or self._asked else doubtful)[server].append(candidate)
+                self._leave_out(doubtful)
+        return [(server, likely[server] + doubtful[server]) for server in self._masters]
+
+    def _leave_out(self, doubtful: Mapping[Server, list[Candidate]]) -> None:
+        """Forget strings that may be locks or data if there are as many as only a program's data are."""
+        self.strings_left_out = self.strings_left_out or sum(map(len, doubtful.values())) > MAX_DOUBTFUL
+        if self.strings_left_out:
+            for each in doubtful.values():
+                each.clear()
 
     def _hashes(self, server: Server) -> Iterator[Candidate]:
         """Yield all others: hashes, queues without a lock, semaphores of which permits are taken."""

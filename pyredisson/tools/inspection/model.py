@@ -236,6 +236,7 @@ class Snapshot:
         complete: Whether all keys were searched.
         seconds: How long it took.
         errors: What could not be read, and why.
+        strings_left_out: Whether strings that may be locks or data are not among the locks: there are too many.
     """
 
     taken: float
@@ -245,6 +246,7 @@ class Snapshot:
     complete: bool = True
     seconds: float = 0.0
     errors: tuple[str, ...] = ()
+    strings_left_out: bool = False
 
 
 #: Times carry their unit in JSON: the name there, and by what they are multiplied.

@@ -10,7 +10,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.names import LatchNames, ListedNames, LockNames, ReadWriteNames, SemaphoreNames
 from pyredisson.tools.doctor.replies import read_clock, read_scan
-from pyredisson.tools.inspection.replies import read_count, read_numsub, read_owner
+from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
 from pyredisson.tools.inspection.scan import MAX_OWNERS, Candidate, Layout
 from pyredisson.tools.inspection.servers import Command, Server, in_batches
 
@@ -122,7 +122,7 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "ZCOUNT", _bytes(semaphore.taken), str(stored.now_ms), "+inf"
             yield "ZCOUNT", _bytes(semaphore.waiting), "-inf", "(1e15"
         case _:
-            yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
+            yield "GETRANGE", key, "0", str(MAX_TOKEN)
 
 
 def _read_keys(server: Server, them: list[Stored]) -> None:

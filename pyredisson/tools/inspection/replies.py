@@ -17,7 +17,10 @@ from uuid import UUID
 from pyredisson.tools.inspection.model import PresenceEntry, RuntimeName
 
 __all__ = [
+    "MAX_DOUBTFUL",
     "MAX_PRESENCE_BYTES",
+    "MAX_TOKEN",
+    "TOKEN_SIZES",
     "Connection",
     "Owner",
     "Presence",
@@ -36,6 +39,9 @@ __all__ = [
 
 MAX_PRESENCE_BYTES = 64 * 1024
 MAX_ENTRIES = 1000  # of one presence entry
+MAX_DOUBTFUL = 1000  # strings that may be locks or data; more are data
+MAX_TOKEN = 64  # bytes of the value of a token lock
+TOKEN_SIZES = frozenset({22, 24, 32, 36, 40})  # of the tokens of known libraries
 MAX_TEXT = 256  # characters of a name of a thread, an application, a machine
 MAX_STACK = 64  # lines
 
@@ -43,6 +49,8 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWNER = re.compile(rf"({_UUID}):(-?\d{{1,20}})(:write)?(?::[0-9a-f]{{32}})?".encode())
 _CLIENT_NAME = re.compile(rf"pyredisson:([!-9;-~]{{1,64}}):([!-9;-~]{{1,64}}):(\d{{1,10}}):({_UUID})")
 _DIGITS = re.compile(rb"-?\d{1,19}")
+_BASE64 = r"(?=.*[A-Z])(?=.*[a-z])[0-9A-Za-z_-]{22}"  # for URLs; a word of one case is none
+_TOKEN = re.compile(rf"[0-9a-f]{{32}}|[0-9a-f]{{40}}|[0-9A-Za-z+/]{{22}}==|{_BASE64}|(?i:{_UUID})".encode())
 
 #: 100 ns steps from the beginning of the Gregorian calendar, from which version 1 UUIDs count, to 1970.
 _GREGORIAN = 0x01B21DD213814000
@@ -94,25 +102,38 @@ class TokenView(NamedTuple):
 
     Attributes:
         runtime: The library whose tokens look like this.
-        sure: Whether nothing else looks like this.
+        has_form: Whether it has the form of the tokens of a known library: few other values do.
         made: When the token was made, in Unix seconds, if it says so.
     """
 
     runtime: RuntimeName
-    sure: bool
+    has_form: bool
     made: float | None
+
+    def is_listed(self, *, expires: bool) -> bool:
+        """Whether it is listed among all keys. Asked for by its name or a pattern, any is."""
+        return expires or self.has_form
+
+    def is_likely(self, *, expires: bool) -> bool:
+        """Whether it is a lock rather than the data of a program. redis-py's tokens need no expiry for that."""
+        return self.has_form and (expires or self.made is not None)
 
 
 def read_token(value: bytes, now: float) -> TokenView | None:
-    """Tell whose token a string may be; ``None`` if it looks like no token.
+    """Tell whose token a string may be; ``None`` if it is too long for one, or a number: a semaphore or a latch.
 
-    redis-py's tokens are version 1 UUIDs, which tell when they were made: a hash that looks the same is unlikely.
-    Ours are 40 random hexadecimal digits, as SHA-1 sums are.
+    redis-py's tokens are version 1 UUIDs, which tell when they were made: a hash that looks the same is unlikely. Ours
+    are 40 random hexadecimal digits, as SHA-1 sums are. Other libraries write a UUID (pottery, RedLock.net), 16 or 20
+    bytes as hexadecimal digits (node-redlock), or 16 as base64 (redsync, python-redis-lock, redislock).
     """
+    if not 0 < len(value) <= MAX_TOKEN or read_count(value) is not None:
+        return None
     if re.fullmatch(rb"[0-9a-f]{32}", value):
         made = (_made(UUID(value.decode())) if value[12:13] == b"1" and value[16:17] in b"89ab" else None) or 0.0
-        return TokenView("redis-py", True, made) if now - _YEAR < made < now + 86_400 else None
-    return TokenView("pyredisson", False, None) if re.fullmatch(rb"[0-9a-f]{40}", value) else None
+        if now - _YEAR < made < now + 86_400:
+            return TokenView("redis-py", True, made)
+    ours = re.fullmatch(rb"[0-9a-f]{40}", value)
+    return TokenView("pyredisson" if ours else "unknown", _TOKEN.fullmatch(value) is not None, None)
 
 
 def _made(uuid: UUID) -> float:

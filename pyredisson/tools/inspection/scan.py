@@ -6,14 +6,14 @@ A key's type and size are asked before what is in it, so that neither a huge val
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import redis.exceptions as rx
 
 from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
 from pyredisson.tools.doctor.replies import read_scan
-from pyredisson.tools.inspection.replies import TokenView, read_token
+from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token
 from pyredisson.tools.inspection.servers import Server
 
 __all__ = [
@@ -39,7 +39,9 @@ Layout: TypeAlias = Literal["mutex", "read_write", "token", "semaphore", "permit
 COUNT = 1000
 MAX_OWNERS = 1000  # of one read-write lock that are read
 MAX_OWNER_BYTES = 1024  # a field with all that Redis needs for it, on average
-MAX_VALUE = 64  # bytes of a string that may be a token
+
+#: How keys of ours and of Redisson's begin that are no lock's own.
+_INTERNAL = (b"pyredisson_", b"redisson_")
 
 _SCORE_KEY = re.compile(rb"(.+):timeout", re.DOTALL)
 
@@ -119,17 +121,28 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
     ]
 
 
-def find_strings(server: Server, keys: Sequence[bytes], now: float) -> list[tuple[Candidate, TokenView]]:
-    """Return those strings whose value looks like the token of a lock, and which expire."""
-    sizes = server.ask_many([("STRLEN", key) for key in keys])
-    likely = [key for key, size in zip(keys, sizes, strict=True) if size in (32, 40)]
-    read = server.ask_many([each for key in likely for each in (("GETRANGE", key, "0", str(MAX_VALUE)), ("PTTL", key))])
+def find_strings(
+    server: Server, keys: Iterable[bytes], now: float, *, asked: bool, sizes: Container[int] = range(1, MAX_TOKEN + 1)
+) -> list[tuple[Candidate, bool]]:
+    """Return those strings that may be token locks, and whether each is one rather than data.
+
+    Args:
+        server: The server.
+        keys: The keys.
+        now: The time, in Unix seconds.
+        asked: Whether the user asks for them, by a name or a pattern.
+        sizes: Values of other sizes are not looked at.
+    """
+    keys = [key for key in keys if not key.startswith(_INTERNAL)]
+    lengths = server.ask_many([("STRLEN", key) for key in keys])
+    short = [key for key, length in zip(keys, lengths, strict=True) if isinstance(length, int) and length in sizes]
+    read = server.ask_many([each for key in short for each in (("GETRANGE", key, "0", str(MAX_TOKEN)), ("PTTL", key))])
     found = []
-    for key, value, left in zip(likely, read[::2], read[1::2], strict=True):
+    for key, value, left in zip(short, read[::2], read[1::2], strict=True):
         seen = read_token(value, now) if isinstance(value, bytes) else None
-        # A token of redis-py's is known for what it is even if it never expires.
-        if seen is not None and (seen.sure or (isinstance(left, int) and left > 0)):
-            found.append((Candidate(key, "token"), seen))
+        expires = isinstance(left, int) and left > 0
+        if seen is not None and (asked or seen.is_listed(expires=expires)):
+            found.append((Candidate(key, "token"), seen.is_likely(expires=expires)))
     return found
 
 
@@ -216,9 +229,10 @@ def candidates_named(server: Server, key: bytes, now: float, used_as: Callable[[
             return [Candidate(key, "mutex")]
         layout = used_as()
         return [] if layout is None else [Candidate(key, layout)]
-    if find_strings(server, [key], now):
-        return [Candidate(key, "token")]
-    return [Candidate(key, used_as() or "semaphore")]
+    [value] = server.ask_many([("GETRANGE", key, "0", str(MAX_TOKEN))])
+    if read_count(value) is not None:
+        return [Candidate(key, used_as() or "semaphore")]
+    return [candidate for candidate, _ in find_strings(server, [key], now, asked=True)]
 
 
 def _bytes(text: str) -> bytes:

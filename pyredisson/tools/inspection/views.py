@@ -11,11 +11,12 @@ from pyredisson.tools.inspection.reading import Stored, names_of
 from pyredisson.tools.inspection.replies import decode_name, read_count, read_owner, read_token
 from pyredisson.tools.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
 
-__all__ = ["NEVER_EXPIRES", "NOT_UTF8", "view_of"]
+__all__ = ["DOUBTFUL", "NEVER_EXPIRES", "NOT_UTF8", "view_of"]
 
 #: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"
 NOT_UTF8 = "its name is not UTF-8"
+DOUBTFUL = "a string: a lock only if a program uses it as one"
 _NUMBERED = {layout: kind for kind, layout in NUMBERED_LAYOUTS.items()}
 
 
@@ -48,7 +49,7 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
         token=stored.token,
         permits=read_count(stored.value) if stored.layout in ("semaphore", "permits") else None,
         count=read_count(stored.value) if stored.layout == "latch" else None,
-        notes=tuple(_notes(stored, people, holders, waiters, never)),
+        notes=(*_notes(stored, people, holders, waiters, never), *_doubts(stored, people, holders, key, now)),
         keys=_keys(stored),
         taken=stored.taken,
     )
@@ -74,8 +75,8 @@ def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[W
     if stored.layout == "token":
         if stored.value is not None:
             seen = read_token(stored.value, now)
-            runtime = seen.runtime if seen is not None else "unknown"
-            yield people.token_holder(key, stored.value, runtime, seen.made if seen is not None else None, left)
+            if seen is not None:  # Otherwise another value was written since it was found.
+                yield people.token_holder(key, stored.value, seen.runtime, seen.made, left)
     elif stored.layout in _NUMBERED:
         for presence, entry in people.holds_of(key):
             yield people.person(presence.client_id, entry.thread_id, entry, None)
@@ -145,10 +146,19 @@ def _notes(
             yield f"broken: hold count {decode_name(count[:20])} of {decode_name(field)}"
     if len(stored.owners) > MAX_OWNERS:
         yield f"only {MAX_OWNERS} owners were read"
-    if stored.layout == "token" and holders and holders[0].client_id is None:
-        if holders[0].runtime == "pyredisson":
+    if decode_name(stored.key).encode() != stored.key:
+        yield NOT_UTF8
+
+
+def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, now: float) -> Iterable[str]:
+    """Say if only a program that uses a key knows whether it is a lock."""
+    if stored.layout == "token" and holders and holders[0].client_id is None and stored.value is not None:
+        seen = read_token(stored.value, now)
+        if seen is not None and not seen.is_likely(expires=stored.left_ms >= 0):
+            yield DOUBTFUL
+        elif holders[0].runtime == "pyredisson":
             yield "only its value looks like a token: it may be no lock"
         elif holders[0].runtime == "unknown":
             yield "a string that may be a lock of another library"
-    if decode_name(stored.key).encode() != stored.key:
-        yield NOT_UTF8
+    elif stored.layout == "semaphore" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
+        yield "a number that no client uses now: a semaphore, a latch or any counter"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token, token_id
 
 __all__ = ["Change", "EventName", "Evidence", "State", "changes", "channels_of", "look_at", "read_look"]
 
@@ -32,7 +32,8 @@ class State:
     """A lock, semaphore or latch at one moment.
 
     Attributes:
-        holders: The holds of each owner; an owner is a hash field, a permit's id or, for a token, ``"token"``.
+        holders: The holds of each owner; an owner is a hash field, a permit's id or, for a string,
+            the first digits of its SHA-256 behind ``"token"`` or ``"string"``.
         mode: ``"read"`` or ``"write"``, of a read-write lock.
         ends: Seconds until it expires; ``None`` if it is free, or never does.
         number: The value of a plain semaphore or a latch.
@@ -110,7 +111,7 @@ def look_at(name: str, *, sharded: bool = False) -> list[tuple[Any, ...]]:
     return [
         ("PTTL", name),
         ("HSCAN", name, 0, "COUNT", MOST),
-        ("GETRANGE", name, 0, 80),
+        ("GETRANGE", name, 0, MAX_TOKEN),
         ("ZRANGE", SemaphoreNames(name).taken, 0, MOST - 1),
         ("GET", lock.token),
         ("LLEN", lock.queue),
@@ -141,9 +142,11 @@ def read_look(replies: Sequence[Any]) -> State:
                 if _OWNER.fullmatch(owner.removesuffix(_WRITE))
             }
     if isinstance(value, bytes) and value:
-        number = _number(_text(value))
-        if number is None:
-            holders, silent = {f"token {_digest(value)}": 1}, True
+        number = read_count(value)
+        seen = read_token(value, 0.0)
+        if seen is not None:
+            what = "token" if seen.has_form else "string"  # Only a program that uses it knows whether that is a lock.
+            holders, silent = {f"{what} {token_id(value)}": 1}, True
     if isinstance(permits, list):
         holders.update((f"permit {permit.hex()}", 1) for permit in permits if isinstance(permit, bytes))
     counts = [each for each in listed if isinstance(each, int)]
@@ -199,7 +202,3 @@ def _text(value: Any) -> str:
 def _number(text: str) -> int | None:
     digits = text.removeprefix("-")
     return int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 20 else None
-
-
-def _digest(value: bytes) -> str:
-    return sha256(value).hexdigest()[:8]
