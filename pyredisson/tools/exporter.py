@@ -180,7 +180,7 @@ def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     held = [lock for lock in snapshot.locks if lock.held]
-    waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.expired]
+    waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.dead]
     counts, waiting = Counter(lock.kind for lock in held), Counter[str]()
     for lock in snapshot.locks:
         waiting[lock.kind] += lock.waiting
@@ -188,9 +188,9 @@ def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
     unlimited = sum(lock.never_expires for lock in held)
     yield _gauge(_own("locks_without_expiry"), "Locks held that never expire.", unlimited)
-    gone = sum(any(who.connected is False for who in lock.holders) for lock in held)
-    yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is not connected.", gone)
-    dead = sum(waiter.expired for lock in snapshot.locks for waiter in lock.waiters)
+    gone = sum(any(who.gone for who in lock.holders) for lock in held)
+    yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is gone, certainly or probably.", gone)
+    dead = sum(waiter.dead for lock in snapshot.locks for waiter in lock.waiters)
     yield _gauge(_own("dead_waiters"), "Waiters in queues that are considered dead.", dead)
     longest = max((_oldest(snapshot, lock) for lock in held), default=0.0)
     yield _gauge(_own("longest_hold_seconds"), "The longest present hold, as far as it is known since when.", longest)

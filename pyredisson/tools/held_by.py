@@ -34,11 +34,13 @@ def describe_holders(view: LockView, now: float) -> str:
         return f"{text}; it never expires"
     if view.free_in is None:
         return text
-    return f"{text}; it expires in {duration_text(view.free_in)} unless it is renewed"
+    renewal = "" if first.watchdog is False else " unless it is renewed"
+    return f"{text}; it expires in {duration_text(view.free_in)}{renewal}"
 
 
 def _describe(who: Who, now: float) -> str:
-    if who.since is None:
-        return who.label
-    begun = time.strftime("%H:%M:%S", time.localtime(who.since))
-    return f"{who.label} for {duration_text(now - who.since)} (since {begun})"
+    text = who.label
+    if who.since is not None:
+        begun = time.strftime("%H:%M:%S", time.localtime(who.since))
+        text += f" for {duration_text(now - who.since)} (since {begun})"
+    return text if who.reason is None else f"{text}, by hand: {who.reason}"

@@ -14,8 +14,9 @@ from pyredisson import Config, LockError, RedissonError, __version__, current_th
 from pyredisson.core.names import presence_key
 from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
 from pyredisson.tools.durations import duration_text
+from pyredisson.tools.held_by import describe_holders
 from pyredisson.tools.inspection import Inspector, describe
-from pyredisson.tools.looking import describe_who, print_json, quoted
+from pyredisson.tools.looking import print_json, quoted
 
 __all__ = ["hold_by_hand"]
 
@@ -110,5 +111,4 @@ def _refused(name: str, url: str, prefix: str) -> None:
     if lock is None or not lock.holders:
         say(f"{quoted(name)} was held a moment ago, and is free now")
         return
-    now = time.time()
-    say(f"{quoted(name)} is held by {'; '.join(describe_who(each, now) for each in lock.holders[:3])}")
+    say(f"{quoted(name)} is held by {describe_holders(lock, time.time())}")

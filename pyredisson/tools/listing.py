@@ -11,13 +11,13 @@ from pyredisson.tools.inspection import ClientView, LockView, Snapshot, is_meant
 from pyredisson.tools.looking import (
     KIND_NAMES,
     ago,
+    free_command,
     held_by,
     inspecting,
     look_with_progress,
     print_json,
     print_lines,
     print_table,
-    shell_name,
     waiting_text,
 )
 
@@ -191,19 +191,20 @@ def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
 
 def _leaks_of(lock: LockView) -> Iterable[Leak]:
     who = held_by(lock)
-    free = f"pyredisson unlock {shell_name(lock)}"
-    gone = [each for each in lock.holders if each.connected is False and each.reason is None]
+    gone = [each for each in lock.holders if each.gone and each.reason is None]
     if lock.never_expires:
-        if len(lock.holders) == 1 and lock.holders[0].client_id:
-            free += f" --holder {lock.holders[0].client_id}"
-        yield Leak(lock.name, "never_expires", f"held by {who}, and never expires", free)
+        yield Leak(lock.name, "never_expires", f"held by {who}, and never expires", free_command(lock))
     elif gone:
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
-        yield Leak(lock.name, "holder_gone", f"held by {who}: no client with its id is connected{when}", free)
-    dead = [each for each in lock.waiters if each.expired]
+        why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
+        yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", free_command(lock))
+    dead = [each for each in lock.waiters if each.dead]
     if dead and (len(dead) == len(lock.waiters) or not lock.holders):
         text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
-        yield Leak(lock.name, "dead_queue", text, "the next acquire of the lock removes them")
+        until = "the next acquire of the lock removes them"
+        if not all(each.expired for each in dead):
+            until = "an acquire removes them once Config.fair_lock_wait_timeout has passed"
+        yield Leak(lock.name, "dead_queue", text, until)
 
 
 def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:

@@ -28,6 +28,7 @@ __all__ = [
     "ago",
     "describe_waiter",
     "describe_who",
+    "free_command",
     "held_by",
     "inspecting",
     "look_with_progress",
@@ -37,6 +38,7 @@ __all__ = [
     "print_table",
     "quoted",
     "shell_name",
+    "stack_lines",
     "waiting_text",
 ]
 
@@ -145,12 +147,19 @@ def waiting_text(lock: LockView) -> str:
     if not lock.waiters:
         count = lock.waiting_clients
         return "" if not count else f"{count} client" + ("s" if count > 1 else "")
-    waiters = [each for each in lock.waiters if not each.expired]
+    waiters = [each for each in lock.waiters if not each.dead]
     queued = sum(each.place is not None for each in waiters)
     if queued and queued == len(waiters):
         return f"{queued} queued"
     clients = {each.who.client_id for each in waiters}
     return f"{len(waiters)} in {len(clients)} client" + ("s" if len(clients) > 1 else "")
+
+
+def free_command(lock: LockView) -> str:
+    """Return the command that frees a lock if the same owner still holds it."""
+    command = f"pyredisson unlock {shell_name(lock)}"
+    ids = {who.client_id or who.owner for who in lock.holders}
+    return f"{command} --holder {ids.pop()}" if len(ids) == 1 else command
 
 
 def note_style(note: str) -> str:
@@ -257,11 +266,18 @@ def _console() -> Console:
 def describe_who(who: Who, now: float) -> str:
     """Return who it is and for how long, in a line."""
     since = "" if who.since is None else f" for {ago(who.since, now)}"
-    return f"{who.label}{since}"
+    by_hand = "" if who.reason is None else f", by hand: {who.reason}"
+    return f"{who.label}{since}{by_hand}"
+
+
+def stack_lines(who: Who, indent: int) -> Iterator[Line]:
+    """Yield the stack of an owner: a call may have two lines, its place and its text."""
+    for call in who.stack:
+        yield from ([(f"{' ' * indent}{line}", "dim")] for line in call.splitlines())
 
 
 def describe_waiter(waiter: WaiterView, now: float) -> str:
     """Return who waits and for how long, in a line."""
     since = "" if waiter.since is None else f" for {ago(waiter.since, now)}"
-    dead = ", considered dead" if waiter.expired else ""
+    dead = ", considered dead" if waiter.expired else ""  # One that is gone has that in its label.
     return f"{waiter.who.label}{since}{dead}"

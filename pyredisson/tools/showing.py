@@ -16,6 +16,7 @@ from pyredisson.tools.looking import (
     ago,
     describe_waiter,
     describe_who,
+    free_command,
     held_by,
     inspecting,
     look_with_progress,
@@ -23,10 +24,10 @@ from pyredisson.tools.looking import (
     print_json,
     print_lines,
     quoted,
-    shell_name,
+    stack_lines,
 )
 
-__all__ = ["explain_waits", "free_command", "show_lock"]
+__all__ = ["explain_waits", "show_lock"]
 
 NOT_HELD = 3
 SHOWN = 20  # holders and waiters of one lock
@@ -55,8 +56,7 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
     yield [(lock.name, "bold"), (f"  {kind}, {_state(lock)}", "")]
     for number, who in enumerate(lock.holders[:SHOWN]):
         yield _labelled("held by" if not number else "", _holder_text(who, now))
-        if who.stack:
-            yield from ([(f"    {line}", "dim")] for line in who.stack)
+        yield from stack_lines(who, 4)
     if len(lock.holders) > SHOWN:
         yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
     yield (
@@ -70,7 +70,7 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
         place = "" if waiter.place is None else f"{waiter.place}. "
         kind = "" if waiter.kind == lock.kind else f" ({KIND_NAMES.get(waiter.kind, waiter.kind)})"
         text = f"{place}{describe_waiter(waiter, now)}{kind}"
-        yield _labelled("waiting" if not number else "", text, "red" if waiter.expired else "")
+        yield _labelled("waiting" if not number else "", text, "red" if waiter.dead else "")
     if lock.waiting_clients and lock.kind != "token_lock":
         plural = "s are" if lock.waiting_clients > 1 else " is"
         yield _labelled("channel", f"{lock.waiting_clients} client{plural} subscribed")
@@ -103,8 +103,6 @@ def _holder_text(who: Who, now: float) -> str:
         parts.append(who.thread)
     if who.holds > 1:
         parts.append(f"held {who.holds} times")
-    if who.reason:
-        parts.append(f"by hand: {who.reason}")
     return ", ".join(parts)
 
 
@@ -129,13 +127,6 @@ def _unknown(lock: LockView) -> Iterator[str]:
                 "no connection has its id: it may be Redisson (Java), an older version, a client on a pool of the "
                 "program's own, or gone"
             )
-
-
-def free_command(lock: LockView) -> str:
-    """Return the command that frees a lock if the same owner still holds it."""
-    command = f"pyredisson unlock {shell_name(lock)}"
-    ids = {who.client_id or who.owner for who in lock.holders}
-    return f"{command} --holder {ids.pop()}" if len(ids) == 1 else command
 
 
 # ---- why -------------------------------------------------------------------------------------------------------------
@@ -212,7 +203,7 @@ def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
     seen = {_owner(who) for who in lock.holders}
     for who in lock.holders[:SHOWN]:
         yield [(f"  {describe_who(who, now)}", "")]
-        yield from ([(f"      {line}", "dim")] for line in who.stack)
+        yield from stack_lines(who, 6)
         yield from _onwards(who, graph, now, 4, seen)
     if lock.waiters:
         yield [("  and waited for by", "")]
@@ -250,7 +241,7 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
             ]
         for owner in (edge.waiter, before.holder):
             if owner.stack:
-                yield from ([(f"      {line}", "dim")] for line in owner.stack)
+                yield from stack_lines(owner, 6)
                 break
     last = cycle[-1]
     yield [("  end it: ", "dim"), (f"pyredisson unlock {quoted(last.lock)} --holder {last.holder.owner}", "")]

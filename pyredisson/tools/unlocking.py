@@ -85,7 +85,7 @@ def _woken(done: Unlocked) -> list[str]:
     """Return who was notified, as far as it is known."""
     if not done.freed or done.before is None:
         return []
-    queue = [each for each in done.before.waiters if each.place is not None and not each.expired]
+    queue = [each for each in done.before.waiters if each.place is not None and not each.dead]
     if queue:
         return [queue[0].who.label]
     if done.before.kind == "token_lock":

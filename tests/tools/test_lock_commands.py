@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -296,6 +297,62 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
     assert problems == {"for good": "never_expires", "for a while": "holder_gone", "queue": "dead_queue"}
 
 
+#: Holds a lock with a fixed lease, and waits for a fair lock, until it is killed.
+DOOMED = """
+import sys, threading
+from pyredisson import Config, Redisson
+config = Config(client_name="doomed", presence_after=0.05, lock_watchdog_timeout=3.0)
+client = Redisson.from_url(sys.argv[1], config=config)
+client.get_lock("x").lock(600)
+client.get_fair_lock("queue").lock()
+"""
+
+
+def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(
+    holder: Redisson, own: Server, run: Callable[..., Result], started: Programs
+) -> None:
+    holder.get_fair_lock("queue").lock()
+    with own.client() as direct:  # It could be the killed one's, for all that the server knows.
+        direct.ping()
+        doomed = started.start(sys.executable, "-c", DOOMED, own.url)
+
+        def has_reported() -> bool:
+            with Inspector(own.url) as inspector:
+                [who] = holders if (holders := getattr(inspector.lock("x"), "holders", ())) else [None]
+                return bool(who and who.since and getattr(inspector.lock("queue"), "waiters", ()))
+
+        until(has_reported, within=20)
+        assert run("leaks").exit_code == 0
+        doomed.send(signal.SIGKILL)
+        leaks = until(lambda: report(run("leaks", "--json"))["leaks"], within=20)
+        assert {(each["lock"], each["problem"]) for each in leaks} >= {("x", "holder_gone")}
+        assert "its client no longer reports" in leaks[0]["text"]
+        assert re.fullmatch(r"pyredisson unlock x --holder [0-9a-f-]{36}", leaks[0]["advice"])
+        assert "(probably gone)" in run("ls", "x").stdout
+        assert re.search(r"waiting +1\. doomed@.*\(probably gone\)", run("show", "queue").stdout)
+        assert "1 dead in the queue" in run("show", "queue").stdout
+        metrics = run("metrics", "--once").stdout
+        assert "pyredisson_server_locks_of_absent_clients 1.0" in metrics
+        assert "pyredisson_server_dead_waiters 1.0" in metrics
+        assert "doomed" not in run("clients").stdout
+
+
+@pytest.mark.parametrize("command", ["show x", "why x"])
+def test_stacks_are_printed_in_lines(own: Server, run: Callable[..., Result], command: str) -> None:
+    stack = ['  File "/srv/shop.py", line 12, in order\n    lock.lock()', '  File "/srv/shop.py", line 7, in pay']
+    with own.client() as direct:
+        direct.hset("x", f"{HOLDER}:1", 1)
+        hold = {"kind": "lock", "name": "x", "id": 1, "ms": 1, "stack": stack}
+        direct.set(f"pyredisson_client:{HOLDER}", json.dumps({"ttl_ms": 60_000, "holds": [hold]}), px=60_000)
+    text = run(*command.split()).stdout
+    assert "\\n" not in text
+    assert [line.strip() for line in text.splitlines() if "shop.py" in line or "lock.lock()" in line] == [
+        'File "/srv/shop.py", line 12, in order',
+        "lock.lock()",
+        'File "/srv/shop.py", line 7, in pay',
+    ]
+
+
 # ---- lock ------------------------------------------------------------------------------------------------------------
 
 
@@ -312,6 +369,12 @@ def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., R
     refused = started.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
     assert refused.exit_code() == 75
     assert "x is held by" in refused.stderr
+    assert "by hand: INC-42" in refused.stderr
+    assert "unless it is renewed" not in refused.stderr
+    started_too_soon = started.pyredisson("run", "x", "--wait", "0", "true", url=own.url)
+    assert started_too_soon.exit_code() == 75
+    assert "by hand: INC-42" in started_too_soon.stderr
+    assert "unless it is renewed" not in started_too_soon.stderr
     assert run(*said["unlock"].split()[1:]).exit_code == 0
     with own.client() as direct:
         assert direct.keys("*") == []

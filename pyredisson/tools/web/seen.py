@@ -54,7 +54,7 @@ NUMBERED = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 
 #: Notes that say in words what the fields of a lock say, and those that add a problem; all others are remarks.
 _OTHER_PROBLEM = re.compile(r"^broken|^free, with a queue")
-_PROBLEM = re.compile(rf"^never expires|not connected$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
+_PROBLEM = re.compile(rf"^never expires|not connected$|probably gone$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
 
 SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "With problems"}
 SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
@@ -228,7 +228,7 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None, deadloc
     for each in lock.waiters:
         earlier = waited.get(_key(each.who))
         since = _steady(earlier and earlier.since, each.since)
-        waiters.append(Waiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.expired))
+        waiters.append(Waiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.dead))
     until = None if lock.free_in is None else taken + lock.free_in
     row = Row(
         id=lock_id,
@@ -260,7 +260,9 @@ def _problems(lock: LockView, deadlocked: bool) -> tuple[str, ...]:
         found.append("never expires")
     if any(each.connected is False for each in lock.holders):
         found.append("holder not connected")
-    if any(each.expired for each in lock.waiters):
+    if any(each.probably_gone for each in lock.holders):
+        found.append("holder probably gone")
+    if any(each.dead for each in lock.waiters):
         found.append("dead waiters")
     found += [shorten(each) for each in lock.notes if _OTHER_PROBLEM.search(each)]
     return tuple(found)
