@@ -260,6 +260,11 @@ class Snapshot:
     seconds: float = 0.0
     errors: tuple[str, ...] = ()
 
+    @property
+    def unread(self) -> bool:
+        """Whether no key could be read at all."""
+        return bool(self.errors) and not self.complete and not self.keys_seen
+
 
 #: Times carry their unit in JSON: the name there, and by what they are multiplied.
 _IN_JSON = {

@@ -141,6 +141,13 @@ class Row:
         return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
     @property
+    def state(self) -> str:
+        """What to say where no holder is known."""
+        if self.lock.kind == "count_down_latch":
+            return "closed" if self.lock.count else "open"
+        return f"{self.lock.taken} permits taken" if self.lock.taken else "free"
+
+    @property
     def since(self) -> float | None:
         """When the first of its holders acquired it, as far as that is known."""
         return min((each.since for each in self.holders if each.since is not None), default=None)
