@@ -15,13 +15,15 @@ TIMEOUT = 1.0  # seconds for each answer
 
 
 def held_by(url: str, name: str) -> str:
-    """Return who holds a lock, since when and until when; empty if that cannot be found out."""
+    """Return by whom a lock is held, since when and until when, or that it is no lock; empty if that is not known."""
     try:
         with Inspector(url, timeout=TIMEOUT) as inspector:
             view = inspector.lock(name)
+            if view is None:
+                return inspector.foreign(name) or ""
     except (ValueError, rx.RedisError, OSError):
         return ""
-    return "" if view is None else describe_holders(view, time.time())
+    return f"held by {holders}" if (holders := describe_holders(view, time.time())) else ""
 
 
 def describe_holders(view: LockView, now: float) -> str:

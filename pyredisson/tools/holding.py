@@ -12,7 +12,7 @@ import redis.exceptions as rx
 
 from pyredisson import Config, LockError, RedissonError, __version__, current_thread_id
 from pyredisson.core.names import presence_key
-from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
+from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.held_by import describe_holders
 from pyredisson.tools.inspection import Inspector, describe
@@ -53,7 +53,7 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
     except (RedissonError, rx.RedisError, OSError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
             raise BadUsage(plain(str(error))) from None  # The name is that of something else.
-        say(f"{quoted(name)}: {describe(error)}")
+        say(unavailable(describe(error), client.url))
         return ExitCode.UNAVAILABLE
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds
     free = f"pyredisson unlock {quoted(name)} --yes --holder {field}"
@@ -108,7 +108,8 @@ def _announce(url: str, prefix: str, name: str, client_id: str, number: int, sec
 def _refused(name: str, url: str, prefix: str) -> None:
     with Inspector(url, prefix=prefix) as inspector:
         lock = inspector.lock(name)
+        foreign = inspector.foreign(name) if lock is None else None
     if lock is None or not lock.holders:
-        say(f"{quoted(name)} was held a moment ago, and is free now")
+        say(f"{quoted(name)} {f'is {foreign}' if foreign else 'was held a moment ago, and is free now'}")
         return
     say(f"{quoted(name)} is held by {describe_holders(lock, time.time())}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import ClientView, LockView, Snapshot, is_meant
 from pyredisson.tools.looking import (
@@ -23,6 +23,14 @@ from pyredisson.tools.looking import (
 
 __all__ = ["Leak", "find_leaks", "list_clients", "list_leaks", "list_locks"]
 
+#: The kinds that --kind takes, by both their names.
+KINDS = {
+    each: short
+    for kind, short in KIND_NAMES.items()
+    if kind not in ("read_lock", "write_lock")
+    for each in (kind, short)
+}
+
 TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE")
 
 
@@ -38,12 +46,16 @@ def list_locks(
     everything: bool,
 ) -> int:
     """Run ``pyredisson ls``. Returns the exit code."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(KINDS.values()))}, not {plain(kind)!r}")
     with inspecting(url, prefix) as inspector:
         snapshot = look_with_progress(inspector, pattern, quiet=as_json)
         url = inspector.url
     locks = [each for each in snapshot.locks if everything or each.held or each.waiting]
     if kinds:
-        locks = [each for each in locks if each.kind in kinds or KIND_NAMES.get(each.kind) in kinds]
+        wanted = {KINDS[kind] for kind in kinds}
+        locks = [each for each in locks if KIND_NAMES.get(each.kind) in wanted]
     if holder is not None:
         locks = [each for each in locks if _is_held_by(each, holder)]
     locks.sort(key=lambda lock: _sort_key(lock, sort))

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from pyredisson.tools.common import BadUsage, ExitCode, plain, say
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
 
@@ -81,12 +81,20 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
     except (rx.RedisError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             raise
-        say(f"{inspector.url}: {describe(error)}")
+        say(unavailable(describe(error), inspector.url))
         raise SystemExit(ExitCode.UNAVAILABLE) from None
 
 
 def look_with_progress(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
-    """Take a snapshot, with a progress bar on a terminal if it takes long."""
+    """Take a snapshot, with a progress bar on a terminal if it takes long. Ends the command if nothing can be read."""
+    snapshot = _snapshot(inspector, pattern, quiet=quiet)
+    if snapshot.unread:
+        say(unavailable(snapshot.errors[0], inspector.url))
+        raise SystemExit(ExitCode.UNAVAILABLE)
+    return snapshot
+
+
+def _snapshot(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         return inspector.snapshot(pattern)

@@ -38,13 +38,18 @@ def show_lock(name: str, *, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson show``. Returns the exit code."""
     with inspecting(url, prefix) as inspector:
         lock = inspector.lock(name)
+        foreign = inspector.foreign(name) if lock is None else None
     if as_json:
-        print_json({"lock": lock})
+        print_json({"lock": lock, "foreign": foreign})
     elif lock is None:
-        print_lines([[(quoted(name), "bold"), (": free, and no client waits for it", "")]])
+        print_lines([_nothing(name, foreign)])
     else:
         print_lines(list(_description(lock, time.time())))
     return 0 if lock is not None and lock.held else NOT_HELD
+
+
+def _nothing(name: str, foreign: str | None) -> Line:
+    return [(quoted(name), "bold"), (f" is {foreign}" if foreign else ": free, and no client waits for it", "")]
 
 
 def _labelled(label: str, text: str, style: str = "") -> Line:
@@ -136,14 +141,18 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
     """Run ``pyredisson why``. Returns the exit code."""
     with inspecting(url, prefix) as inspector:
         snapshot = look_with_progress(inspector, None, quiet=as_json)
+        lock = next((each for each in snapshot.locks if each.name == name), None)
+        foreign = inspector.foreign(name) if name is not None and lock is None else None
     graph = wait_graph(snapshot)
-    lock = next((each for each in snapshot.locks if each.name == name), None)
     cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
     if as_json:
         edges = graph.edges if name is None else tuple(_chain(name, graph))
-        print_json({"lock": lock, "edges": edges, "cycles": cycles, "complete": snapshot.complete})
+        said = {"lock": lock, "foreign": foreign, "edges": edges, "cycles": cycles, "complete": snapshot.complete}
+        print_json(said)
+    elif name is not None and (lock is None or not (lock.held or lock.waiting)):
+        print_lines([_nothing(name, foreign)])
     else:
-        print_lines(list(_explanation(name, lock, graph, cycles, snapshot)))
+        print_lines(list(_explanation(lock, graph, cycles, snapshot)))
     for error in snapshot.errors:
         say(error)
     if cycles or not snapshot.complete:
@@ -182,20 +191,18 @@ def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
 
 
 def _explanation(
-    name: str | None, lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], snapshot: Snapshot
+    lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], snapshot: Snapshot
 ) -> Iterator[Line]:
     now = snapshot.taken
-    if name is not None:
-        if lock is None or not (lock.held or lock.waiting):
-            yield [(quoted(name), "bold"), (": free, and no client waits for it", "")]
-            return
+    if lock is not None:
         yield from _story(lock, graph, now)
     listening = {each.name for each in snapshot.locks if each.waiting_clients}
     for cycle in cycles:
         yield from _deadlock(cycle, now, listening)
     if not cycles:
         waits = "1 wait" if len(graph.edges) == 1 else f"{len(graph.edges):,} waits"
-        yield [(f"no deadlock among {waits}", "dim")]
+        searched = "" if snapshot.complete else ", and not all keys were searched"
+        yield [(f"no deadlock among {waits}{searched}", "dim")]
 
 
 def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:

@@ -65,6 +65,7 @@ def _report(done: Unlocked, in_json: bool) -> int:
                 "notified": done.notified,
                 "woken": as_json(woken),
                 "before": done.before,
+                "foreign": done.foreign,
             }
         )
         return code
@@ -73,7 +74,7 @@ def _report(done: Unlocked, in_json: bool) -> int:
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
         case 3:
-            say(f"{name} is not held")
+            say(f"{name} is {done.foreign or 'not held'}")
         case _:
             holders = done.before.holders if done.before is not None else ()
             now = time.time()

@@ -101,6 +101,71 @@ def test_no_server(run: Callable[..., Result], command: str) -> None:
     assert "s3cret" not in result.output
 
 
+def outcome(started: Programs, command: str, url: str) -> tuple[int, str, str]:
+    """What a command ends with, as a program of its own: its exit code, stdout and stderr."""
+    program = started.pyredisson(*command.split(), url=url)
+    return program.exit_code(), program.stdout.strip(), program.stderr.strip()
+
+
+@pytest.mark.parametrize("command", ["ls", "show x", "why", "why x", "clients", "leaks"])
+def test_a_server_that_cannot_be_read(own: Server, started: Programs, command: str) -> None:
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@connection")
+    for url in (f"redis://{HOST}:{own.port}/99", f"redis://ann:sesame@{HOST}:{own.port}/0"):
+        if command == "clients" and "ann" in url:
+            continue  # The connections may be listed by that user.
+        code, stdout, stderr = outcome(started, command, url)
+        assert (code, stdout) == (69, "")
+        assert "is not available: " in stderr
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
+def test_all_commands_say_alike_that_there_is_no_server(started: Programs, command: str) -> None:
+    url = f"redis://{HOST}:{NOBODYS_PORT}/0"
+    code, _, stderr = outcome(started, command, url)
+    assert code == 69
+    assert stderr.startswith(f"pyredisson: the server at {url} is not available: ")
+
+
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "hash": ("HSET", "name", "bob"),
+    "list": ("RPUSH", "x"),
+    "set": ("SADD", "x"),
+    "sorted set": ("ZADD", "1", "x"),
+}
+
+
+@pytest.mark.parametrize("held", FOREIGN)
+def test_a_key_that_is_no_lock_is_called_so(
+    own: Server, run: Callable[..., Result], started: Programs, held: str
+) -> None:
+    command, *content = FOREIGN[held]
+    foreign = f"no lock: the key holds a {held} of another program"
+    with own.client() as direct:
+        direct.execute_command(command, "user:7", *content)
+        before = direct.dump("user:7")
+        assert run("show", "user:7").stdout.strip() == f"user:7 is {foreign}"
+        assert run("why", "user:7").stdout.strip() == f"user:7 is {foreign}"
+        assert outcome(started, "unlock user:7 --yes", own.url) == (3, "", f"pyredisson: user:7 is {foreign}")
+        for line in ("show user:7", "why user:7", "unlock user:7 --yes"):
+            result = run(*line.split(), "--json")
+            assert (result.exit_code, report(result)["foreign"]) == (3, foreign)
+        if held == "hash":  # Of the others the server says so itself.
+            refused = outcome(started, "run user:7 --wait 0 true", own.url)
+            assert refused == (75, "", f"pyredisson: the lock 'user:7' is {foreign}")
+            refused = outcome(started, "lock user:7 --for 1s --reason y", own.url)
+            assert refused == (75, "", f"pyredisson: user:7 is {foreign}")
+        assert direct.dump("user:7") == before
+
+
+def test_a_kind_that_there_is_not(run: Callable[..., Result]) -> None:
+    result = run("ls", "--kind", "fiar")
+    assert result.exit_code == 2
+    assert "fair" in result.stderr
+    for kind in ("lock", "fair", "fenced", "spin", "rw", "token", "semaphore", "permits", "latch", "fair_lock"):
+        assert run("ls", "--kind", kind).exit_code == 0
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_url_that_is_none(run: Callable[..., Result], command: str) -> None:
     result = run(*command.split(), url="http://:s3cret@x")

@@ -41,6 +41,7 @@ class Unlocked:
         before: The lock as it was seen immediately before; ``None`` if it was free.
         owners: Who was stored as holder, as the script saw it.
         notified: How many subscribers received the message.
+        foreign: What the key is, in words, if it is no lock.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Unlocked:
     before: LockView | None = None
     owners: tuple[str, ...] = ()
     notified: int = 0
+    foreign: str | None = None
 
     @property
     def freed(self) -> bool:
