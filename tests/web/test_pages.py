@@ -174,7 +174,7 @@ def test_a_latch_is_open_or_closed(start: Start) -> None:
         )
     )
     parts = site.get("/").text.split("<tr ")
-    rows = [row for row in (part.split("</tr>")[0] for part in parts) if "count down latch" in row]
+    rows = [row for row in (part.split("</tr>")[0] for part in parts) if "/lock/" in row]
     assert [("closed" in row, "open" in row, "count 4" in row, ">free<" in row) for row in rows] == [
         (False, True, False, False),
         (True, False, True, False),
