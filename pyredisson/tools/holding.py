@@ -28,6 +28,8 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
 
     The lease is fixed and outlives this command. Whatever interrupts the command before it has said so releases it.
     """
+    if not reason.strip():
+        raise BadUsage("--reason must say why: others read it while they wait")
     # By default Ctrl-C ends a command without another word. Here it must not leave a lock held that no one knows of.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     client = connect(url, Config(prefix=prefix, client_name=_user(), presence=False))

@@ -48,6 +48,7 @@ Line = list[tuple[str, str]]
 
 NARROW = 60  # columns; a table that does not fit into fewer becomes a list
 SMALLEST = 12  # columns of a cell that is cut
+MOST_PADDED = 60  # columns to which cells are padded in a pipe, where none is cut
 PROGRESS_AFTER = 0.5  # seconds
 
 #: The kinds as tables show them.
@@ -222,14 +223,17 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], flexible: 
     used = [any(row[at] for row in cells) or at == 0 for at in range(len(titles))]
     columns = [at for at in range(len(titles)) if used[at]]
     widths = {at: max(cell_len(titles[at]), *(cell_len(row[at]) for row in cells), 0) for at in columns}
-    if console.is_terminal and not _fit(widths, flexible, console.width):
+    if not console.is_terminal:
+        widths = {at: min(width, MOST_PADDED) for at, width in widths.items()}
+    elif not _fit(widths, flexible, console.width):
         _print_list(console, titles, cells, columns, notes)
         return
     heading = _row([titles[at] for at in columns], [widths[at] for at in columns], ["dim"] * len(columns))
     console.print(heading, soft_wrap=True)
     for row in cells:
         styles = ["bold" if not at else note_style(row[at]) if at == notes else "" for at in columns]
-        console.print(_row([row[at] for at in columns], [widths[at] for at in columns], styles), soft_wrap=True)
+        text = _row([row[at] for at in columns], [widths[at] for at in columns], styles, cut=console.is_terminal)
+        console.print(text, soft_wrap=True)
 
 
 def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
@@ -244,13 +248,13 @@ def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
     return width >= NARROW
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
+def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str], *, cut: bool = True) -> Text:
     text = Text()
     for number, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
         last = number == len(cells) - 1
-        if cell_len(cell) > width:
+        if cut and cell_len(cell) > width:
             cell = set_cell_size(cell, width - 1) + "…"
-        text.append(cell if last else set_cell_size(cell, width), style or None)
+        text.append(cell if last or cell_len(cell) > width else set_cell_size(cell, width), style or None)
         text.append("" if last else "  ")
     text.rstrip()
     return text

@@ -188,6 +188,55 @@ def test_a_lock_in_detail(holder: Redisson, run: Callable[..., Result]) -> None:
     assert f"pyredisson unlock x --holder {holder.id}" in text
 
 
+def test_an_id_that_is_too_short_means_no_one(holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    for short in ("", holder.id[:1], holder.id[:3]):
+        assert run("unlock", "x", "--yes", "--holder", short).exit_code == 2
+    assert holder.get_lock("x").is_locked()
+
+
+def test_the_report_of_an_unlock_is_consistent(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.lock("token", timeout=60).acquire()
+    shown = report(run("show", "token", "--json"))["lock"]["holders"][0]["owner"]
+    assert report(run("unlock", "token", "--yes", "--json"))["owners"] == [shown]
+    holder.get_fair_lock("queue").lock()
+    with Redisson.from_url(own.url, config=SOON) as other:
+        waiting = threading.Thread(target=other.get_fair_lock("queue").try_lock, args=(60,))
+        waiting.start()
+        until(lambda: (report(run("show", "queue", "--json"))["lock"] or {})["waiters"], within=20)
+        said = report(run("unlock", "queue", "--yes", "--json"))
+        waiting.join(20)
+    assert len(said["woken"]) == said["notified"] == 1
+
+
+def test_of_several_that_are_notified_one_acquires(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    with Redisson.from_url(own.url, config=SOON) as other:
+
+        def hold() -> None:
+            with other.get_lock("x").hold(60):
+                pass
+
+        threads = [threading.Thread(target=hold) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len((report(run("show", "x", "--json"))["lock"] or {})["waiters"]) == 3, within=20)
+        said = run("unlock", "x", "--yes").stdout
+        for thread in threads:
+            thread.join(20)
+    assert re.fullmatch(r"freed x; notified (web@\S+ pid \d+ t\d+(, )?){3}; one of them acquires it\n", said)
+
+
+def test_a_long_name_pads_no_other_line(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.hset("x" * 300, f"{HOLDER}:1", 1)
+        direct.hset("short", f"{HOLDER}:1", 1)
+    heading, short, long, _ = run("ls").stdout.splitlines()
+    assert max(len(heading), len(short)) < 160
+    assert long.startswith("x" * 300 + "  lock")
+
+
 def test_unlock_asks_only_on_a_terminal(holder: Redisson, run: Callable[..., Result]) -> None:
     holder.get_lock("x").lock()
     assert run("unlock", "x").exit_code == 2
@@ -360,6 +409,9 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
     assert result.exit_code == 1
     problems = {leak["lock"]: leak["problem"] for leak in report(result)["leaks"]}
     assert problems == {"for good": "never_expires", "for a while": "holder_gone", "queue": "dead_queue"}
+    advice = {leak["lock"]: leak["advice"] for leak in report(result)["leaks"]}
+    for name in ("for good", "for a while"):
+        assert advice[name] == f"pyredisson unlock '{name}' --holder {HOLDER}"
 
 
 #: Holds a lock with a fixed lease, and waits for a fair lock, until it is killed.
@@ -443,6 +495,13 @@ def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., R
     assert run(*said["unlock"].split()[1:]).exit_code == 0
     with own.client() as direct:
         assert direct.keys("*") == []
+
+
+def test_a_lock_by_hand_has_a_reason(own: Server, run: Callable[..., Result]) -> None:
+    for reason in ("", " "):
+        assert run("lock", "x", "--for", "1m", "--reason", reason).exit_code == 2
+    with own.client() as direct:
+        assert not direct.exists("x")
 
 
 def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, started: Programs) -> None:

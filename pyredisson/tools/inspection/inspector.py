@@ -163,7 +163,10 @@ class Inspector:
             before = self.lock(name) or before
         elif outcome == "freed":
             self._forget(before)
-        return Unlocked(name, outcome, before, tuple(each.decode(errors="replace") for each in owners), notified)
+        stored_owners = tuple(each.decode(errors="replace") for each in owners)
+        if outcome == "freed" and stored.layout == "token":
+            stored_owners = tuple(who.owner for who in before.holders)  # The script keeps the token to itself.
+        return Unlocked(name, outcome, before, stored_owners, notified)
 
     def _forget(self, lock: LockView) -> None:
         """Delete the presence entry of a hold by hand: its client has ended long ago."""
